@@ -62,8 +62,8 @@ CASES = (
 @dataclass(frozen=True, kw_only=True)
 class NarrowRow:
     """Of `count` searches among `groups`: the cause itself named; a set that holds it, or a part of it with the rest
-    left open; a part as if it were all; an innocent accused; nobody accused. Medians of hybrids and of
-    launches, and the most of both.
+    left open; a part as if it were all; an innocent accused; nobody accused. Medians of hybrids that were asked for, of
+    those that could be `made`, and of launches, and the most of each.
     """
 
     method: str
@@ -77,6 +77,8 @@ class NarrowRow:
     nobody: float
     hybrids: float
     most_hybrids: int
+    made: float
+    most_made: int
     launches: float
     most_launches: int
 
@@ -226,26 +228,28 @@ def score(named: Named, causes: Sequence[Groups]) -> str:
 
 
 def row(method: str, case: NarrowCase, *, size: int, seed: int, count: int) -> NarrowRow:
-    scores, hybrids, launches = [], [], []
+    scores, hybrids, answered, launches = [], [], [], []
     for number in range(count):
         versions, causes = made(case, size, seed * 100_003 + number)
         scores.append(score(METHODS[method](versions), causes))
         ends = {Hybrid(base="A"), Hybrid(base="B", from_b=frozenset(each.id for each in versions.groups))}
-        hybrids.append(len({one.hybrid for one in versions.outcomes} - ends))
+        asked = {one.hybrid for one in versions.outcomes} - ends
+        hybrids.append(len(asked))
+        answered.append(len(asked - {one.hybrid for one in versions.outcomes if one.lasting}))
         launches.append(len(versions.outcomes))
     shares = {name: scores.count(name) / count for name in ("right", "holds", "part", "wrong", "nobody")}
     return NarrowRow(
         method=method, case=case.name, groups=size, count=count, hybrids=statistics.median(hybrids),
-        most_hybrids=max(hybrids), launches=statistics.median(launches),
-        most_launches=max(launches), **shares,
+        most_hybrids=max(hybrids), made=statistics.median(answered), most_made=max(answered),
+        launches=statistics.median(launches), most_launches=max(launches), **shares,
     )  # fmt: skip
 
 
 def table(rows: Sequence[NarrowRow]) -> str:
     shown = [
         [each.method, each.case, each.groups, *(f"{100 * share:.1f} %" for share in
-         (each.right, each.holds, each.part, each.wrong, each.nobody)), each.hybrids, each.most_hybrids, each.launches,
-         each.most_launches]
+         (each.right, each.holds, each.part, each.wrong, each.nobody)), each.hybrids, each.most_hybrids, each.made,
+         each.most_made, each.launches, each.most_launches]
         for each in rows
     ]  # fmt: skip
     names = [
@@ -258,6 +262,8 @@ def table(rows: Sequence[NarrowRow]) -> str:
         "wrong",
         "nobody",
         "hybrids",
+        "most",
+        "made",
         "most",
         "launches",
         "most",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from harness.flows.parts.narrow_sides import Contents
     from harness.flows.parts.questions import NarrowQuestion
+    from harness.model import Finding, Plan
     from harness.model.narrowed import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
@@ -29,7 +30,11 @@ FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 @click.option("--good", type=FILE, metavar="FILE", help="Requirement or lock file of the good environment.")
 @click.option("--bad", type=FILE, metavar="FILE", help="Requirement or lock file of the bad environment.")
 @click.option("--python", metavar="VERSION", help="For files: the interpreter, such as 3.11.  [default: the harness's]")
-@click.option("--dry-run", is_flag=True, help="Make both versions, show in what they differ, and stop there.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Make both versions, show in what they differ, and stop before the scenario is run.",
+)
 @click.option("--fresh", is_flag=True, help="Launch everything again; do not reuse launches of an earlier narrow.")
 @OUT
 def narrow(
@@ -88,7 +93,10 @@ def _of_run(
     stored = lookup.open_run(words[0], out=out)
     number, finding = lookup.find_finding(stored, words[1:], tell=texts.finding_line)
     with questions.of_run(stored, number, finding) as question:
-        return _narrow(question, run=stored.path, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+        if dry_run:
+            _tell_differences(question.plan, finding, stopped)
+            return None
+        return _narrow(question, run=stored.path, out=out, fresh=fresh, stopped=stopped)
 
 
 def _of_files(
@@ -115,13 +123,29 @@ def _of_files(
         python=python,
     )  # fmt: skip
     plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    if dry_run:
+        _tell_differences(plan, None, stopped)
+        return None
     with open_progress(sys.stderr, os.environ) as watching:
         known = narrow_sides.checked(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
     question = questions.question_of(result, ordered(result))
-    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped, known=known)
+    return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=known)
+
+
+def _tell_differences(plan: Plan, finding: Finding | None, stopped: threading.Event) -> None:
+    from harness.flows import narrow as flow
+    from harness.flows.parts.context import RunContext
+    from harness.report.terminal import narrow as report
+    from harness.report.terminal.progress import open_progress
+
+    with open_progress(sys.stderr, os.environ) as watching:
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        groups = flow.dry_run(plan, context)
+    with to_stdout():
+        show(report.differing(groups, sweeps=finding is None, **vars(flow.cost(groups, finding))))
 
 
 def _narrow(
@@ -129,11 +153,10 @@ def _narrow(
     *,
     run: Path,
     out: Path,
-    dry_run: bool,
     fresh: bool,
     stopped: threading.Event,
     known: Contents | None = None,
-) -> Narrowed | None:
+) -> Narrowed:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext
     from harness.report.terminal import narrow as report
@@ -142,16 +165,12 @@ def _narrow(
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         with flow.narrowing(question, context, known=known) as narrowing:
-            groups, about = narrowing.coupling.groups, narrowing.expected
-            if dry_run:
-                text, found = report.differing(groups, **vars(about)), None
-            else:
-                watching.note(report.begun(groups, **vars(about)))
-                found = flow.narrow(narrowing, out=out, fresh=fresh)
-                _keep(found, run)
-                text = report.result(found)
+            groups = narrowing.coupling.groups
+            watching.note(report.begun(groups, **vars(flow.cost(groups, question.finding))))
+            found = flow.narrow(narrowing, out=out, fresh=fresh)
+            _keep(found, run)
     with to_stdout():
-        show(text)
+        show(report.result(found))
     return found
 
 

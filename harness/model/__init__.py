@@ -42,7 +42,7 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
-from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
+from harness.model.measured import LARGEST, NAME_ONE, End, Floats, Look, Trace, Trial
 from harness.model.narrowed import (
     BOTH_SIDES,
     Component,
@@ -106,6 +106,7 @@ __all__ = [
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
+    "NAME_ONE",
     "SIGNALS",
     "TIMES",
     "UNSURE",

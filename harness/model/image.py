@@ -67,13 +67,21 @@ class Install:
     """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require.
+    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require. `hashes`:
+    a requirement -> the hashes (`sha256:...`) of which its file must have one; one without an entry may be any file.
     """
 
     base: str
     python: str | None
     packages: tuple[str, ...]
     exact: bool = False
+    hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the packages as lines of a requirement file, each with its hashes."""
+        known = dict(self.hashes)
+        return tuple(" ".join((one, *(f"--hash={each}" for each in known.get(one, ())))) for one in self.packages)
 
 
 Source = Pull | Build | Install

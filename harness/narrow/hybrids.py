@@ -27,18 +27,21 @@ class Sides:
     groups: tuple[ComponentGroup, ...]
 
     def label(self, hybrid: Hybrid) -> str:
-        """Return the name of a hybrid, which no other one has: `A + numpy`, `B - numpy - scipy`."""
+        """Return the name of a hybrid, which no other one has: `1.0 with numpy`, `2.0 without numpy, scipy`, `1.0 with
+        its own numpy put in again`.
+        """
+        version = self.images[hybrid.base].version
         if self.is_end(hybrid):
-            return self.images[hybrid.base].version
+            return version
         swapped = [one.id for one in self.groups if (one.id in hybrid.from_b) == (hybrid.base == "A")]
-        sign = " + " if hybrid.base == "A" else " - "
-        sham = [f"own {name}" for name in sorted(hybrid.sham)]
-        told = [*swapped, *sham]
-        if len(told) > MOST_NAMED:
-            mark = hashlib.sha256("\n".join(told).encode()).hexdigest()[:6]
-            own = "own " if sham else ""
-            told = [f"{own}{len(hybrid.sham or swapped)} of {len(self.groups)} ({mark})"]
-        return sign.join([hybrid.base, *told])
+        several = sorted(hybrid.sham) or swapped
+        told = ", ".join(several)
+        if len(several) > MOST_NAMED:
+            mark = hashlib.sha256("\n".join(several).encode()).hexdigest()[:6]
+            told = f"{len(several)} of {len(self.groups)} groups ({mark})"
+        if hybrid.sham:
+            return f"{version} with its own {told} put in again"
+        return f"{version} {'with' if hybrid.base == 'A' else 'without'} {told}"
 
     def is_end(self, hybrid: Hybrid) -> bool:
         """Return whether it is A or B itself, with nothing swapped."""
@@ -84,7 +87,7 @@ def installed(sides: Sides, hybrid: Hybrid) -> Image:
     if sides.is_end(hybrid):
         return image
     assert isinstance(image.source, Install), "a process host has no other images"
-    source = replace(image.source, packages=sides.pins(hybrid), exact=True)
+    source = replace(image.source, packages=sides.pins(hybrid), exact=True, hashes=())
     environment = tuple(sides.variables(hybrid).items())
     return replace(image, version=sides.label(hybrid), source=source, environment=environment)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,25 @@ def _of_hybrid(
         )
     if each.problem:
         yield HybridOutcome(hybrid=each.hybrid, state="unresolved", reason=each.problem, lasting=True)
+
+
+def seen(trials: Sequence[Trial], *, finding: Finding, scenario: Scenario) -> tuple[int, int]:
+    """Return how many launches of B showed the fault in the finding's run, and how many did not. (0, 0) for a level."""
+    if is_level(finding):
+        return 0, 0
+    b = Hybrid(base="B")
+    measured = [trial for trial in trials if trial.measured]
+    launches = HybridLaunches(hybrid=b, trials=measured, rounds=range(len(measured)))
+    told = [one.state for one in outcomes([launches], ends=(Hybrid(base="A"), b), finding=finding, scenario=scenario)]
+    return told.count("bad"), told.count("good")
+
+
+def size_of(finding: Finding) -> float | None:
+    """Return by how much the log of a level grew from A to B; None if no level decides, or it is not known."""
+    effect = finding.effect
+    if not is_level(finding) or effect is None or effect.unit != "ratio" or effect.value <= 0:
+        return None
+    return abs(math.log(effect.value))
 
 
 def is_level(finding: Finding) -> bool:

@@ -46,6 +46,7 @@ class MadeFile(BaseModel):
     base: str = ""
     python: str | None = None
     exact: bool = False
+    hashes: dict[str, list[str]] = {}
 
 
 class ImageFile(BaseModel):
@@ -211,7 +212,13 @@ def _series(file: SeriesFile, where: Where) -> Series:
 
 def _source(made: MadeFile) -> Source:
     if made.install is not None:
-        return Install(base=made.base, python=made.python, packages=tuple(made.install), exact=made.exact)
+        return Install(
+            base=made.base,
+            python=made.python,
+            packages=tuple(made.install),
+            exact=made.exact,
+            hashes=tuple((requirement, tuple(several)) for requirement, several in made.hashes.items()),
+        )
     if made.build is not None:
         return Build(context=Path(made.build), args=tuple(made.args.items()))
     return Pull(reference=made.pull or "")

@@ -80,6 +80,7 @@ def _made(source: Source) -> dict[str, Any]:
         "base": source.base,
         "python": source.python,
         "exact": source.exact,
+        "hashes": dict(source.hashes),
     }
 
 

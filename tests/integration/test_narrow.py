@@ -108,6 +108,15 @@ def launches(done: subprocess.CompletedProcess[str]) -> int:
     return len(re.findall(r"^(?:trial|BAD) ", done.stderr, re.MULTILINE))
 
 
+def test_a_dry_run_tells_the_groups_and_does_not_run_the_command(files: tuple[object, ...], tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    done = harness(*files, "--dry-run", "--", "python", "-c", f"open({str(ran)!r}, 'w')", folder=tmp_path)
+    assert (done.returncode, launches(done), ran.exists()) == (0, 0, False), done.stderr
+    assert "the two versions differ in 6 groups; to find one culprit among them takes about 7 hybrids" in done.stdout
+    assert f"{CULPRIT}  1 → 2" in done.stdout
+    assert not (tmp_path / "runs").exists(), "nothing was measured"
+
+
 def test_sides_that_are_swapped_are_told_by_their_first_launches(files: tuple[object, ...], tmp_path: Path) -> None:
     _, good, _, bad = files
     done = harness(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,11 +88,30 @@ class Looking:
             engine.close()
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """Make one launch of `steps` steps. Raises InfrastructureError, Interrupted."""
-        files = _Files()
+        """Make one launch of `steps` steps, told as a trial. Raises InfrastructureError, Interrupted."""
         cell, progress = self.cell, self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
+        looked = self.quiet_launch(
+            variant,
+            steps=steps,
+            probe=probe,
+            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+        )
+        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
+        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
+        return looked
+
+    def quiet_launch(
+        self,
+        variant: Variant,
+        *,
+        steps: int,
+        probe: Mapping[str, Any] | None,
+        on_step: Callable[[int, float | None], None] = lambda step, rss: None,
+    ) -> Looked:
+        """Make one launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        files, cell = _Files(), self.cell
         trial = run_trial(
             self.engine,
             LaunchRequest(
@@ -107,19 +126,16 @@ class Looking:
             key="",
             round=0,
             decide=lambda trace: "go",
-            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+            on_step=on_step,
             cancelled=self.context.stopped.is_set,
             on_file=files.note,
         )
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
-        looked = Looked(
+        return Looked(
             trial=trial,
             files=files.whole(),
             left_out=files.left_out,
             steps=steps,
             is_script=variant.scenario.script is not None,
         )
-        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
-        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
-        return looked

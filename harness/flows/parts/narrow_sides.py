@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.errors import InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.parts.looking_inside import Looking
+from harness.flows.parts.looking_inside import Looked, Looking
 from harness.model import Cell, Lane, Plan
 from harness.model.narrowed import Component, Side
 from harness.narrow.components import components
@@ -22,6 +22,64 @@ Contents = Mapping[Side, Inventory]
 """The contents of both sides."""
 INSPECTED_STEPS = 50
 """Steps of the launch that looks which libraries are mapped."""
+COMPONENTS = {"name": "components"}
+NOTHING = ("true",)
+"""What is run where the scenario is not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BothSides:
+    """A and B as cells on their lane, and as what the engine launches for them, while the host is leased."""
+
+    cells: Mapping[Side, Cell]
+    made: Mapping[Side, Prepared]
+    engine: Engine
+    lane: Lane
+    lease: Lease
+    context: RunContext
+
+    def look(self, side: Side) -> tuple[Inventory, str]:
+        """Return what a side consists of, and how the launch failed; "" if it ended well."""
+        return _look(self.cells[side], self.made[side], self.engine, self.context)
+
+
+@contextmanager
+def both_sides(plan: Plan, context: RunContext) -> Iterator[BothSides]:
+    """Open and lease the host, and make both versions of a plan, which is one block of two cells.
+
+    Raises UsageError where they are the same, InfrastructureError where one cannot be made, Interrupted.
+    """
+    ((a, b),) = (block.cells for block in plan.blocks)
+    with using_hosts(plan, context, one=True) as machines:
+        opened = first_usable(machines)
+        engine, lane = _opened_engine(opened, a.lane, context)
+        cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
+        with _leased(opened, engine, context) as lease:
+            made = _made(cells, engine, context)
+            yield BothSides(cells=cells, made=made, engine=engine, lane=lane, lease=lease, context=context)
+
+
+def looked_into(sides: BothSides) -> Contents:
+    """Look what both versions consist of, while the scenario runs. Raises InfrastructureError, Interrupted."""
+    return {side: sides.look(side)[0] for side in sides.cells}
+
+
+def installed(sides: BothSides) -> Contents:
+    """Look what is installed in both versions, without running the scenario; nothing is known to be mapped.
+
+    Raises InfrastructureError, Interrupted.
+    """
+    found = {}
+    for side, cell in sides.cells.items():
+        sides.context.progress.preparing(
+            lane=str(cell.lane), image=cell.image.version, text="listing what is installed"
+        )
+        scenario = replace(cell.variant.scenario, script=None, program=None, command=NOTHING, files=(), judge_exit=True)
+        quiet = replace(cell, lane=replace(cell.lane, gpus=()))
+        looking = Looking(engine=sides.engine, cell=quiet, context=sides.context, prepared=sides.made[side])
+        looked = looking.quiet_launch(replace(cell.variant, scenario=scenario), steps=1, probe=COMPONENTS)
+        found[side] = replace(_read(cell, sides.made[side], looked), mapped={})
+    return found
 
 
 def checked(plan: Plan, context: RunContext) -> Contents:
@@ -30,18 +88,12 @@ def checked(plan: Plan, context: RunContext) -> Contents:
     Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
     InfrastructureError where one cannot be made, Interrupted.
     """
-    ((a, b),) = (block.cells for block in plan.blocks)
-    with using_hosts(plan, context, one=True) as machines:
-        opened = first_usable(machines)
-        engine, lane = opened_engine(opened, a.lane, context)
-        cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
-        with leased(opened, engine, context):
-            had = made(cells, engine, context)
-            told = {side: _look(cell, had[side], engine, context) for side, cell in cells.items()}
-            looked = {side: one for side, (one, _) in told.items()}
-            differing(cells, looked)
-            if told["A"][1] and (problem := _look(cells["A"], had["A"], engine, context)[1]):
-                raise UsageError(_bad_good(cells, problem, b_fails=bool(told["B"][1])))
+    with both_sides(plan, context) as sides:
+        told = {side: sides.look(side) for side in sides.cells}
+        looked = {side: one for side, (one, _) in told.items()}
+        differing(sides.cells, looked)
+        if told["A"][1] and (problem := sides.look("A")[1]):
+            raise UsageError(_bad_good(sides.cells, problem, b_fails=bool(told["B"][1])))
     return looked
 
 
@@ -51,7 +103,7 @@ def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str
     return f"{a}: is to be good, and fails ({problem}); {remedy}"
 
 
-def made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Mapping[Side, Prepared]:
+def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Mapping[Side, Prepared]:
     """Make both versions. Raises UsageError where they are the same, InfrastructureError, Interrupted."""
     had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
     same_variables = cells["A"].image.environment == cells["B"].image.environment
@@ -60,30 +112,27 @@ def made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Map
     return had
 
 
-def looked_into(
-    cells: Mapping[Side, Cell], had: Mapping[Side, Prepared], engine: Engine, context: RunContext
-) -> Contents:
-    """Look what both versions consist of. Raises InfrastructureError, Interrupted."""
-    return {side: inventory(cell, had[side], engine, context) for side, cell in cells.items()}
-
-
-def differing(cells: Mapping[Side, Cell], looked: Contents) -> tuple[Component, ...]:
-    """Return in what the versions differ. Raises UsageError if it is nothing."""
+def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:
+    """Return in what the versions differ. Raises UsageError if it is nothing. `ran`: the scenario did, so that the
+    libraries that it maps are known.
+    """
     found = components(looked["A"], looked["B"])
     if not found:
-        raise UsageError(_equal(cells))
+        raise UsageError(_equal(cells, ran=ran))
     return found
 
 
-def _equal(cells: Mapping[Side, Cell]) -> str:
+def _equal(cells: Mapping[Side, Cell], *, ran: bool = True) -> str:
     a, b = (cells[side].image.version for side in ("A", "B"))
+    if not ran:
+        return f"{a} and {b}: no distribution or variable differs; narrow without --dry-run compares mapped libraries"
     return (
         f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
         "other files are not compared"
     )
 
 
-def opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
+def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
     if context.stopped.is_set():
         raise Interrupted("interrupted before anything was started")
     if opened.engine is None or opened.problem is not None:
@@ -93,7 +142,7 @@ def opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[E
 
 
 @contextmanager
-def leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[Lease]:
+def _leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[Lease]:
     host, progress = opened.host, context.progress
 
     def say(text: str) -> None:
@@ -125,8 +174,12 @@ def _look(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> tup
     """Return what an image consists of, and how the launch failed; "" if it ended well."""
     looking = Looking(engine=engine, cell=cell, context=context, prepared=had)
     steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
-    looked = looking.launch(cell.variant, steps=steps, probe={"name": "components"})
+    looked = looking.launch(cell.variant, steps=steps, probe=COMPONENTS)
+    return _read(cell, had, looked), looked.problem
+
+
+def _read(cell: Cell, had: Prepared, looked: Looked) -> Inventory:
     if FILE not in looked.files:
         raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
     variables = {**had.environment, **dict(cell.image.environment)}
-    return read_inventory(looked.files[FILE], variables=variables), looked.problem
+    return read_inventory(looked.files[FILE], variables=variables)

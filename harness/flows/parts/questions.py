@@ -12,7 +12,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.flows.parts.lookup import cell_of
 from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
-from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Where
+from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
 from harness.plan import make_plan
 from harness.private import WITHHELD
 from harness.store import inputs
@@ -26,7 +26,7 @@ SERIES = "files"
 class NarrowQuestion:
     """What is narrowed: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
     finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
-    the launches.
+    the launches. `seen`: B's launches in the finding's run.
     """
 
     a: Cell
@@ -35,6 +35,7 @@ class NarrowQuestion:
     plan: Plan
     number: int
     journal: str
+    seen: tuple[Trial, ...] = ()
 
 
 @contextmanager
@@ -57,7 +58,15 @@ def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> N
     _check_values(run, a, b)
     block = next(block for block in run.plan.blocks if cells[0] in block.cells)
     plan = replace(run.plan, blocks=(replace(block, lane=lane, variant=variant, cells=(a, b)),))
-    return NarrowQuestion(a=a, b=b, finding=finding, plan=plan, number=number, journal=f"{run.plan.matrix.name}-narrow")
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=plan,
+        number=number,
+        journal=f"{run.plan.matrix.name}-narrow",
+        seen=run.cells[cells[1].id].trials,
+    )
 
 
 def _check(finding: Finding) -> None:
@@ -183,7 +192,15 @@ def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestio
     if not worse:
         raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings, a, b)}")
     number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
-    return NarrowQuestion(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=result.plan,
+        number=number,
+        journal=result.matrix,
+        seen=next(each.trials for each in result.cells if each.cell_id == b.id),
+    )
 
 
 def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:

@@ -17,7 +17,10 @@ from harness.matrix.series.packages import RUNNING_PYTHON, check_python
 from harness.safe_files import read_regular
 
 MOST_BYTES = 4 << 20
-OPTION = re.compile(r"\s--(hash|config-settings?|global-option)[= ]\S+")
+HASH = re.compile(r"\s--hash[= ](\S+)")
+DIGEST = re.compile(r"[a-z0-9]+:[0-9a-fA-F]+")
+PASSED_OVER = ("--only-binary", "--no-binary", "--prefer-binary")
+"""Options that tools write at the head of a lock file."""
 COMMENT = re.compile(r"(^|\s)#.*")
 HELP = "give a requirement or lock file, such as `pip freeze` or `uv pip compile` writes"
 SLIM = "python:{python}-slim-bookworm"
@@ -52,15 +55,23 @@ class LockReader:
 
 def install_of(path: Path, *, python: str | None, base: str | None) -> model.Install:
     """Return what a requirement or lock file installs. Raises ValueError with the file and the line."""
-    packages = tuple(dict.fromkeys(requirements(path)))
-    if not packages:
+    found: dict[str, tuple[str, ...]] = {}
+    for requirement, several in _requirements(path):
+        found[requirement] = (*found.get(requirement, ()), *several)
+    if not found:
         raise ValueError(f"{path}: names no requirement; {HELP}")
     image = base or SLIM.format(python=python or RUNNING_PYTHON)
-    return model.Install(base=image, python=python, packages=packages)
+    hashes = tuple((requirement, several) for requirement, several in found.items() if several)
+    return model.Install(base=image, python=python, packages=tuple(found), hashes=hashes)
 
 
 def requirements(path: Path) -> Iterator[str]:
-    """Yield the requirements of a file; hashes are left out. Raises ValueError with the file and the line."""
+    """Yield the requirements of a file, without their hashes. Raises ValueError with the file and the line."""
+    return (requirement for requirement, _ in _requirements(path))
+
+
+def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each requirement with its hashes. Raises ValueError with the file and the line."""
     try:
         text = read_regular(path.resolve(), most_bytes=MOST_BYTES).decode()
     except OSError as error:
@@ -69,16 +80,21 @@ def requirements(path: Path) -> Iterator[str]:
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is no text; {HELP}") from error
-    for number, line in _lines(text):
-        words = OPTION.sub("", COMMENT.sub("", line)).strip()
-        if not words or words.startswith(("--hash", "--only-binary", "--no-binary", "--prefer-binary")):
+    for number, whole in _lines(text):
+        line, place = COMMENT.sub("", whole), f"{path}:{number}"
+        hashes, words = tuple(HASH.findall(line)), HASH.sub("", line).strip()
+        if (not words and not hashes) or words.startswith(PASSED_OVER):
             continue
+        if not words:
+            raise ValueError(f"{place}: a hash without a requirement; end the line before it with a backslash")
         if words.startswith("-"):
             raise ValueError(
-                f"{path}:{number}: {shown(words)} is an option; give one whole list, as `pip freeze` "
+                f"{place}: {shown(words)} is an option; give one whole list, as `pip freeze` "
                 "writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
             )
-        yield _requirement(words, f"{path}:{number}")
+        if wrong := [each for each in hashes if not DIGEST.fullmatch(each)]:
+            raise ValueError(f"{place}: {shown(wrong[0])} is no hash; write one such as --hash=sha256:0f1e…")
+        yield _requirement(words, place), hashes
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

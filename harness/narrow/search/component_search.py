@@ -16,14 +16,11 @@ from harness.model.narrowed import (
     Hybrid,
     HybridOutcome,
     HybridResult,
-    HybridState,
     Narrowed,
-    ProofCell,
-    ProofRole,
-    Side,
 )
 from harness.narrow.search.evidence import HybridEvidence
 from harness.narrow.search.isolate import Ask, Bounds, Isolation, Needs, Swaps
+from harness.narrow.search.method import SHAMS, MethodChangesIt, MethodCheck
 from harness.narrow.search.prove import Prover, Tested, kind_of
 from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
 from harness.narrow.search.splits import Groups
@@ -36,8 +33,7 @@ WHOLE = ("culprit", "together", "needed")
 """What B, or B without the causes before it, is good without."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """What is shown of B itself by a proof with B without the causes named before."""
-SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
-"""Each version with its own put in again, and what it is as long as the method changes nothing."""
+ENDS_FIRST = "the good and the bad version themselves, before any hybrid"
 TOLD = 3
 """Most groups that a reason names."""
 Answer = Generator[Ask, HybridResult, Narrowed]
@@ -45,11 +41,19 @@ Answer = Generator[Ask, HybridResult, Narrowed]
 
 class ComponentSearch:
     """A search among groups. Its answers depend on the outcomes alone. `needs`: (x, y) where group x is known not to go
-    from B without group y; no hybrid without that is asked for.
+    from B without group y; no hybrid without that is asked for. `apart`: single groups of a version's own can be put
+    into it again; if not, only all of them at once.
     """
 
-    def __init__(self, groups: Sequence[ComponentGroup], rules: NarrowRules, *, needs: Needs = frozenset()) -> None:
-        self.needs = needs
+    def __init__(
+        self,
+        groups: Sequence[ComponentGroup],
+        rules: NarrowRules,
+        *,
+        needs: Needs = frozenset(),
+        apart: bool = True,
+    ) -> None:
+        self.needs, self.apart = needs, apart
         self.groups, self.rules = tuple(groups), rules
         self.a = Hybrid(base="A")
         self.b = Hybrid(base="B", from_b=frozenset(group.id for group in groups))
@@ -93,7 +97,7 @@ class ComponentSearch:
         """Return the answer with all that is known, and the first question that needs a launch. There a play stops
         without an answer, or goes on `to_the_end`: what was not launched is then taken for unresolved.
         """
-        playing = _Play(Swaps(self.groups, self.needs), self.groups, self._cache).play()
+        playing = _Play(Swaps(self.groups, self.needs), self.groups, self._cache, apart=self.apart).play()
         missing: Ask | None = None
         try:
             ask = next(playing)
@@ -146,34 +150,32 @@ class _Cause:
     drop: Groups = frozenset()
 
 
-class _MethodChangesIt(Exception):
-    """A version with its own parts put in again is not what it was: no hybrid proves anything."""
-
-
 class _Play:
     """One play of the search; it asks, and is told."""
 
-    def __init__(self, swaps: Swaps, groups: tuple[ComponentGroup, ...], cache: dict[object, Groups | None]) -> None:
+    def __init__(
+        self, swaps: Swaps, groups: tuple[ComponentGroup, ...], cache: dict[object, Groups | None], *, apart: bool
+    ) -> None:
         self._groups = groups
         self._swaps = swaps
         self._order = tuple(group.id for group in sorted(groups, key=lambda group: not group.mapped))
         self._isolation = Isolation(groups=groups, swaps=self._swaps, cache=cache)
         self._prover = Prover(swaps=self._swaps, order=self._order, told=self._told)
-        self._shams: list[ProofCell] = []
+        self._method = MethodCheck(swaps=swaps, sorted=self._prover.sorted, told=self._told, apart=apart)
 
     def play(self) -> Answer:
         wrong = yield from self._ends()
         if wrong:
             return self._narrowed("not reproduced", reason=wrong)
         try:
-            yield from self._check_method(self._swaps.all)
+            yield from self._method.check(self._swaps.all)
             culprits, whole = yield from self._causes()
-        except _MethodChangesIt:
+        except MethodChangesIt:
             return self._narrowed("method")
         named = frozenset(group for each in culprits for group in each.groups)
         left = () if whole else self._prover.sorted(self._swaps.all - named)
         if not culprits:
-            return self._narrowed("undecided", open_=left, reason="no group holds against its proof")
+            return self._narrowed("undecided", open_=left, reason="the proof confirms no group")
         return self._narrowed("found", culprits, open_=left)
 
     def _ends(self) -> Generator[Ask, HybridResult, str]:
@@ -181,11 +183,13 @@ class _Play:
         a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self._swaps.all)
         if not self._swaps.all:
             return "nothing differs between the two versions"
-        good = yield Ask(hybrid=a, kind="ends", reason="A and B themselves come first", sure=True)
-        bad = yield Ask(hybrid=b, kind="ends", reason="A and B themselves come first", sure=True)
+        good = yield Ask(hybrid=a, kind="ends", reason=ENDS_FIRST, sure=True)
+        bad = yield Ask(hybrid=b, kind="ends", reason=ENDS_FIRST, sure=True)
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
-        return "A is bad as well" if good.state == "bad" else "B is good now" if bad.state == "good" else ""
+        if good.state == "bad":
+            return f"the good one is bad in {good.bad} of {good.launches} launches"
+        return bad.reason or f"the bad one is good in {bad.launches} launches" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
         """Return the causes, and whether nothing else can be one."""
@@ -225,10 +229,10 @@ class _Play:
     def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
         """Isolate, and launch both sides again until they are sure."""
         low, high = yield from self._isolation.isolate(low, high, kind=kind, told=self._told)
-        for side, said in ((low, "good"), (high, "bad")):
-            reason = f"{self._told(high - low)}: the {said} side again, before it is accused"
+        for side, said in ((low, "good without it"), (high, "bad with it")):
+            reason = f"{self._told(high - low)}: the hybrid that is {said}, again, before it is accused"
             yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
-        yield from self._check_method(high - low)
+        yield from self._method.check(high - low)
         return low, high
 
     def _concluded(self, parts: list[Groups], with_it: Tested, without: list[Tested], low: Groups) -> _Cause:
@@ -246,22 +250,6 @@ class _Play:
         others = [part for part, each in zip(parts, without, strict=True) if each.state == "bad"]
         return _Cause(culprit=culprit, drop=others[0] if others else frozenset())
 
-    def _check_method(self, groups: Groups) -> Generator[Ask, HybridResult, None]:
-        """Put groups of each version itself into it again, unless that was told of it before. Raises _MethodChangesIt.
-
-        All groups come first. Only where not all of them can be put in again, those that are about to be accused do.
-        """
-        told = {cell.role for cell in self._shams if cell.result.state != "unresolved"}
-        for base, role, own in SHAMS:
-            hybrid = None if role in told else self._swaps.sham(base, groups)
-            if hybrid is None:
-                continue
-            reason = f"{self._told(groups)}: {base} with its own put in again, to see what the method does"
-            result = yield Ask(hybrid=hybrid, kind="sham", reason=reason, sure=True)
-            self._shams.append(ProofCell(role=role, groups=self._prover.sorted(hybrid.sham), result=result))
-            if result.state not in (own, "unresolved"):
-                raise _MethodChangesIt
-
     def _narrowed(
         self,
         verdict: str,
@@ -276,7 +264,7 @@ class _Play:
             bad="",
             groups=self._groups,
             culprits=tuple(culprits),
-            shams=tuple(self._shams),
+            shams=tuple(self._method.cells),
             open=open_,
             reason=reason,
         )

@@ -93,10 +93,17 @@ class HybridEvidence:
         if failed:
             return self._result(hybrid, state="bad") if enough else None
         if not self._rate[0]:
-            return self._result(hybrid, state="good") if hybrid == self.a and fine >= least else None
+            return self._result(hybrid, state="good") if self._is_fine(hybrid, fine) else None
         odds = failure_rate.luck(*self._rate, more=fine) * (SHAM_ODDS if hybrid.sham and hybrid.base == "B" else 1)
         doubt = self._rules.alpha if sure else self._rules.doubt
         return self._result(hybrid, state="good") if fine >= least and odds / (1 + odds) <= doubt else None
+
+    def _is_fine(self, hybrid: Hybrid, fine: int) -> bool:
+        """Return whether A or B is good, while nothing failed: B by how often it failed in the finding's run."""
+        if hybrid == self.b:
+            odds = failure_rate.luck(*self._rules.seen, more=fine) if self._rules.seen[0] else 1.0
+            return odds <= self._rules.alpha
+        return hybrid == self.a and fine >= self._rules.least
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
@@ -119,9 +126,11 @@ class HybridEvidence:
 
     def _level(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
         if hybrid in (self.a, self.b):
-            if not self.levels.apart:
-                return None
-            return self._result(hybrid, state="good" if hybrid == self.a else "bad")
+            if self.levels.apart:
+                return self._result(hybrid, state="good" if hybrid == self.a else "bad")
+            amount = len(self._by_hybrid[hybrid])
+            less = f"the bad one is worse by less than half as much as it was, in {amount} launches"
+            return self._result(hybrid, state="good", reason=less) if self.levels.together else None
         state = self.levels.state(hybrid, least=self._least(hybrid, sure=sure), sure=sure)
         return None if state is None else self._result(hybrid, state=state)
 

@@ -100,7 +100,7 @@ class Isolation:
             if added is None:
                 break
             both = low | added
-            reason = f"it is among {told(high - low)}; {told(added)} tried"
+            reason = f"the cause is among {told(high - low)}; next is a hybrid with {told(added)} of the bad version"
             result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
             if result.state == "unresolved":
                 in_a_row += 1

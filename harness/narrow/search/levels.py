@@ -83,11 +83,19 @@ class LevelRounds:
 
     @property
     def apart(self) -> bool:
-        """Return whether A and B surely differ, in enough rounds."""
+        """Return whether B surely has more than A, in enough rounds."""
         size, error = self.effect
         if len(self._steps) < max(2, self._rules.least) or not math.isfinite(error):
             return False
-        return bool(2 * stats.t.sf(abs(size) / error, self.spread[1]) <= self._rules.alpha)
+        return bool(2 * stats.t.sf(size / error, self.spread[1]) <= self._rules.alpha)
+
+    @property
+    def together(self) -> bool:
+        """Return whether B surely has less than half of the effect that the finding's run saw."""
+        size, error = self.effect
+        if self._rules.effect is None or len(self._steps) < self._rules.least or not math.isfinite(error):
+            return False
+        return bool(stats.t.sf((self._rules.effect / 2 - size) / error, self.spread[1]) <= self._rules.alpha)
 
     def state(self, hybrid: Hybrid, *, least: int, sure: bool) -> HybridState | None:
         """Return whether a hybrid has a part of the effect; None if that is not settled."""

@@ -94,7 +94,7 @@ class Prover:
         return list(dict.fromkeys(frozenset(part) for part in parts if part and len(part) < len(listed)))[: BESIDE + 2]
 
     def _ask(self, role: ProofRole, suspects: Groups, from_b: Groups) -> Ask:
-        said = "A with it" if role == "A + c" else "B without it"
+        said = "the good version with it" if role == "A + c" else "the bad version without it"
         reason = f"{self.told(suspects)}: {said}"
         return Ask(hybrid=self.swaps.hybrid(from_b), kind="prove", reason=reason, sure=True)
 

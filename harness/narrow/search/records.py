@@ -18,6 +18,9 @@ class NarrowRules:
     `alpha`: the chance of error with which a hybrid of a proof is called bad or good; on the way to it `doubt` is
     enough. `spread`: the standard deviation of the log of a launch's figure, where it is known from `freedom` degrees
     of freedom (A/A noise of the lane).
+
+    What the finding's run knows of B: `seen`, how many of its launches showed the fault and how many did not, and
+    `effect`, the step of the figure's log from A to B. A fault that does not come back is told by them.
     """
 
     agree: int = 2
@@ -30,6 +33,8 @@ class NarrowRules:
     doubt: float = 0.02
     spread: float | None = None
     freedom: int = 0
+    seen: tuple[int, int] = (0, 0)
+    effect: float | None = None
 
 
 NextKind = Literal["ends", "isolate", "partner", "prove", "sham", "done"]

@@ -8,21 +8,29 @@ from harness.model.narrowed import Component, ComponentGroup, Narrowed
 from harness.report.text import narrowed
 from harness.report.text.clean import plain
 
-NOT_COMPARED = "Not compared: files that are neither of a distribution nor a library that the scenario maps."
+NOT_RUN = (
+    "The scenario was not run, so it is not known which libraries it maps: they are tried first, and those that "
+    "belong to no distribution are further groups."
+)
+SWEPT = (
+    "Before the search, both versions are swept to see what is worse. If it is a level, such as the step time, each "
+    "hybrid is launched beside both of them: three launches instead of one."
+)
 
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
     """Return the line before the search begins, with what one culprit is expected to take."""
-    about = f"one culprit among them takes about {hybrids} hybrids, {launches} launches"
-    return f"{_counted(groups)}: {about}; more than {most:,} launches are never made"
+    about = f"to find one culprit among them takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
+    return f"{_counted(groups)}; {about}"
 
 
-def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """Return the table of a dry run."""
+def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool) -> str:
+    """Return the table of a dry run. `sweeps`: no run measured the two versions yet."""
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, NOT_COMPARED, ""])
+    notes = [NOT_RUN, *([SWEPT] if sweeps else [])]
+    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, *notes, ""])
 
 
 def result(found: Narrowed) -> str:
@@ -34,7 +42,7 @@ def result(found: Narrowed) -> str:
 def _counted(groups: Sequence[ComponentGroup]) -> str:
     components = sum(len(group.components) for group in groups)
     same = "" if components == len(groups) else f" ({components} components)"
-    return f"they differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
+    return f"the two versions differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
 
 
 def _rows(group: ComponentGroup) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,8 @@ from harness.report.text.clean import plain, shortened
 TITLE = "Which component"
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
 MOST_NAMED = 6
+SHAM_CHANGED = {"sham A": "bad", "sham B": "good"}
+"""What a version is with its own put in again, where the method of swapping changes it."""
 MOST_VALUE = 60
 """Characters of a version or of a variable's value."""
 
@@ -40,15 +42,25 @@ def _answers(narrowed: Narrowed) -> list[str]:
     if narrowed.verdict == "not reproduced":
         return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
     if narrowed.verdict == "method":
-        cell = narrowed.shams[-1]
-        shown = f"{cell_title(cell, narrowed)} is {cell.result.state}"
-        return [f"not narrowed: {shown}, so swapping itself changes the result, and no hybrid proves anything"]
+        return [_method(narrowed)]
     nothing = not named or len(narrowed.culprits[0].groups) == len(narrowed.groups) > 1
     if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and nothing):
         return [f"not narrowed: {narrowed.verdict} ({plain(narrowed.reason)})"]
     if narrowed.verdict == "interrupted":
         return [f"not narrowed to the end ({plain(narrowed.reason)}); so far: {named[0]}", *named[1:]]
     return named
+
+
+def _method(narrowed: Narrowed) -> str:
+    """Return what swapping changes. One group is named if it alone does it: the others are then shown to be sound."""
+    changed = [cell for cell in narrowed.shams if cell.result.state == SHAM_CHANGED[cell.role]]
+    is_alone = len(changed) == 2 and changed[-1] is narrowed.shams[-1]
+    cell = changed[-1] if is_alone else changed[0]
+    where = f"; {plain(narrowed.reason)}" if narrowed.reason else ""
+    return (
+        f"not narrowed: {cell_title(cell, narrowed)} is {cell.result.state}, so swapping itself changes the result, "
+        f"and no hybrid proves anything{where}"
+    )
 
 
 def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
@@ -167,15 +179,19 @@ def proof(narrowed: Narrowed) -> list[str]:
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    own = names if len(cell.groups) == 1 else f"{numbers.count(len(cell.groups), 'group')} that differ"
+    own = f"its own {names}" if len(cell.groups) == 1 else _own(len(cell.groups), len(narrowed.groups))
     others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
         "B - c": f"{bad} without {names}{others}",
-        "sham A": f"{good} with its own {own} put in again",
-        "sham B": f"{bad} with its own {own} put in again",
+        "sham A": f"{good} with {own} put in again",
+        "sham B": f"{bad} with {own} put in again",
     }[cell.role]
+
+
+def _own(some: int, everything: int) -> str:
+    return f"its own {some} groups that differ" if some == everything else f"{some} of its own groups"
 
 
 def result_text(result: HybridResult) -> str:
@@ -197,9 +213,9 @@ def _launches(amount: int) -> str:
 
 def _left(narrowed: Narrowed) -> Iterator[str]:
     if narrowed.open:
-        yield f"not cleared: {named_groups(narrowed.open, narrowed)}"
+        yield f"may still be a cause: {named_groups(narrowed.open, narrowed)}"
     refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
-    told_of = f"; {len(refused)} of them tell nothing" if refused else ""
+    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or told nothing" if refused else ""
     if narrowed.hybrids:
         yield f"{numbers.count(len(narrowed.hybrids), 'hybrid')} in {_launches(narrowed.launches)}{told_of}"
 

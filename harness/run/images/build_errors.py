@@ -21,6 +21,8 @@ _TROUBLE = re.compile(
 )
 _BROKEN = re.compile(r"connection (?:broken by|error:) (.+)")
 """Network errors of pip that _TROUBLE does not list."""
+_HASHES = "DO NOT MATCH THE HASHES"
+"""Of pip; the package, the hash that was asked for and that of the file follow in three lines."""
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
 _DRAWING = " \t×╰─▶│├"
@@ -40,6 +42,8 @@ def complaint(lines: Sequence[str]) -> str:
     If that line only states a consequence, its cause comes first: an unreachable index, or a compiler's message.
     """
     lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
+    if (wrong := next((place for place, line in enumerate(lines) if _HASHES in line), None)) is not None:
+        return f"wrong hash: {' '.join(lines[wrong + 1 : wrong + 4])}"
     complaints = [line for line in lines if _COMPLAINT.match(line)]
     last = (complaints or lines or [""])[-1].removeprefix("ERROR: ")
     return ": ".join(filter(None, (_cause(lines, complaints) if _CONSEQUENCE.match(last) else "", last)))

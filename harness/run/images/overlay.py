@@ -32,6 +32,7 @@ from harness.run.retrying import unavailable
 from harness.run.tail import BoundedTail
 
 CA_PATH = "/.harness-ca.pem"
+LIST_PATH = "/.harness-requirements.txt"
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
@@ -99,8 +100,8 @@ def known(client: docker.DockerClient, source: Install) -> Found | None:
 
 
 def _tag(base: Found, source: Install) -> str:
-    exact = ["exact"] if source.exact else []
-    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python, *exact])
+    more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
+    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python, *more])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
@@ -152,14 +153,16 @@ def _fill(
         _check_python(source.python, version, place=place)
     with _with_ca(client, container_id, environ) as settings:
         pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
-        pip += [*(["--no-deps"] if source.exact else []), "--"]
+        pip += ["--no-deps"] if source.exact else []
+        if source.hashes:  # pip reads them in a file alone
+            listed = archive({LIST_PATH[1:]: "\n".join(source.lines).encode()})
+            client.api.put_archive(container_id, "/", listed)
+        asked = ["-r", LIST_PATH] if source.hashes else ["--", *source.packages]
         environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
-        code, output = _execute(
-            client, container_id, [*pip, *source.packages], environment=environment, place=place, say=say
-        )
+        code, output = _execute(client, container_id, [*pip, *asked], environment=environment, place=place, say=say)
     if code != 0:
         raise _failure(place, output, environ)
-    checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
+    checked(client, container_id, ["rm", "-f", CA_PATH, LIST_PATH], place=place, say=say)
     installed = DIGEST.search(
         checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
     )

@@ -110,7 +110,8 @@ def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
 
 
 def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
-    named = json.dumps([build, source.packages, *(["exact"] if source.exact else [])])
+    more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
+    named = json.dumps([build, source.packages, *more])
     return cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
@@ -239,10 +240,18 @@ def _make(
     if packages:
         say(told)
         exact = ["--no-deps"] if source.exact else []
-        _checked(run(tool, "pip", "install", *exact, "--python", str(python_of(folder)), "--", *packages), image)
+        asked = ["-r", str(_listed(folder, source))] if source.hashes else ["--", *packages]
+        _checked(run(tool, "pip", "install", *exact, "--python", str(python_of(folder)), *asked), image)
     # Compile now, so that the first trial does not spend the time. uv's own --compile-bytecode fails on 3.6. Packages
     # may ship files that do not compile (templates, tests of syntax errors), so the exit code is ignored.
     run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))
+
+
+def _listed(folder: Path, source: Install) -> Path:
+    """Write a requirement file: only there an installer reads hashes."""
+    path = folder / "requirements.txt"
+    path.write_text("\n".join(source.lines))
+    return path
 
 
 def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:

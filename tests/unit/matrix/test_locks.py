@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.series.locks import requirements
+from harness.matrix.series.locks import install_of, requirements
 from harness.model import Install
 
 COMPILED = """\
@@ -29,7 +29,7 @@ scenarios: {s: {script: s.py}}
 """
 
 
-def test_a_compiled_lock_is_read_without_its_hashes(tmp_path: Path) -> None:
+def test_a_compiled_lock_is_read_with_its_hashes(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text(COMPILED)
     assert list(requirements(lock)) == [
@@ -37,11 +37,22 @@ def test_a_compiled_lock_is_read_without_its_hashes(tmp_path: Path) -> None:
         'uvloop==0.21.0; sys_platform != "win32"',
         "pandas[performance]==2.2.0",
     ]
+    assert install_of(lock, python=None, base=None).lines == (
+        "numpy==1.26.4 --hash=sha256:0123 --hash=sha256:4567",
+        'uvloop==0.21.0; sys_platform != "win32"',
+        "pandas[performance]==2.2.0",
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("-r other.txt", "'-r other.txt' is an option"), ("-e .", "is an option"), ("not a thing", "is no requirement")],
+    [
+        ("-r other.txt", "'-r other.txt' is an option"),
+        ("-e .", "is an option"),
+        ("not a thing", "is no requirement"),
+        ("scipy==1.15.0 --hash=0123", "'0123' is no hash"),
+        ("    --hash=sha256:0123", "a hash without a requirement"),
+    ],
 )
 def test_what_cannot_be_installed_as_a_whole_list_is_told_with_its_line(line: str, told: str, tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"

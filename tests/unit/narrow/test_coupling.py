@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Install
-from harness.model.narrowed import Hybrid
+from harness.model.narrowed import ComponentGroup, Hybrid
 from harness.narrow.components import BASE, components
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Distribution, Inventory
@@ -179,18 +179,18 @@ def test_the_parts_of_cudnn_are_swapped_together() -> None:
     assert ids(coupled(a, b)) == ["libcudnn.so + libcudnn_ops.so", "libcufft.so"]
 
 
-@given(
-    st.integers(2, 7).flatmap(
-        lambda n: st.tuples(
-            st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(("==", ">="))))
-        )
+Needs = tuple[int, set[tuple[int, int, str]]]
+"""How many packages, and which of them requires which in its own version (==) or a newer one (>=)."""
+NEEDS = st.integers(2, 7).flatmap(
+    lambda n: st.tuples(
+        st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(("==", ">="))))
     )
 )
-@pytest.mark.filterwarnings("ignore")
-def test_going_from_the_front_never_meets_a_refusal(told: tuple[int, set[tuple[int, int, str]]]) -> None:
-    """A search that takes groups from the front makes only what an installer makes."""
+
+
+def both_versions(told: Needs) -> list[Inventory]:
     count, pairs = told
-    sides = [
+    return [
         inventory(
             {
                 f"p{n}": (
@@ -202,7 +202,30 @@ def test_going_from_the_front_never_meets_a_refusal(told: tuple[int, set[tuple[i
         )
         for version in ("1", "2")
     ]
-    coupling = coupled(*sides)
+
+
+@given(NEEDS)
+def test_every_mixture_inside_a_group_is_one_that_an_installer_refuses(told: Needs) -> None:
+    """That is why a group is never split: no part of it can be swapped alone, with whatever else."""
+    a, b = both_versions(told)
+    every = components(a, b)
+    alone = [ComponentGroup(id=each.name, components=(each,)) for each in every]
+    coupling = coupled(a, b)
+    apart = Coupling(groups=tuple(alone), needs=coupling.needs)
+    names = [each.name for each in every]
+    for group in coupling.groups:
+        members = {each.name for each in group.components}
+        for mask in range(2 ** len(names)):
+            taken = frozenset(name for place, name in enumerate(names) if mask >> place & 1)
+            if taken & members and not members <= taken:
+                assert apart.refused(Hybrid(base="A", from_b=taken))
+
+
+@given(NEEDS)
+def test_going_from_the_front_never_meets_a_refusal(told: Needs) -> None:
+    """A search that takes groups from the front makes only what an installer makes."""
+    count, _ = told
+    coupling = coupled(*both_versions(told))
     for taken in range(len(coupling.groups) + 1):
         assert not coupling.refused(from_b(*ids(coupling)[:taken]))
     assert sorted(each.name for group in coupling.groups for each in group.components) == [

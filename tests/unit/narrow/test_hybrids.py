@@ -57,7 +57,7 @@ def test_an_environment_holds_each_package_of_the_side_that_was_asked_for() -> N
     made = installed(sides(), Hybrid(base="A", from_b=frozenset({"one"})))
     assert made.source == Install(base="base", python="3.11", packages=("one==2", "same==5", "two==1"), exact=True)
     assert dict(made.environment) == {"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"}
-    assert made.version == "A + one"
+    assert made.version == "1 with one"
 
 
 def test_a_package_that_only_one_side_has_comes_and_goes_with_that_side() -> None:
@@ -135,7 +135,13 @@ def test_hybrids_of_many_groups_have_names_of_their_own() -> None:
     halves = [frozenset(f"p{n}" for n in range(start, start + 6)) for start in (0, 6)]
     names = {made.label(Hybrid(base="A", from_b=half)) for half in halves}
     assert len(names) == 2
-    assert all(name.startswith("A + 6 of 12 (") for name in names)
+    assert all(name.startswith("1 with 6 of 12 groups (") for name in names)
+
+
+def test_a_version_with_its_own_put_in_again_is_told_from_one_with_another_s() -> None:
+    made = sides()
+    assert made.label(Hybrid(base="A", sham=frozenset({"one"}))) == "1 with its own one put in again"
+    assert made.label(Hybrid(base="B", from_b=everything() - {"one"})) == "2 without one"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 1, "python": 3}'])

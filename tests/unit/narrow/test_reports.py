@@ -76,6 +76,11 @@ def test_a_method_that_changes_the_result_is_the_answer() -> None:
         "result, and no hybrid proves anything"
     )
     assert "old with its own 4 groups that differ put in again: bad in 2 of 2 launches" in rest
+    assert "old with 3 of its own groups put in again: bad in 2 of 2 launches" in rest
+    one = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: "g2" in hybrid.sham or None)
+    answer, *rest = text.told(one.narrowed())
+    assert answer.startswith("not narrowed: old with its own g2 put in again is bad, so swapping itself changes")
+    assert "old with 3 of its own groups put in again: good in 2 launches" in rest
 
 
 def test_what_is_not_told_apart_inside_a_group_is_said_with_the_reason() -> None:
@@ -131,7 +136,7 @@ def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
     assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
     told = terminal_narrow.differing(
-        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9
+        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True
     )
     assert "[withheld]" in told
     assert "hunter2" not in told

@@ -19,6 +19,18 @@ def test_a_build_s_reason_is_its_last_complaint() -> None:
     assert build_errors.complaint(lines) == "No matching distribution found for multidict==99"
 
 
+def test_a_wrong_hash_is_told_with_its_package() -> None:
+    lines = [
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package",
+        "    idna==3.7 from file:///w/idna-3.7-py3-none-any.whl:",
+        "        Expected sha256 0000",
+        "             Got        82fe",
+    ]
+    assert build_errors.complaint(lines) == (
+        "wrong hash: idna==3.7 from file:///w/idna-3.7-py3-none-any.whl: Expected sha256 0000 Got        82fe"
+    )
+
+
 def test_without_a_complaint_it_is_the_last_line_that_says_something() -> None:
     assert build_errors.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]) == "no nvcc here"
     assert not build_errors.complaint([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -123,6 +124,30 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
     made = environments.prepare(IMAGE, source, environ=environ, say=lambda text: None)
     importing = [made.reference, "-c", "import harness_test_one, harness_test_two"]
     assert subprocess.run(importing, check=False).returncode == 0
+
+
+def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) -> None:
+    """A lock file says which file it means; an index could give another one under the same name."""
+    links = wheel(tmp_path / "links", "harness_test_one")
+    (file,) = links.iterdir()
+    right = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HARNESS_CACHE": str(tmp_path / "cache"),
+        "PIP_FIND_LINKS": str(links),
+        "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
+    }
+    (tmp_path / "index").mkdir()
+
+    def prepared(digest: str) -> str:
+        name = "harness-test-one==7"
+        source = Install(base="", python=None, packages=(name,), hashes=((name, (digest,)),))
+        return environments.prepare(IMAGE, source, environ=environ, say=lambda text: None).reference
+
+    python = prepared(right)
+    assert subprocess.run([python, "-c", "import harness_test_one"], check=False).returncode == 0
+    with pytest.raises(ImageUnavailable, match="Hash mismatch for `harness-test-one==7`"):
+        prepared(f"sha256:{'0' * 64}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""What the method of swapping does: parts of a version are taken out and put in again, and it has to stay as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+
+from harness.model.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
+from harness.narrow.search.isolate import Ask, Swaps
+from harness.narrow.search.splits import Groups
+
+SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
+"""Each version with its own put in again, and what it is as long as the method changes nothing."""
+Checking = Generator[Ask, HybridResult, None]
+
+
+class MethodChangesIt(Exception):
+    """A version with its own parts put in again is not what it was: no hybrid proves anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodCheck:
+    """The sham swaps of one play. `apart`: single groups can be put in again, not only all of them at once."""
+
+    swaps: Swaps
+    sorted: Callable[[Groups], tuple[str, ...]]
+    told: Callable[[Groups], str]
+    apart: bool
+    cells: list[ProofCell] = field(default_factory=list)
+
+    def check(self, groups: Groups) -> Checking:
+        """Put groups of each version itself into it again, unless that was told of it before. Raises MethodChangesIt.
+
+        All groups come first. Only where not all of them can be put in again, those that are about to be accused do.
+        """
+        told = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
+        for base, role, own in SHAMS:
+            if role in told or (sham := self.swaps.sham(base, groups)) is None:
+                continue
+            result = yield from self._put_in_again(base, role, sham.sham)
+            if result.state not in (own, "unresolved"):
+                yield from self._find(base, role, own, self.sorted(sham.sham))
+                raise MethodChangesIt
+
+    def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
+        """Halve the groups until one changes the version by itself; show it beside all others, if there is one."""
+        everything = frozenset(left)
+        while self.apart and len(left) > 1:
+            half = left[: len(left) // 2]
+            result = yield self._ask(base, frozenset(half), sure=False)
+            if result.state == "unresolved":
+                return
+            left = left[len(half) :] if result.state == own else half
+        if len(everything) > 1 and len(left) == 1:
+            yield from self._put_in_again(base, role, everything - set(left))
+            yield from self._put_in_again(base, role, frozenset(left))
+
+    def _put_in_again(self, base: Side, role: ProofRole, groups: Groups) -> Generator[Ask, HybridResult, HybridResult]:
+        result = yield self._ask(base, groups, sure=True)
+        self.cells.append(ProofCell(role=role, groups=self.sorted(groups), result=result))
+        return result
+
+    def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
+        version = "the good version" if base == "A" else "the bad version"
+        reason = f"{self.told(groups)}: {version} with its own put in again, to see what swapping itself does"
+        return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)
