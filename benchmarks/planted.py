@@ -3,6 +3,7 @@
     python -m benchmarks.planted                        all that is planted, at 1, 1.5 and 3 times the limit
     python -m benchmarks.planted --signals zombies,disk --sizes 3
     python -m benchmarks.planted --healthy              programs that look guilty, and are not
+    python -m benchmarks.planted --healthy --resampled 50    and 50 more sweeps of each, made of its launches
     python -m benchmarks.planted --gpus SITE-PACKAGES   programs on a real GPU, with the PyTorch of that folder
     python -m benchmarks.planted --quiet 3 --resampled 500
 
@@ -30,21 +31,28 @@ from pathlib import Path
 from benchmarks import planted_quiet
 from benchmarks.planted_answers import HEALTHY_ANSWERS, PLANTED_ANSWERS, accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, ON_GPU, PLANTED, SIZES, Planted
-from benchmarks.planted_sweeps import VERSIONS, Refused, Workshop, matrix_of, scenario_name
+from benchmarks.planted_resampled import Pool, gather, made_sweeps, plan_of
+from benchmarks.planted_sweeps import VERSIONS, Refused, Swept, Workshop, matrix_of, scenario_name
 from harness.judge.history.transitions import exact_interval
+from harness.model import Variant
 
 __all__ = ["main"]
+MADE_HELP = "so many made of the launches of the quiet sweeps, and of those of each healthy program, as well"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One scenario of one sweep. `size` in limits, None for what has one size only."""
+    """One scenario of one sweep.
+
+    `size` is in limits, None for what has one size only. `made` is what each sweep found that was made of its launches.
+    """
 
     signal: str
     program: str
     size: float | None
     answer: str
     said: str
+    made: tuple[str, ...] = ()
 
 
 def main() -> int:
@@ -75,7 +83,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="both")
     parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="the programs on a GPU, with PyTorch from there")
     parser.add_argument("--quiet", type=int, default=0, metavar="N", help="so many quiet sweeps of 8 versions as well")
-    parser.add_argument("--resampled", type=int, default=0, metavar="N", help="so many made of their launches, as well")
+    parser.add_argument(
+        "--resampled",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many made of their launches, and of those of each healthy program, as well",
+    )
     parser.add_argument("--repeats", type=int, default=1, help="sweeps of each program")
     parser.add_argument("--jobs", type=int, default=1, help="sweeps at once, of what is not timed")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs with other findings than the right one")
@@ -118,7 +132,8 @@ def run(workshop: Workshop, program: Planted, options: argparse.Namespace) -> li
         note(f"{program.name}: skipped: {error}")
         return [_row(program, size, "skipped", f"skipped: {str(error).split(';')[0]}") for size in wanted]
     judge = accused if kind == "healthy" else answer
-    rows = [_row(program, size, *judge(program, scenario_name(program, size), swept)) for size in wanted]
+    made = made_of(swept, options.resampled) if kind == "healthy" else ()
+    rows = [_row(program, size, *judge(program, scenario_name(program, size), swept), made) for size in wanted]
     if options.keep is not None and any(_surprises(row) for row in rows):
         shutil.copytree(swept.directory, options.keep / f"{program.name}-{swept.directory.name}")
     shutil.rmtree(swept.directory.parents[2], ignore_errors=True)
@@ -132,8 +147,15 @@ def _surprises(row: Row) -> bool:
     return row.answer not in ("named", "good") or "; " in row.said.split("blind")[0]
 
 
-def _row(program: Planted, size: float | None, found: str, said: str) -> Row:
-    return Row(signal=program.signal, program=program.name, size=size, answer=found, said=said)
+def _row(program: Planted, size: float | None, found: str, said: str, made: tuple[str, ...] = ()) -> Row:
+    return Row(signal=program.signal, program=program.name, size=size, answer=found, said=said, made=made)
+
+
+def made_of(swept: Swept, count: int) -> tuple[str, ...]:
+    """What `count` sweeps that are made of the launches of one find, in words; "" for nothing."""
+    plan, pools = plan_of(swept), dict[Variant, Pool]()
+    gather(swept, plan, pools)
+    return tuple(made_sweeps(plan, pools, count, note))
 
 
 def note(text: str) -> None:
@@ -179,6 +201,8 @@ def totals(rows: Sequence[Row]) -> list[str]:
     if healthy:
         counts = Counter(row.answer for row in healthy)
         lines += [_share(f"healthy {word}", counts[word], len(healthy)) for word in HEALTHY_ANSWERS]
+        made = [found for row in healthy for found in row.made]
+        lines += [planted_quiet.share("healthy, resampled", made)] if made else []
     skipped = sum(row.answer == "skipped" for row in rows)
     return [*lines, *([f"{skipped} skipped: the matrix file was refused"] if skipped else [])]
 

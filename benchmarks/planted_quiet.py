@@ -1,45 +1,18 @@
 """Quiet sweeps: eight equal versions, four variants of healthy programs, all signals on. Any finding is a false alarm.
 
-Some are real. Many more are made of their launches: in each round of a real sweep all launches are of equal images, so
-which of them is called which version may be drawn anew, and so may be which rounds a sweep has. Rounds are asked for by
-the same policy, and judged by the same code, as those of a real sweep. All sweeps that are made of a few real ones
-share these launches: their interval says what the judge adds to them, not what other machines would.
+Some are real. Many more are made of their launches (`planted_resampled`).
 """
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 from benchmarks.planted_programs.catalogue import QUIET
+from benchmarks.planted_resampled import Pool, gather, made_sweeps, plan_of
 from benchmarks.planted_sweeps import QUIET_VERSIONS, Swept, Workshop
-from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedBlock, judge_block
-from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.judge.history.transitions import exact_interval
-from harness.model import BAD, Block, Cell, Noise, Plan, Trial, Variant
-from harness.run.engine import Prepared
-from harness.run.scheduler import CellRun
-from harness.schedule.full_scheduler import FullScheduler
-from harness.store.saved_run import read_run
-
-MADE = "made"
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """The launches of one variant by real round: those of first rounds, which ran their whole budget, and of later
-    ones, which may have stopped at a look. `facts`: by cell, what the agent said in it.
-    """
-
-    first: list[list[Trial]] = field(default_factory=list)
-    later: list[list[Trial]] = field(default_factory=list)
-    facts: dict[str, Trial] = field(default_factory=dict)
+from harness.model import BAD, Variant
 
 
 def run(workshop: Workshop, *, sweeps: int, resampled: int, note: Callable[[str], None]) -> str:
@@ -69,101 +42,11 @@ def matrix(workshop: Workshop) -> dict[str, object]:
     }
 
 
-def plan_of(swept: Swept) -> Plan:
-    """The sweep's plan, with the limits and steps of its matrix file."""
-    return plan_sweep(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ)
-
-
 def alarms_of(swept: Swept) -> str:
     """What a real sweep said of versions that are equal; "" if nothing."""
     found = [f"{one['metric']} {one['params']['program']}" for one in swept.summary["findings"]]
     bad = [f"{one['verdict']} {one['params']['program']}" for one in swept.summary["cells"] if one["verdict"] in BAD]
     return ", ".join([*found, *bad])
-
-
-def gather(swept: Swept, plan: Plan, pools: dict[Variant, Pool]) -> None:
-    """Add a sweep's launches; rounds in which not every version ran tell nothing of others."""
-    stored = read_run(swept.directory)
-    for block in plan.blocks:
-        pool, rounds = pools.setdefault(block.variant, Pool()), dict[int, list[Trial]]()
-        for cell in block.cells:
-            trials = stored.cells[cell.id].trials
-            pool.facts.setdefault(cell.id, trials[0])
-            for trial in (*trials, *stored.twins.get(cell.id, ())):
-                rounds.setdefault(trial.round, []).append(trial)
-        for number, launches in sorted(rounds.items()):
-            if len(launches) >= len(block.cells):
-                (pool.later if number else pool.first).append(launches)
-
-
-# ---------------------------------------------------------------- sweeps made of real launches
-
-
-def made_sweeps(plan: Plan, pools: Mapping[Variant, Pool], count: int, note: Callable[[str], None]) -> Iterator[str]:
-    """What each of `count` made sweeps finds, in words; "" for nothing."""
-    for number in range(count):
-        found = made_sweep(replace(plan, seed=number), pools, random.Random(number))
-        if found or number % 100 == 99:
-            note(f"resampled sweep {number + 1} of {count}: {found or 'nothing found'}")
-        yield found
-
-
-def made_sweep(plan: Plan, pools: Mapping[Variant, Pool], rng: random.Random) -> str:
-    noise: Noise | None = None
-    blocks: list[JudgedBlock] = []
-    for block in plan.blocks:
-        scheduler = made_block(block, plan, Draws(pool=pools[block.variant], rng=rng), measures_noise=not blocks)
-        noise = scheduler.noise() or noise
-        blocks.append(judge_block(block, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
-    found = [f"{one.metric} {dict(one.variant.params)['program']}" for one in find(blocks).findings]
-    cells = [cell for block in blocks for cell in block.cells if cell.verdict.verdict in BAD]
-    return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
-
-
-def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
-    """A block as a sweep runs it, with launches that are drawn."""
-    runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in block.cells]
-    scheduler = FullScheduler(runs=runs, asked=plan.trials, measures_noise=measures_noise)
-    while (batch := scheduler.next()).runs:
-        for run in batch.runs:
-            run.prepared = _prepared(run.cell)
-            if not batch.only_known:
-                run.trials.append(draws.launch(run, batch.round))
-    return scheduler
-
-
-def _prepared(cell: Cell) -> Prepared:
-    return Prepared(image=cell.image, reference=cell.image.version, digest=f"sha256:{cell.image.version}")
-
-
-@dataclass(kw_only=True)
-class Draws:
-    """Launches for one block: each of its rounds is a real one, in an order that is drawn."""
-
-    pool: Pool
-    rng: random.Random
-    rounds: dict[int, list[Trial]] = field(default_factory=dict)
-    unused: list[list[Trial]] = field(default_factory=list)
-
-    def launch(self, run: CellRun, number: int) -> Trial:
-        """The next launch of that round, as one of this cell."""
-        if not self.rounds.get(number):
-            self.rounds[number] = self._round(number)
-        trial, like = self.rounds[number].pop(), self.pool.facts[run.cell.id.removesuffix("-twin")]
-        return replace(
-            trial, cell_id=run.cell.id, number=len(run.trials) + 1, run=MADE, round=number, key=like.key,
-            facts=like.facts, image_digest=like.image_digest, reference=like.reference,
-        )  # fmt: skip
-
-    def _round(self, number: int) -> list[Trial]:
-        if number == 0:
-            return self._shuffled(self.rng.choice(self.pool.first))
-        if not self.unused:
-            self.unused = self._shuffled(self.pool.later)
-        return self._shuffled(self.unused.pop())
-
-    def _shuffled(self, items: Sequence[Item]) -> list[Item]:
-        return self.rng.sample(items, len(items))
 
 
 def share(name: str, found: Sequence[str]) -> str:

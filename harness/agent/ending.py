@@ -61,5 +61,6 @@ def of_command(death, steps, pattern, oom_killed, said):
         place = "before the first step" if before_first_step else place
         return of_death(death, place, before_first_step, oom_killed, said)
     if before_first_step:
-        return "setup", "the command ended, but no line of its output matched step_pattern %r" % pattern
+        last = "; its last line is: %s" % said if said else "; it printed nothing"
+        return "setup", "the command ended, and no step was seen: no line matches step_pattern %r%s" % (pattern, last)
     return "completed", ""

@@ -41,7 +41,8 @@ def shown_rows(trials: int) -> int:
 class JudgedBlock:
     """The judged cells and changes of one block, oldest image first. Its trials hold thinned traces.
 
-    `tested` are the signals whose levels were compared, whether they changed or not.
+    `tested` are the signals whose levels were compared, whether they changed or not. `replicates`: so many launches of
+    an A/A replicate were made beside those of the cells.
     """
 
     cells: tuple[CellResult, ...]
@@ -49,6 +50,7 @@ class JudgedBlock:
     warnings: tuple[str, ...]
     tested: tuple[str, ...] = ()
     observed: tuple[Observed, ...] = ()
+    replicates: int = 0
 
     @property
     def scenario(self) -> str:

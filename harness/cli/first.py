@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +14,11 @@ from harness.cli.common import FILE, OUT, option, say
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
+    import threading
+
     from harness.flows.parts.drafts.draft import Draft
     from harness.flows.sweep import SweepOptions
+    from harness.model import RunResult
 
 ENDED = "the program comes to its own end after {steps} steps: this is the budget in the matrix now"
 
@@ -32,6 +34,12 @@ GPUS = click.option(
     help="none, all, each, or names with commas; auto: all of this machine, if it has any.",
 )
 WITH = click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
+STEPS_ARE = click.option(
+    "--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function."
+)
+STEP_PATTERN = click.option(
+    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
+)
 
 
 class _WithCommand(click.Command):
@@ -82,10 +90,8 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
 @WITH
 @click.option("--network", is_flag=True, help="Give the containers a network.")
-@click.option("--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function.")
-@click.option(
-    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
-)
+@STEPS_ARE
+@STEP_PATTERN
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
 @click.option("--step-time", default="1m", show_default=True, help="The longest time in steps of a launch.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
@@ -119,8 +125,8 @@ def try_(
     """
     from harness.cli.results import sweep_file
     from harness.cli.sweep import stop_of, trials_of
-    from harness.flows import trying
     from harness.flows.parts.drafts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts.draft_steps import steps_of
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 
@@ -138,39 +144,57 @@ def try_(
         engine=engine,
         gpus=gpus,
         step_time_s=option("--step-time", seconds, step_time),
-        more={**({"network": True} if network else {}), **_steps(steps_are, job.entry)},
+        more={**({"network": True} if network else {}), **steps_of(steps_are, job)},
     )
     say(f"copied in: {', '.join(job.carried) or 'nothing of this folder'}")
-    matrix = _rehearsed(drafted, options) if "command" not in job.entry else trying.write(drafted, out=out)
+    matrix = _rehearsed(drafted, options)
     say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
     sys.exit(sweep_file(matrix, options, as_json=as_json).exit_code)
 
 
 def _rehearsed(drafted: Draft, options: SweepOptions) -> Path:
-    """Write the matrix file, launch its oldest version twice, and fit the budget to the program's own end. The second
-    launch of a version is the first that runs the whole budget. The sweep takes both launches over.
-    """
+    """Write the matrix file, and let its first launch fit the budget to the program's own end."""
     from harness.cli.interrupt import stop_on_signals
-    from harness.cli.results import run_plan
     from harness.flows import trying
-    from harness.model import Stop, Trials
 
     matrix = trying.write(drafted, out=options.out)
-    once = replace(options, stop=Stop(), trials=Trials(least=2, most=2))
     with stop_on_signals() as stopped:
-        result = run_plan(trying.rehearsal(matrix, once, os.environ), once, stopped)
+        result = rehearse(drafted, matrix, options, stopped)
     if stopped.is_set():
         raise Interrupted("interrupted")
+    if result is None:
+        return matrix
     matrix, budget = trying.fit(drafted, matrix, result, out=options.out)
     if budget is not None:
         say(ENDED.format(steps=budget))
     return matrix
 
 
-def _steps(kind: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key for what a step is."""
-    if kind is None:
-        return {}
-    if "command" in entry:
-        raise UsageError("--steps-are: is for a Python program of this folder; a command has --step-pattern")
-    return {"steps_are": {"function": kind} if ":" in kind else kind}
+def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threading.Event) -> RunResult | None:
+    """Launch the oldest version of a drafted matrix file before all others, and return what came of it. A program is
+    launched twice: the second launch of a version is the first that runs the whole budget. The sweep takes these
+    launches over. Return None for a command that has no steps. Raises UsageError, and removes the file, if nothing
+    that was seen is a step, or if the newest version fails before its first step as the oldest does.
+    """
+    from harness.cli.results import run_plan
+    from harness.flows import trying
+    from harness.flows.parts.drafts import first_launch
+    from harness.model import Stop, Trials
+
+    launches = 2 if drafted.job.source else 1
+    if not drafted.job.source and "step_pattern" not in drafted.job.entry:
+        return None
+    once = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
+    result = run_plan(trying.rehearsal(matrix, once, os.environ), once, stopped)
+    try:
+        first_launch.check(drafted, result)
+        if first_launch.fails_before_a_step(result) and not stopped.is_set():
+            alone = replace(once, trials=Trials(least=1, most=1))
+            newest = run_plan(trying.rehearsal(matrix, alone, os.environ, newest=True), alone, stopped)
+            first_launch.check_both(drafted, result, newest)
+    except UsageError:
+        matrix.unlink(missing_ok=True)
+        raise
+    if (note := first_launch.few_steps(drafted, result)) is not None:
+        say(note)
+    return result

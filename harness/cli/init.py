@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.common import OUT, say
-from harness.cli.first import ENDED, ENGINE, GPUS, WITH
+from harness.cli.first import ENDED, ENGINE, GPUS, STEP_PATTERN, STEPS_ARE, WITH, rehearse
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.flows.parts.drafts.draft import Draft
     from harness.flows.sweep import SweepOptions
+
+VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or app:41 app:42, or old.txt new.txt"
 
 
 @click.command()
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 @ENGINE
 @GPUS
 @WITH
+@STEPS_ARE
+@STEP_PATTERN
 @click.option("--yes", is_flag=True, help="Ask nothing: take what is found.")
 @click.option("--no-run", is_flag=True, help="Write the matrix, and run nothing.")
 @OUT
 def init(
     *, program: str | None, arguments: str | None, versions: tuple[str, ...], engine: str | None, gpus: str,
-    beside: tuple[str, ...], yes: bool, no_run: bool, out: Path,
+    beside: tuple[str, ...], steps_are: str | None, step_pattern: str | None, yes: bool, no_run: bool, out: Path,
 ) -> None:  # fmt: skip
     """Write a matrix.yaml for the current folder, and run its first two cells.
 
@@ -52,24 +55,27 @@ def init(
     """
     from harness.flows import starting
     from harness.flows.parts.drafts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts.draft_steps import steps_of
     from harness.flows.sweep import SweepOptions
     from harness.model import Stop
 
     here, ask = Path(), not yes and sys.stdin.isatty()
     if (here / starting.MATRIX).exists():
         raise UsageError(f"{starting.MATRIX}: there already; run it with: harness sweep {starting.MATRIX}")
-    program = program or _answer("Which program", next(iter(starting.programs(here)), None), "--program", ask=ask)
-    if arguments is None:
-        arguments = _answer("Its arguments", "", "--args", ask=ask)
-    words = versions or tuple(
-        _answer("Which versions, oldest first", starting.suggested(here, os.environ), "--version", ask=ask).split()
+    program = program or _answer(
+        "Which program, such as train.py", next(iter(starting.programs(here)), None), "--program", ask=ask
     )
+    if arguments is None:
+        arguments = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "--args", ask=ask)
+    words = versions or tuple(_answer(VERSIONS, starting.suggested(here, os.environ), "--version", ask=ask).split())
+    job = draft_job.job_of(("python", program, *_split(arguments)), folder=here, prefix=here, step_pattern=step_pattern)
     drafted = draft.Draft(
         made_by=("harness", "init"),
         series=draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words)),
-        job=draft_job.job_of(("python", program, *_split(arguments)), folder=here, prefix=here),
+        job=job,
         engine=engine,
         gpus=gpus,
+        more=steps_of(steps_are, job),
     )
     matrix = starting.write(drafted, folder=here)
     say(f"wrote {matrix}: {drafted.job.name} with {', '.join(words)}")
@@ -83,14 +89,12 @@ def _run_first(drafted: Draft, matrix: Path, options: SweepOptions) -> int:
     """Fit the budget to the program's own end, and run the first two cells. Return the exit code."""
     from harness.cli.interrupt import stop_on_signals
     from harness.cli.results import print_result, run_plan
-    from harness.flows import starting, trying
-    from harness.model import Stop, Trials
+    from harness.flows import starting
 
-    once = replace(options, stop=Stop(), trials=Trials(least=2, most=2))
     with stop_on_signals() as stopped:
-        result = run_plan(trying.rehearsal(matrix, once, os.environ), once, stopped)
-        if not stopped.is_set():
-            if (budget := starting.fit(drafted, matrix, result)) is not None:
+        result = rehearse(drafted, matrix, options, stopped)
+        if result is None or not stopped.is_set():
+            if result is not None and (budget := starting.fit(drafted, matrix, result)) is not None:
                 say(ENDED.format(steps=budget))
             result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
     print_result(result, as_json=False)

@@ -130,6 +130,7 @@ def _result(
         directory=directory,
         warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
         observations=findings.observations(judged.blocks),
+        replicates=sum(block.replicates for block in judged.blocks),
     )
 
 

@@ -31,11 +31,12 @@ def write(draft: Draft, *, out: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def rehearsal(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
-    """Return a plan of the oldest version alone. The sweep takes its launches over."""
+def rehearsal(matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, newest: bool = False) -> Plan:
+    """Return a plan of the oldest version alone, or of the newest. The sweep takes its launches over."""
     whole = load_matrix(matrix, environ=environ)
-    oldest = tuple(replace(series, images=series.images[:1]) for series in whole.series)
-    return options.plan(replace(whole, series=oldest), seed=random.SystemRandom().randrange(2**31))
+    place = -1 if newest else 0
+    alone = tuple(replace(series, images=(series.images[place],)) for series in whole.series)
+    return options.plan(replace(whole, series=alone), seed=random.SystemRandom().randrange(2**31))
 
 
 def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, int | None]:

@@ -80,7 +80,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     told = result_file.read(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
     cells = tuple(_cells(plan, told))
-    own = [one for one in findings if not one.consequence_of]
+    shown = len(told.causes) or sum(not one.consequence_of for one in findings)  # merged, as reports have them
     return RunRows(
         run=_run(
             "sweep",
@@ -89,7 +89,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
             verdict=told.verdict,
             cells=len(cells),
             bad=sum(cell.row[STATE] == "bad" for cell in cells),
-            findings=len(own),
+            findings=shown,
             warnings=json.dumps([_text(one) for one in told.warnings[:MOST_LETTERS]]),
         ),
         histories=tuple(_histories(plan)),

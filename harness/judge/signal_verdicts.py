@@ -34,6 +34,7 @@ SUSPECT_RATIO = 2.0
 ROUNDING = 1e-9
 OFF = "its limit is none"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
+FRESH = "`--fresh` measures all versions again, side by side"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
 
@@ -73,14 +74,19 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     measured = sum(bool(cell.trials) for cell in cells)
     row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
     verdicts = [
-        _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
+        _of_place(
+            row, cell, known.get(place), is_compared=place in levels or not levels, is_apart=place in compared.apart
+        )
         for place, cell in enumerate(cells)
     ]
     verdicts = [
         replace(one, why=HASTY) if one.seen == "blind" and one.value is None and is_slow else one
         for one, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
     ]
-    return verdicts if limit is None else _with_suspects(name, verdicts, cells, limit=limit)
+    if limit is None:
+        return verdicts
+    by_one = name == "late_step_time" and name not in compared.tables
+    return _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +102,7 @@ class _Row:
     asked: Resolution
 
 
-def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool) -> SignalVerdict:
+def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool, is_apart: bool) -> SignalVerdict:
     name, asked, others = row.name, row.asked, row.others
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
@@ -112,7 +118,8 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
     if (
         not is_compared and not asked.searched and not _is_little(row)
     ):  # a search compares each version with some others
-        return replace(plain, seen="blind", why=f"it was not measured in the rounds of the others; {_remedy(row)}")
+        why = "it was not measured in the rounds of the others"
+        return replace(plain, seen="blind", why=f"{why}; {FRESH if is_apart else _remedy(row)}")
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
@@ -151,8 +158,6 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
         return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
     if _is_little(row):
         return replace(plain, seen="good")
-    if name == "late_step_time" and plain.visible is None:
-        return replace(plain, seen="good", why="by whole launches that were not side by side")
     if plain.visible is None:
         return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(row)}")
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
@@ -169,18 +174,21 @@ def _remedy(row: _Row) -> str:
 
 
 def _share(fraction: float) -> str:
+    if fraction >= 99:
+        return "more than 100 times"
     return f"{1 + fraction:.0f} times" if fraction >= 9 else f"{fraction:.0%}"
 
 
 def _with_suspects(
-    name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float
+    name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float, by_one: bool
 ) -> list[SignalVerdict]:
-    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`."""
-    by_one = name == "late_step_time" and all(one.visible is None for one in told)
+    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`.
+    `by_one`: single launches of versions are compared.
+    """
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
     known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
-    unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None}
+    unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None or by_one}
     for before, place in pairwise(known):
         old, new = told[before].value, told[place].value
         if not old or not new or place not in unsure:

@@ -46,7 +46,7 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
-from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
+from harness.model.measured import LARGEST, NAME_ONE, End, Floats, Look, Trace, Trial
 from harness.model.narrowed import (
     BOTH_SIDES,
     Component,
@@ -110,6 +110,7 @@ __all__ = [
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
+    "NAME_ONE",
     "SIGNALS",
     "TIMES",
     "UNSURE",

@@ -20,7 +20,8 @@ it and did not find it."""
 class IndexedRun:
     """A run. `path` is its folder below that of the runs, `MATRIX/TIME-ID`. `started` is UTC, ISO 8601.
 
-    `verdict` is None for a probe. `bad` counts its cells that are bad, `findings` those that no other one explains.
+    `verdict` is None for a probe. `bad` counts its cells that are bad, `findings` those that its report shows: merged
+    over variants and lanes, without those that another one explains.
     `sentences` say whose fault its findings are. `problem`: why its directory cannot be read, else "". `stamp` changes
     when its files do.
     """

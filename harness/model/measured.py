@@ -96,6 +96,10 @@ OUT_OF_TIME = "time limit reached after"
 """How the agent says that `timeout` ended a trial."""
 BY_ITSELF = "the program ended by itself after"
 """How the agent says that a program made fewer steps than its budget."""
+NO_STEP = "no step was seen"
+"""How the agent says that a program, or a command with a pattern, made no step at all."""
+NAME_ONE = "; name what trains"
+"""How the agent begins what a matrix file may say instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +210,11 @@ class Trial:
     def ended_early(self) -> bool:
         """Return whether it is a program that ended by itself before its budget."""
         return self.end == "stopped" and BY_ITSELF in self.message
+
+    @property
+    def stepless(self) -> bool:
+        """Return whether it ran, but nothing in it counted as a step: another launch would end in the same way."""
+        return self.end == "setup" and NO_STEP in self.message
 
     @property
     def made_its_steps(self) -> bool:

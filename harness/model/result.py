@@ -62,7 +62,7 @@ EXIT_CODES: Mapping[str, int] = {
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`. `narrowed`: of
-    `harness narrow`."""
+    `harness narrow`. `replicates`: the number of launches of A/A replicates, which are none of the cells'."""
 
     matrix: str
     verdict: RunVerdict
@@ -78,6 +78,7 @@ class RunResult:
     probed: tuple[Probed, ...] = ()
     observations: tuple[Observation, ...] = ()
     narrowed: tuple[Narrowed, ...] = ()
+    replicates: int = 0
 
     @property
     def exit_code(self) -> int:

@@ -102,7 +102,7 @@ class CellRun:
     @property
     def runnable(self) -> bool:
         """False once its image, its setup or its host has failed for good."""
-        setups = sum(trial.end == "setup" for trial in self.trials)
+        setups = sum(SETUP_TRIES if trial.stepless else trial.end == "setup" for trial in self.trials)
         hindered = self.problem or self.incompatible or self.cell.excluded
         return not hindered and setups < SETUP_TRIES
 

@@ -14,7 +14,20 @@ from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Steps, Trace, Trial
+from harness.model import (
+    BAD,
+    GOOD,
+    NAME_ONE,
+    UNSURE,
+    Cell,
+    CellResult,
+    CellVerdict,
+    RunResult,
+    RunVerdict,
+    Steps,
+    Trace,
+    Trial,
+)
 from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -102,6 +115,7 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
+        last_line = last_line.partition(NAME_ONE)[0]  # the report says what to do
         where = "" if scenario.judge_exit else place_of(trial, last_line)
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:

@@ -40,3 +40,23 @@ def test_a_command_that_fails_in_the_newer_version_is_found(harness: Harness) ->
     assert ended.code == 1, ended.err
     (finding,) = harness.summary("try-python")["findings"]
     assert (finding["last_good"], finding["first_bad"]) == ("2.1.3", "2.2.6")
+
+
+def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness) -> None:
+    """Four launches ended `untested` with one long message each, about a file that nobody had written."""
+    (harness.folder / "loop.py").write_text(
+        "import numpy\n\ndef train_one(): numpy.ones(9).sum()\n\nfor number in range(700):\n"
+        "    train_one()\n    print('step', number)\n"
+    )
+    words = ("numpy==2.1.3", "numpy==2.2.6", "--quick")
+    ended = harness.run("try", *words, "--", "python", "loop.py")
+    assert ended.code == 2
+    assert ended.err.count("trial local") == 1, "one launch is enough"
+    assert ended.err.splitlines()[-1].endswith(
+        "such as --steps-are loop:train_one (it defines train_one), or count each line of its output that matches as a"
+        " step: --step-pattern '^step '"
+    )
+    assert not (harness.folder / "reports/try-loop.yaml").exists(), "a second call would be another file"
+    again = harness.run("try", *words, "--steps-are", "loop:train_one", "--", "python", "loop.py")
+    assert "the program comes to its own end after 700 steps" in again.err
+    assert {cell["verdict"] for cell in harness.summary("try-loop")["cells"]} == {"flat"}, again.out

@@ -17,7 +17,7 @@ import pytest
 from benchmarks import planted
 from benchmarks.planted_answers import accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, QUIET, Planted
-from benchmarks.planted_quiet import Draws, Pool
+from benchmarks.planted_resampled import Draws, Pool
 from benchmarks.planted_sweeps import PROGRAMS, Swept, build_wheel, matrix_of, remove_traces_of, with_token
 from harness.model import SIGNALS, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
 from harness.model.planned import Cell

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ from packaging.version import Version
 from harness.cli import run
 from harness.errors import UsageError
 from harness.flows import starting, trying
-from harness.flows.parts.drafts import draft, draft_job, draft_series
+from harness.flows.parts.drafts import draft, draft_job, draft_series, first_launch
+from harness.flows.parts.drafts.draft_steps import steps_of
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.model import End, Install, Matrix, Pull, RunResult
 from harness.package_index import File, IndexSilent, PackageRelease
+from harness.run.scheduler import CellRun
 from tests.unit.report import build
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
@@ -340,3 +344,103 @@ def test_init_fits_its_matrix_too(folder: Path, monkeypatch: pytest.MonkeyPatch)
     matrix = starting.write(made, folder=Path())
     assert starting.fit(made, matrix, rehearsed(1999)) == 1999
     assert load_matrix(matrix, environ={}, check_versions=False).scenarios[0].steps.budget == 1999
+
+
+# ---------------------------------------------------------------- what the first launch shows
+
+
+LOOP = '''"""A loop."""
+import time
+
+
+class Net:
+    def forward(self): ...
+
+
+def load(): ...
+
+
+def train_one(): ...
+'''
+NO_STEP = "the program ended, and no step was seen: it did not import any framework; name what trains with steps_are: x"
+
+
+def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
+    (folder / "loop.py").write_text(LOOP)
+    command = job(folder, *(words or ("python", "loop.py")), **more)
+    return draft.Draft(made_by=("x",), series=series("a==1", "a==2"), job=command)
+
+
+def ended(end: End, message: str, *, steps: int = 0, output: str = "") -> RunResult:
+    """What a run knows whose one launch ended like this."""
+    result = build.quickstart()
+    launch = replace(result.cells[0].trials[0], end=end, message=message, last_step=steps, output_tail=output)
+    return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
+
+
+def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
+    """The message named a key of a matrix file, to somebody who has none."""
+    seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n")
+    with pytest.raises(UsageError) as told:
+        first_launch.check(plain_loop(folder), seen)
+    assert str(told.value) == (
+        "loop.py: the program ended, and no step was seen: it did not import any framework; name the function that "
+        "makes a step, such as --steps-are loop:train_one (it defines train_one, Net.forward, load), or count each "
+        "line of its output that matches as a step: --step-pattern '^step '"
+    )
+
+
+def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
+    line = "[train] (epoch) 3/9"
+    with pytest.raises(UsageError) as told:
+        first_launch.check(plain_loop(folder), ended("setup", NO_STEP, output=f"{line}\n"))
+    (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
+    assert re.search(pattern, line)
+
+
+def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder: Path) -> None:
+    made = plain_loop(folder, step_pattern="^epoch")
+    message = "the command ended, and no step was seen: no line matches step_pattern '^epoch'; its last line is: step 4"
+    with pytest.raises(UsageError) as told:
+        first_launch.check(made, ended("setup", message, output="step 4\n"))
+    assert "--steps-are" not in str(told.value)
+    assert str(told.value).startswith(f"python loop.py: {message}; count each line")
+
+
+def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder: Path) -> None:
+    for seen in (ended("completed", "", steps=500), ended("crash", "step 3: ValueError: x"), ended("setup", "x")):
+        first_launch.check(plain_loop(folder), seen)
+
+
+def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
+    """Six launches told of a missing module, and none of the option that installs it."""
+    lacks = ended("setup", "Traceback …/trial-1/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
+    other = ended("setup", "Traceback …/trial-2/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
+    assert first_launch.fails_before_a_step(lacks)
+    with pytest.raises(UsageError, match="No module named 'yaml'; if that is a package, also install it: --with"):
+        first_launch.check_both(plain_loop(folder), lacks, other)
+    first_launch.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
+
+
+def test_too_few_steps_are_told_after_the_first_launch(folder: Path) -> None:
+    note = first_launch.few_steps(plain_loop(folder), ended("stopped", "", steps=5))
+    assert note is not None
+    assert note.startswith("loop.py: made 5 steps and ended; with fewer than 64, neither memory nor step time")
+    assert first_launch.few_steps(plain_loop(folder), ended("stopped", "", steps=64)) is None
+
+
+def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folder: Path) -> None:
+    of = plain_loop(folder).job
+    assert steps_of("loop:Net.forward", of) == {"steps_are": {"function": "loop:Net.forward"}}
+    with pytest.raises(UsageError, match=r"--steps-are loop:nix: loop.py has no nix; it has: Net, load, train_one"):
+        steps_of("loop:nix", of)
+    with pytest.raises(UsageError, match=r"--steps-are torhc: is none; did you mean 'torch'\?"):
+        steps_of("torhc", of)
+
+
+def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
+    """Each version was launched twice, and each launch repeated the message."""
+    (launch,) = ended("setup", NO_STEP).cells[0].trials
+    run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
+    assert not run_.runnable
+    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x")]).runnable

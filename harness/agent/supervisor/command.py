@@ -139,7 +139,7 @@ class CommandWatch(Watch):
         if self.job["judge_exit"]:
             self.end("hang", "the command did not end in %g s" % limit_s)
         elif not self.steps():
-            self.end("setup", ": ".join(filter(None, ("no step was made in %g s" % limit_s, self._said()))))
+            self.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
         elif self._pattern is not None and self.stuck(now):
             self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
         else:

@@ -21,8 +21,8 @@ OTHERS = "it ran other processes, and steps made in them are not counted: let it
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
 LONGER = "if it only starts slowly, name its framework, such as steps_are: torch, and `timeout` is the limit"
 REPLACED = (
-    "the program replaced itself by another (os.exec), in which nothing can be counted; start that one, or measure it"
-    " as a command with a step_pattern"
+    "no step was seen: the program replaced itself by another (os.exec), in which nothing can be counted; start that"
+    " one, or measure it as a command with a step_pattern"
 )
 
 

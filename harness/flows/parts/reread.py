@@ -44,6 +44,7 @@ def read_result(path: Path) -> RunResult:
         probed=read_probed(stored.path, plan),
         narrowed=read_narrowed(stored.path),
         observations=result_file.observations_of(told, plan, path=stored.path / result_file.FILE),
+        replicates=sum(trial.started >= told.started for twin in stored.twins.values() for trial in twin),
     )
 
 

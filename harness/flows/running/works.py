@@ -191,7 +191,9 @@ class Works:
         unfound = () if judged.changes else work.conclusion()
         cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, work.block.cells, strict=True))
         warnings = (*judged.warnings, *unfound, *work.again)
-        work.judged, work.seen = replace(judged, cells=cells, warnings=warnings), work.evidence
+        replicates = sum(twin.launched for twin in self.twin_of(work.run))
+        work.judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
+        work.seen = work.evidence
         return work.judged
 
     # ------------------------------------------------------------ schedulers

@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.launch_figures import EXACT, ended_as_slow
+from harness.judge.comparison.launch_figures import EXACT, ended_as_slow, late_spread
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -20,6 +20,7 @@ from harness.judge.comparison.round_tables import (
     RoundTable,
     best_table,
     level_columns,
+    never_side_by_side,
     often,
     step_time_launches,
     table_of,
@@ -74,6 +75,16 @@ class Compared:
     def ended_as_slow(self) -> Sequence[bool]:
         """Return whether each version is so slow that its pace alone is compared."""
         return ended_as_slow(self.alike, steps=self.steps)
+
+    @cached_property
+    def late_spread(self) -> float | None:
+        """How much the late ratio of one launch varies, a log; None if no launch is whole."""
+        return late_spread(self.alike, steps=self.steps)
+
+    @cached_property
+    def apart(self) -> tuple[int, ...]:
+        """Positions that were measured in other rounds than the rest, on another day."""
+        return never_side_by_side(self.alike, steps=self.steps)
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
         """Return the trials that a level signal compares."""

@@ -51,10 +51,15 @@ SHORTEST_CPU_S = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRule:
-    """How a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the `Figure`."""
+    """How a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the `Figure`.
+
+    `any_round`: the figure does not depend on the machine, so that launches of different rounds, or of different days,
+    are compared as well.
+    """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], Figure]
+    any_round: bool = False
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -214,6 +219,25 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
     return float(np.median(late)) / before if before > 0 else None
 
 
+def late_spread(launches: Launches, *, steps: Steps) -> float | None:
+    """Return how much the late ratio of a launch varies where nothing slows it down: the root mean square of its log,
+    taken from the two eighths before the last quarter. None if no launch is whole.
+    """
+    whole = usable("late_step_time", launches, steps=steps)
+    common = paced_steps(whole)
+    logs = []
+    for trace in (trial.trace for version in whole for trial in version):
+        stretches = [
+            np.array([]) if trace is None else _between(trace, "step_s", common * first, common * (first + LATE))
+            for first in (WARM_UP, WARM_UP + LATE, 2 * WARM_UP, 2 * WARM_UP + LATE)
+        ]
+        if min(map(len, stretches)) < BLOCKS:
+            continue
+        early = float(np.median(np.concatenate(stretches[:2])))
+        logs += [math.log(float(np.median(stretch)) / early) for stretch in stretches[2:] if early > 0]
+    return math.sqrt(sum(log**2 for log in logs) / len(logs)) if logs else None
+
+
 def _throughput(trace: Trace, common: int) -> float | None:
     """Return the throughput, in items a second."""
     columns = [trace.column(name) for name in ("items", "step_s")]
@@ -329,7 +353,7 @@ RULES: Mapping[str, FigureRule] = {
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
-    "output": FigureRule(usable=is_clean, prepare=_output),
+    "output": FigureRule(usable=is_clean, prepare=_output, any_round=True),
     "image_size": FigureRule(usable=_is_measured, prepare=_image_size),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""

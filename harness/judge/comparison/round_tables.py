@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import launch_figures
-from harness.judge.comparison.launch_figures import BEST, Figure, Launches, median_step_s
+from harness.judge.comparison.launch_figures import BEST, RULES, Figure, Launches, median_step_s
 from harness.model import Floats, Steps, Trace, Trial
 
 Round = tuple[str, int]
-"""(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number."""
+"""(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number. For a
+signal that `any_round` compares, it is the number of the launch alone."""
 Columns = Mapping[int, Mapping[Round, float]]
 """Figures by position and round."""
 BothWays = tuple[list[float], list[float]]
@@ -49,7 +50,7 @@ def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
     """Return the figures of a level signal by version and round. A bisection uses them, as it has no full rounds."""
     chosen = launch_figures.usable(name, launches, steps=steps)
-    return _by_place(chosen, launch_figures.figure_of(name, chosen))
+    return _by_place(chosen, launch_figures.figure_of(name, chosen), any_round=RULES[name].any_round)
 
 
 def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
@@ -106,7 +107,8 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(known, usable, strict=True)
-    rounds = [{(trial.run, trial.round) for trial in chosen} for any_way, chosen in both if any_way]
+    any_round = RULES[name].any_round
+    rounds = [set(_rounds_of(chosen, any_round=any_round)) for any_way, chosen in both if any_way]
     return len(set.intersection(*rounds)) if len(rounds) > 1 else None
 
 
@@ -122,13 +124,17 @@ def often(columns: Columns) -> Columns:
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
 
 
-def _by_place(launches: Launches, figure: Figure) -> dict[int, dict[Round, float]]:
-    return {place: _by_round(version, figure) for place, version in enumerate(launches)}
+def _by_place(launches: Launches, figure: Figure, *, any_round: bool = False) -> dict[int, dict[Round, float]]:
+    return {place: _by_round(version, figure, any_round=any_round) for place, version in enumerate(launches)}
 
 
-def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
-    figures = {(trial.run, trial.round): figure(trial) for trial in version}
+def _by_round(version: Sequence[Trial], figure: Figure, *, any_round: bool) -> dict[Round, float]:
+    figures = dict(zip(_rounds_of(version, any_round=any_round), map(figure, version), strict=True))
     return {number: value for number, value in figures.items() if value is not None and value > 0}
+
+
+def _rounds_of(version: Sequence[Trial], *, any_round: bool) -> list[Round]:
+    return [("", number) if any_round else (trial.run, trial.round) for number, trial in enumerate(version)]
 
 
 def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> RoundTable | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from harness.judge import logs
@@ -15,6 +16,11 @@ from harness.judge.history.changepoints.segmentation import spread_beside
 from harness.judge.history.level_changes import share_of, strictest
 from harness.model import LEVELS, Limits, Noise
 
+OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
+"""Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
+distribution).
+"""
+
 
 def visible(
     compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
@@ -24,6 +30,7 @@ def visible(
 
     It uses all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
     compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
+    Late step times of single whole launches are compared as far as the steps within a launch vary.
     """
     seen: dict[str, float] = {}
     for metric in compared_limits(limits):
@@ -34,6 +41,12 @@ def visible(
     most = acquitted(compared.launches, limit=limits.step_time)
     if most is not None:
         seen["step_time"] = logs.share_of(most)
+    if (
+        "late_step_time" in compared_limits(limits)
+        and "late_step_time" not in seen
+        and compared.late_spread is not None
+    ):
+        seen["late_step_time"] = logs.share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 

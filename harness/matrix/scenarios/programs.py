@@ -60,7 +60,7 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
 
 def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     for name, pattern in entry.printed.items():
-        if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip():
+        if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write what stands beside the number, and {{}} in its place, such as 'loss: {{}}'"
             context.problems.add((*key, "printed", name), text)
     if len(entry.printed) > MOST_PRINTED:
@@ -122,11 +122,11 @@ def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyP
     else:
         found = _file_of(module, entry, context.folder)
         tree, name = (_tree(str(found), place, context) if found else None), str(found)
-    if tree is not None and (problem := _missing(tree.body, names, name)):
+    if tree is not None and (problem := missing(tree.body, names, name)):
         context.problems.add(place, problem)
 
 
-def _missing(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
+def missing(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
     """Return why the file does not define the function, or None. A name that it imports or assigns may be one."""
     for place, name in enumerate(names):
         known = {one: statement for statement in top_level(body) for one in _bound(statement)}

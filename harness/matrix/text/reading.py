@@ -6,6 +6,7 @@ text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,8 @@ for _tag, _pattern, _first in (
 ):
     _Loader.add_implicit_resolver(TAG + _tag, re.compile(rf"^(?:{_pattern})$"), [*_first, *([""] * (_tag == "null"))])
 
+SUFFIXES = (".yaml", ".yml")
+
 
 def read(path: Path, *, environ: Mapping[str, str]) -> Document:
     """Return the file's data with the line of every key path. Raises MatrixError, one line per problem."""
@@ -53,13 +56,24 @@ def read(path: Path, *, environ: Mapping[str, str]) -> Document:
     return Document(file=file, data=data, lines=lines)
 
 
+def _near(path: Path) -> str:
+    """Return the link to what to do: `;`, or `; did you mean m.yaml?` for a file beside the one that is missing."""
+    try:
+        beside = [one.name for one in path.parent.iterdir() if one.suffix in SUFFIXES] if not path.exists() else []
+    except (OSError, ValueError):
+        beside = []
+    same = [name for name in beside if Path(name).stem == path.stem]
+    close = same or difflib.get_close_matches(path.name[:100], beside[:1000], n=1)
+    return f"; did you mean {path.with_name(close[0])}?" if close else ";"
+
+
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise MatrixError(f"{path}: cannot be read: {reason}; name a matrix file") from error
+        raise MatrixError(f"{path}: cannot be read: {reason}{_near(path)} name a matrix file") from error
     if len(raw) > MOST_BYTES:
         raise MatrixError(f"{path}:1: is larger than 1 MiB; a matrix file is a few pages")
     try:

@@ -11,7 +11,7 @@ from harness.report.text.sensitivity import is_needless
 
 
 def line(result: RunResult) -> str:
-    """Return `12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad; 36 trials in 3 min; seed 7`.
+    """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 trials and 3 A/A replicates in 3 min; seed 7`.
 
     `worse than before`: the cell alone is good, but its steps got slower, its peak higher, … `good in part`: some
     signal could not be decided. The seed is that of the launch order, for `--seed`.
@@ -21,10 +21,11 @@ def line(result: RunResult) -> str:
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
+    replicates = f" and {numbers.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
     earlier = f", {known:,} more known from earlier runs" if known else ""
     cells = numbers.count(len(result.cells), "cell")
     time = numbers.duration(result.duration_s)
-    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
+    return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"
 
 
 _COUNTED = ("good", "good in part", words.SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")

@@ -29,6 +29,8 @@ MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
+FIXED_SINCE = "regression, fixed in a newer version"
+"""What the newest run says of a matrix in which nothing is open: versions in the middle of its series are bad."""
 MOST_SENTENCES, MOST_WARNINGS = 60, 40
 
 
@@ -105,13 +107,18 @@ class _Maker:
 
     def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[rows.Box, ...]:
         text, tone = self._state_of(matrix)
-        newest = rows.run_row(runs[-1])
+        newest, verdict = rows.run_row(runs[-1]), rows.run_row(runs[-1])[2]
+        if tone != "bad" and runs[-1].verdict == "regression":
+            if any(one.status == "fixed" and one.seen == runs[-1].id for one in self._source.lives):
+                verdict = rows.Box(text=FIXED_SINCE)
+            else:
+                text, tone = numbers.count(runs[-1].bad, "bad cell"), "bad"
         return (
             rows.Box(text=rows.name(matrix), link=names.matrix_page(matrix)),
             rows.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
             rows.Box(text=numbers.count(len(runs), "run")),
             newest[0],
-            newest[2],
+            verdict,
         )
 
     def _state_of(self, matrix: str, series: str | None = None) -> tuple[str, Tone]:
@@ -119,10 +126,9 @@ class _Maker:
         own = {
             one.id for one in self._source.histories.values() if one.matrix == matrix and series in (None, one.series)
         }
-        open_ = [one for one in self._source.lives if one.status == "open" and one.history in own]
-        causes = [one for one in open_ if not one.begins.consequence_of]
+        open_ = [one for one in rows.open_findings(self._source) if one.history in own]
         drifts = [one for one in self._source.drifts if one.history in own]
-        told = [f"{len(causes)} open"] * bool(causes) + [numbers.count(len(drifts), "drift")] * bool(drifts)
+        told = [f"{len(open_)} open"] * bool(open_) + [numbers.count(len(drifts), "drift")] * bool(drifts)
         if told:
             return ", ".join(told), "bad"
         return ("nothing open", "good") if own else ("nothing measured", "none")
@@ -131,10 +137,8 @@ class _Maker:
         """Return the open findings (what, since when, the page of the series), the newest first, and the drifts."""
         chosen = [
             one
-            for one in self._source.lives
-            if one.status == "open"
-            and not one.begins.consequence_of
-            and matrix in (None, self._source.histories[one.history].matrix)
+            for one in rows.open_findings(self._source)
+            if matrix in (None, self._source.histories[one.history].matrix)
         ]
         chosen.sort(key=lambda one: self._source.runs[one.found].started, reverse=True)
         drifts = self._drifts(matrix)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.model.history import HistoryView, IndexedHistory, IndexedRun, Measurement
+from harness.model.history import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
 from harness.model.site import SeriesNow, SiteSource
 from harness.report.charts import card as card_chart
 from harness.report.content.card_figure import Figure, Point
@@ -65,10 +65,14 @@ def state_table(now: Sequence[SeriesNow], source: SiteSource) -> tuple[list[str]
     return [name(lane) for lane in lanes], [(name(each), boxes) for each, boxes in rows]
 
 
+def open_findings(source: SiteSource) -> list[FindingLife]:
+    """Return the findings that are open, without those that another one explains."""
+    return [one for one in source.lives if one.status == "open" and not one.begins.consequence_of]
+
+
 def open_histories(source: SiteSource) -> set[int]:
     """Return the histories in which something is bad now."""
-    open_ = {one.history for one in source.lives if one.status == "open"}
-    return open_ | {one.history for one in source.drifts}
+    return {one.history for one in open_findings(source)} | {one.history for one in source.drifts}
 
 
 def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from harness.model import GROUPS, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
 from harness.report.text import sensitivity, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
@@ -15,6 +15,7 @@ _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to co
 _TO_GO_ON = "the same sweep without it continues"
 _LIMIT_NONE = "the limit is none"
 _NO_METRICS = "the scenario returns none"
+_NOTHING_LOGGED = "the program logs none"
 _NOT_MEASURED = "not measured"
 _MOST_SCENARIOS = 3
 Groups = dict[tuple[str, str, str], list[CellResult]]
@@ -30,7 +31,11 @@ def lines(result: RunResult) -> list[str]:
     told: Groups = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
         told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
-    return [*(_line(*key, cells=[one.cell for one in some]) for key, some in told.items()), *_blind(result)]
+    return [
+        *(_line(*key, cells=[one.cell for one in some]) for key, some in told.items()),
+        *_blind(result),
+        *_unprinted(result),
+    ]
 
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
@@ -62,6 +67,26 @@ def _blind(result: RunResult) -> Iterator[str]:
     for (name, _, place, reason), some in told.items():
         what = _range(name, [one for _, one in some])
         yield _line(what, place, reason, cells=[entry.cell for entry, _ in some])
+
+
+def _unprinted(result: RunResult) -> Iterator[str]:
+    """Yield a line for each program with patterns in `printed:` that no line matched in any launch, with a line that it
+    printed."""
+    for name, cells in _by_scenario(result).items():
+        program = cells[0].cell.variant.scenario.program
+        seen = {signal for entry in cells for signal in entry.verdict.signals}
+        asked = program.printed if program is not None else ()
+        lacking = [plain(repr(pattern)) for metric, pattern in asked if f"{METRIC_PREFIX}{metric}" not in seen]
+        if lacking and any(trial.last_step for entry in cells for trial in entry.trials):
+            yield f"printed: {plain(name)}: no line matched {words.together(lacking)}; {_example(cells)}"
+
+
+def _example(cells: Sequence[CellResult]) -> str:
+    """Return a line that a launch printed, one with a number if there is any."""
+    outputs = (f"{trial.output_head}\n{trial.output_tail}" for entry in cells for trial in entry.trials)
+    lines = [line for output in outputs for line in output.splitlines() if line.strip()]
+    line = next((line for line in lines if any(map(str.isdigit, line))), next(iter(lines), ""))
+    return f"it printed such as: {shortened(line.strip(), most=words.WHY_LENGTH)}" if line else "it printed nothing"
 
 
 def _open_signals(entry: CellResult) -> list[str]:
@@ -112,10 +137,7 @@ def not_looked_at(result: RunResult) -> list[str]:
     `not checked: peak GPU memory (no GPU); in train: results (the scenario returns none)`. A group in which no signal
     was checked, for one reason, stands as the group.
     """
-    cells: dict[str, list[CellResult]] = {}
-    for entry in result.cells:
-        if entry.verdict.trials:
-            cells.setdefault(entry.cell.variant.scenario.name, []).append(entry)
+    cells = _by_scenario(result)
     unseen = {name: _unseen(some) for name, some in cells.items()}
     everywhere = set.intersection(*map(set, unseen.values())) if unseen else set()
     some_where: dict[tuple[Unseen, ...], list[str]] = {}
@@ -126,6 +148,15 @@ def not_looked_at(result: RunResult) -> list[str]:
     parts += [f"in {_some(names)}: {_reasoned(those)}" for those, names in some_where.items() if those]
     told = "; ".join(filter(None, parts))
     return [f"not checked: {told}"] if told else []
+
+
+def _by_scenario(result: RunResult) -> dict[str, list[CellResult]]:
+    """Return the cells that were launched, by the name of their scenario."""
+    cells: dict[str, list[CellResult]] = {}
+    for entry in result.cells:
+        if entry.verdict.trials:
+            cells.setdefault(entry.cell.variant.scenario.name, []).append(entry)
+    return cells
 
 
 Unseen = tuple[str, str]
@@ -156,7 +187,9 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
         else:
             found += [(signal_words.signal_of(name).title, why) for name, why in of_group.items()]
     if _is_known(cells) and not _has(cells, "values"):
-        found.append((signal_words.GROUP_NAMES["values"], _NO_METRICS))
+        scenario = cells[0].cell.variant.scenario
+        why = _NO_METRICS if scenario.program is None else _NOTHING_LOGGED
+        found.append((signal_words.GROUP_NAMES["values"], why))
     return found
 
 

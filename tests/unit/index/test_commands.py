@@ -6,16 +6,21 @@ import csv
 import io
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import cli
+from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.history import list_drifts, remember
 from harness.index import FILE
 from harness.index.schema import TABLES
+from harness.report.content import cards
+from harness.store import RunDirectory
+from harness.store.plan_file import to_json
 from tests.unit.index import made
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE
@@ -41,6 +46,25 @@ def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
     assert [run["path"] for run in told] == ["nightly/20260301T040000Z-0001"]
     assert harness(tmp_path, "runs", "--since", "1h").stdout == "no runs\n"
     assert len(harness(tmp_path, "runs", "--csv").stdout.splitlines()) == 5
+
+
+def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
+    """The report merges what begins at one version in several variants: six findings were listed where it shows two."""
+    lanes, versions = [build.OLD, build.NEW], {"1.0": made.good(), "1.1": made.bad()}
+    of = build.series("app", list(versions))
+    findings = [
+        build.finding(of, lane, variant, before="1.0", after="1.1") for lane in lanes for variant in build.SIGNAL
+    ]
+    judged = build.run([(of, lanes, build.SIGNAL)], lambda version, *_: versions[version], findings=findings)
+    shown = len(cards.cards(judged))
+    assert shown < len(findings), "or there would be nothing to merge"
+    path = tmp_path / "nightly" / "20260301T040000Z-0001"
+    (path / "trials").mkdir(parents=True)
+    (path / "plan.json").write_text(json.dumps(to_json(judged.plan)))
+    named = tuple(replace(cell, cell_id=cell.cell.id, trials=()) for cell in judged.cells)
+    write_result(replace(judged, cells=named), RunDirectory(path))
+    (run,) = json.loads(harness(tmp_path, "runs", "--json").stdout)
+    assert run["findings"] == shown
 
 
 def test_history_shows_images_days_and_the_life_of_findings(tmp_path: Path) -> None:

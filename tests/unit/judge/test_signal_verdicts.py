@@ -214,3 +214,24 @@ def test_what_no_version_prints_needs_no_comparison() -> None:
     silent = [[replace(one, output_bytes=0) for one in version] for version in block(launches=2)]
     silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
     assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
+
+
+@pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
+def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
+    """A host that is 30 % slower now and then hides a version whose late steps are slower by as much."""
+
+    def launch(place: int) -> Trial:
+        step_s = times(seed=place) * (1 + wave * (np.arange(4000) // 500 % 2))
+        return trial_of(0, trace=trace_of(memory(seed=place), step_s=step_s))
+
+    late_step_time = told([[launch(place)] for place in range(4)])[0].signals["late_step_time"]
+    assert late_step_time.seen == seen
+
+
+def test_output_is_compared_with_that_of_another_day_and_times_and_peaks_are_not() -> None:
+    """A sweep that was interrupted before it launched a version was blind to the output of that version for ever."""
+    trials = [[replace(trial, output_bytes=50_000) for trial in version] for version in block()]
+    trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
+    added = told(trials)[-1].signals
+    assert [added[name].seen for name in ("output", "step_time", "peak_memory")] == ["good", "blind", "blind"]
+    assert all("--fresh" in added[name].why for name in ("step_time", "peak_memory"))

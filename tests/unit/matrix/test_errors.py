@@ -351,6 +351,18 @@ def test_alias_bomb_is_refused(load: Load) -> None:
         load(bomb)
 
 
+def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
+    """`harness sweep m.yml` beside an m.yaml said only that there is no such file."""
+    (folder / "nightly.yaml").touch()
+    (folder / "other.txt").touch()
+    for typed in ("nightly.yml", "nigthly.yaml"):
+        with pytest.raises(MatrixError) as told:
+            load_matrix(folder / typed, environ={})
+        assert str(told.value).endswith(f"; did you mean {folder / 'nightly.yaml'}? name a matrix file")
+    with pytest.raises(MatrixError, match="directory; name a matrix file"):
+        load_matrix(folder / "quite-different.yaml", environ={})
+
+
 def test_file_that_is_too_large_or_not_text_or_not_there(load: Load, folder: Path) -> None:
     with pytest.raises(MatrixError, match=r"^matrix\.yaml:1: is larger than 1 MiB"):
         load(b"#" * (MOST_BYTES + 1))

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
+from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
 from harness.report.content import old_to_new, table, totals
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
@@ -247,6 +248,22 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
     assert gaps.not_looked_at(one_row(build.flat())) == [], "runs of before there were signals tell nothing of them"
 
 
+def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
+    """`results (the scenario returns none)` left a user to guess which of his patterns was wrong."""
+    printed = (("loss", "loss: {}"), ("cost", "cost={}"))
+    program = Program(path=Path("train.py"), printed=printed)
+    variant = build.variant("train")
+    variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program))
+    seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
+    result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
+    launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
+    result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
+    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed such as: step 0 cost=0.500"]
+    silent = replace(launch, output_head="", output_tail="")
+    result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
+    assert gaps.lines(result)[0].endswith("; it printed nothing")
+
+
 # ---------------------------------------------------------------- old → new
 
 
@@ -271,13 +288,13 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
 
 
 def test_a_version_that_has_no_figure_is_no_end() -> None:
-    """A crash has no step time: the row's ends are then others, and named."""
+    """A crash has no step time: the figures of another version must not stand under its name."""
 
     def judge(version: str, *_: object) -> CellVerdict:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
 
     (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
-    assert old_to_new.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9; no change; ")
+    assert old_to_new.line(row).startswith("3.7.7 → 3.7.9: step time 14.3 → 14.3 µs (no change; ")
     nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
     assert old_to_new.line(table.tables(nothing)[0].rows[0]) == ""
 
@@ -285,7 +302,15 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
 def test_what_was_not_compared_says_so() -> None:
     alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
     (row,) = table.tables(one_row(alone))[0].verdicts
-    assert "step time 14.3 → 14.3 µs (not compared)" in old_to_new.line(row)
+    assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
+
+
+def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:
+    """An interrupted sweep said `+1.7 %` as if it were a result."""
+    once = replace(build.flat(), smallest_visible=None, trials=1, provisional=True, compared_step_ms=0.0143)
+    (row,) = table.tables(one_row(once))[0].verdicts
+    told = "step time 14.3 → 14.3 µs (no change; too few launches to tell it from noise)"
+    assert told in old_to_new.line(row)
 
 
 def test_the_terminal_tells_both_ends_of_few_rows_and_of_many_where_to_look() -> None:

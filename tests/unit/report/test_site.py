@@ -74,7 +74,9 @@ def test_it_shows_what_is_open_and_since_when(tmp_path: Path) -> None:
     runs, site = tmp_path / "reports", tmp_path / "site"
     last = made.three_days(runs)[2]
     publish(runs, site)
-    assert "Nothing is open." in words(site / "index.html")
+    front = words(site / "index.html")
+    assert "Nothing is open." in front
+    assert "✓ nothing open 3 runs 2026-03-03 04:00 regression, fixed in a newer version" in front, "one truth"
     told = words(site / "m-nightly/series-app.html")
     assert "fixed: app on local, pop size=8: memory leak since 1.2 (last good 1.1), fixed in 1.3" in told
     assert "2 new images, 1.0 to 1.1" in told

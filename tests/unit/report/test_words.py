@@ -96,6 +96,7 @@ def test_totals_and_what_flat_is_worth() -> None:
     assert totals.line(result) == (
         "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
+    assert "; 97 trials and 3 A/A replicates in 3 min" in totals.line(replace(result, replicates=3)), "all launches"
     assert sensitivity.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed"
     )

@@ -24,11 +24,18 @@ MOST_READ = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class DraftJob:
-    """`entry`: what a matrix file says under the scenario's name; `carried`: the files that are copied in."""
+    """`entry`: what a matrix file says under the scenario's name; `carried`: the files that are copied in. `source`:
+    the file of a program that is measured from inside."""
 
     name: str
     entry: Mapping[str, Any]
     carried: tuple[str, ...]
+    source: Path | None = None
+
+    @property
+    def module(self) -> str | None:
+        """Return the name by which `steps_are` knows a program's own module; None for a command."""
+        return self.entry.get("module", self.source.stem) if self.source else None
 
 
 def job_of(
@@ -73,7 +80,8 @@ def job_of(
     if beside := [str(prefix / name) for name in carried if name != target]:
         entry["files"] = beside
     name = safe(Path(target).stem if target else Path(_telling(words)).stem)
-    return DraftJob(name=name, entry=entry, carried=carried)
+    source = _source(kind, target, folder) if kind != "command" else None
+    return DraftJob(name=name, entry=entry, carried=carried, source=source)
 
 
 def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:
@@ -101,6 +109,13 @@ def _script(words: Sequence[str]) -> str | None:
 
 def _written(kind: str, target: str, prefix: Path) -> str:
     return target if kind == "module" else str(prefix / target)
+
+
+def _source(kind: str, target: str, folder: Path) -> Path:
+    """Return the file that defines what `__main__` is."""
+    place = folder / (target if kind == "program" else target.replace(".", "/"))
+    named = (place, place.with_name(f"{place.name}.py"), place / "__main__.py")
+    return next((path for path in named if path.is_file()), place)
 
 
 def _own(kind: str, target: str, folder: Path, home: Path) -> list[str]:
