@@ -21,54 +21,26 @@ from harness.narrow.coupling import couple
 from harness.narrow.hybrids import Sides, grafted, not_loaded
 from harness.plan import make_plan
 from harness.run.engine import Kept
-from tests.integration.conftest import LOCAL_BASE, Harness
+from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
 from tests.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.docker,
     pytest.mark.skipif(shutil.which("gcc") is None, reason="the library is built with gcc"),
 ]
-DOCKERFILE = f"""\
-FROM {LOCAL_BASE}
-ARG SIDE
-COPY $SIDE /opt/lib
-ENV LD_LIBRARY_PATH=/opt/lib LEVEL=$SIDE
-"""
-SCRIPT = """\
-import ctypes
-
-def setup():
-    library = ctypes.CDLL("libmean.so.1")
-    def step():
-        if library.mean():
-            raise ArithmeticError("a wrong mean")
-    return step
-"""
-MATRIX = """\
-version: 1
-series: {app: {build: image, arg: SIDE, versions: ["1", "2"]}}
-hosts: {here: {engine: docker}}
-scenarios:
-  mean: {script: mean.py, steps: {first: 50, budget: 50}, timeout: 1m}
-trials: {least: 2, most: 3}
-"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A matrix of two images; the library of the second one gives a wrong mean."""
-    for side, wrong in (("1", 0), ("2", 1)):
-        place = tmp_path / "image" / side
-        place.mkdir(parents=True)
-        source = tmp_path / f"mean{side}.c"
-        source.write_text(f"int mean(void) {{ return {wrong}; }}\n")
-        built = place / f"libmean.so.1.{side}"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", built, source], check=True)
-        (place / "libmean.so.1").symlink_to(built.name)
-    (tmp_path / "image" / "Dockerfile").write_text(DOCKERFILE)
-    (tmp_path / "mean.py").write_text(SCRIPT)
-    (tmp_path / "matrix.yaml").write_text(MATRIX)
-    return tmp_path
+    """The example, with both of its libraries built."""
+    found = tmp_path / "narrow"
+    shutil.copytree(ROOT / "examples" / "narrow", found)
+    for wrong in (0, 1):
+        built = f"libmean.so.1.{wrong + 1}"
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", f"-DWRONG={wrong}", "-o", built, "mean.c"], cwd=found / "image", check=True
+        )
+    return found
 
 
 def remove(both: narrow_sides.BothSides, reference: str) -> None:
@@ -76,8 +48,9 @@ def remove(both: narrow_sides.BothSides, reference: str) -> None:
 
 
 def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_alone(folder: Path) -> None:
-    plan = make_plan(load_matrix(folder / "matrix.yaml", environ=os.environ), seed=1)
-    context = RunContext(environ=os.environ, progress=MagicMock(), stopped=threading.Event())
+    environ = {"HARNESS_BASE": LOCAL_BASE, **os.environ}
+    plan = make_plan(load_matrix(folder / "library.yaml", environ=environ), seed=1)
+    context = RunContext(environ=environ, progress=MagicMock(), stopped=threading.Event())
     with narrow_sides.both_sides(plan, context) as both:
         looked = narrow_sides.looked_into(both)
         groups = couple(components(looked["A"], looked["B"]), a=looked["A"], b=looked["B"], extras={}).groups
@@ -106,7 +79,7 @@ def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_
 @pytest.mark.skipif(not NIGHTLY, reason="some 25 launches in containers: make nightly")
 def test_the_library_of_an_image_is_named_and_proven(folder: Path) -> None:
     harness = Harness(folder)
-    assert harness.run("sweep", "matrix.yaml").code == 1
+    assert harness.run("sweep", "library.yaml").code == 1
     dry = harness.run("narrow", "latest", "1", "--dry-run")
     assert (dry.code, "LEVEL" in dry.out, "libmean" in dry.out) == (0, True, False), dry.err
     done = harness.run("narrow", "latest", "1", timeout_s=600)
