@@ -34,7 +34,6 @@ from benchmarks.planted_programs.catalogue import HEALTHY, ON_GPU, PLANTED, SIZE
 from benchmarks.planted_resampled import Pool, gather, made_sweeps, plan_of
 from benchmarks.planted_sweeps import VERSIONS, Refused, Swept, Workshop, matrix_of, scenario_name
 from harness.judge.history.transitions import exact_interval
-from harness.model import Variant
 
 __all__ = ["main"]
 MADE_HELP = "so many made of the launches of the quiet sweeps, and of those of each healthy program, as well"
@@ -153,7 +152,7 @@ def _row(program: Planted, size: float | None, found: str, said: str, made: tupl
 
 def made_of(swept: Swept, count: int) -> tuple[str, ...]:
     """What `count` sweeps that are made of the launches of one find, in words; "" for nothing."""
-    plan, pools = plan_of(swept), dict[Variant, Pool]()
+    plan, pools = plan_of(swept), dict[str, Pool]()
     gather(swept, plan, pools)
     return tuple(made_sweeps(plan, pools, count, note))
 

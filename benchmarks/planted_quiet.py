@@ -12,14 +12,14 @@ from benchmarks.planted_programs.catalogue import QUIET
 from benchmarks.planted_resampled import Pool, gather, made_sweeps, plan_of
 from benchmarks.planted_sweeps import QUIET_VERSIONS, Swept, Workshop
 from harness.judge.history.transitions import exact_interval
-from harness.model import BAD, Variant
+from harness.model import BAD
 
 
 def run(workshop: Workshop, *, sweeps: int, resampled: int, note: Callable[[str], None]) -> str:
     """`sweeps` real ones and `resampled` made of them; the shares with a false alarm, in words. "" without any."""
     if not sweeps:
         return ""
-    pools: dict[Variant, Pool] = {}
+    pools: dict[str, Pool] = {}
     real: list[str] = []
     for number in range(sweeps):
         swept = workshop.sweep(matrix(workshop))

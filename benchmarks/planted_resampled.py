@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The launches of one variant by real round: those of first rounds, which ran their whole budget, and of later
+    """The launches of one program by real round: those of first rounds, which ran their whole budget, and of later
     ones, which may have stopped at a look. `facts`: by cell, what the agent said in it.
     """
 
@@ -44,14 +44,16 @@ def plan_of(swept: Swept) -> Plan:
     return plan_sweep(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ)
 
 
-def gather(swept: Swept, plan: Plan, pools: dict[Variant, Pool]) -> None:
-    """Add a sweep's launches; rounds in which not every version ran tell nothing of others."""
+def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
+    """Add a sweep's launches to the pools of its programs; rounds in which not every version ran tell nothing of
+    others.
+    """
     stored = read_run(swept.directory)
     for block in plan.blocks:
-        pool, rounds = pools.setdefault(block.variant, Pool()), dict[int, list[Trial]]()
+        pool, rounds = pools.setdefault(_program(block.variant), Pool()), dict[int, list[Trial]]()
         for cell in block.cells:
             trials = stored.cells[cell.id].trials
-            pool.facts.setdefault(cell.id, trials[0])
+            pool.facts[cell.id] = trials[0]
             for trial in (*trials, *stored.twins.get(cell.id, ())):
                 rounds.setdefault(trial.round, []).append(trial)
         for number, launches in sorted(rounds.items()):
@@ -59,7 +61,7 @@ def gather(swept: Swept, plan: Plan, pools: dict[Variant, Pool]) -> None:
                 (pool.later if number else pool.first).append(launches)
 
 
-def made_sweeps(plan: Plan, pools: Mapping[Variant, Pool], count: int, note: Callable[[str], None]) -> Iterator[str]:
+def made_sweeps(plan: Plan, pools: Mapping[str, Pool], count: int, note: Callable[[str], None]) -> Iterator[str]:
     """What each of `count` made sweeps finds, in words; "" for nothing."""
     for number in range(count):
         found = made_sweep(replace(plan, seed=number), pools, random.Random(number))
@@ -68,16 +70,23 @@ def made_sweeps(plan: Plan, pools: Mapping[Variant, Pool], count: int, note: Cal
         yield found
 
 
-def made_sweep(plan: Plan, pools: Mapping[Variant, Pool], rng: random.Random) -> str:
+def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str:
     noise: Noise | None = None
     blocks: list[JudgedBlock] = []
     for block in plan.blocks:
-        scheduler = made_block(block, plan, Draws(pool=pools[block.variant], rng=rng), measures_noise=not blocks)
+        scheduler = made_block(
+            block, plan, Draws(pool=pools[_program(block.variant)], rng=rng), measures_noise=not blocks
+        )
         noise = scheduler.noise() or noise
         blocks.append(judge_block(block, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
-    found = [f"{one.metric} {dict(one.variant.params)['program']}" for one in find(blocks).findings]
+    found = [f"{one.metric} {_program(one.variant)}" for one in find(blocks).findings]
     cells = [cell for block in blocks for cell in block.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
+
+
+def _program(variant: Variant) -> str:
+    """Return the program of a variant, whose environment differs from sweep to sweep."""
+    return str(dict(variant.params)["program"])
 
 
 def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
-from rich.console import Console
 
 from harness.errors import InfrastructureError, UsageError
 from harness.report.text.clean import readable
@@ -21,13 +20,6 @@ OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=Tru
 WIDE = click.option(
     "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
-
-
-class Terminal(Console):
-    """A console that leaves the end of a pipe to `to_stdout`: it does not change the exit code of a run."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 @contextmanager

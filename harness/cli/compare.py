@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import OUT, Terminal, to_stdout
+from harness.cli.common import OUT, to_stdout
 
 
 @click.command()
@@ -28,6 +28,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
+    from harness.cli.terminal import Terminal
     from harness.flows.compare import compare_runs
     from harness.flows.parts.lookup import find_run
     from harness.report.terminal import compare as compare_report

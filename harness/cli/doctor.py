@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, Terminal, to_stdout
+from harness.cli.common import FILE, to_stdout
 from harness.cli.interrupt import stop_on_signals
 
 
@@ -31,6 +31,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 
     Exit status: 0; 3 if a host cannot be used.
     """
+    from harness.cli.terminal import Terminal
     from harness.flows import doctor as doctor_flow
     from harness.flows.parts.context import RunContext
     from harness.flows.parts.registries import open_registries

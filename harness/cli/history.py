@@ -48,18 +48,20 @@ def runs(
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
     from harness.flows.history import HistoryQuery, list_runs
-    from harness.report.exports import history as exports
     from harness.report.terminal.history import runs_lines
 
     query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
         found = list_runs(folder, query, say=say)
+        if not (as_csv or as_json):
+            _print_lines(runs_lines(found))
+            return
+        from harness.report.exports import history as exports
+
         if as_json:
             _print_json(exports.runs_json(found))
-        elif as_csv:
-            click.echo(exports.runs_csv(found), nl=False)
         else:
-            _print_lines(runs_lines(found))
+            click.echo(exports.runs_csv(found), nl=False)
 
 
 @click.command()
@@ -95,7 +97,6 @@ def history(
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
     from harness.flows.history import HistoryQuery, list_histories
-    from harness.report.exports import history as exports
     from harness.report.terminal.history import SHOWN, history_lines
 
     if every and last is not None:
@@ -108,12 +109,15 @@ def history(
     )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
         found = list_histories(folder, query, say=say)
+        if not is_data:
+            _print_lines(history_lines(found, signals=signals, days=days))
+            return
+        from harness.report.exports import history as exports
+
         if as_json:
             _print_json(exports.histories_json(found))
-        elif as_csv:
-            click.echo(exports.histories_csv(found, signals=signals), nl=False)
         else:
-            _print_lines(history_lines(found, signals=signals, days=days))
+            click.echo(exports.histories_csv(found, signals=signals), nl=False)
 
 
 @contextmanager
@@ -125,9 +129,11 @@ def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
 
 
 def _age(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
     from harness.flows.parts.old_runs import age
 
-    return None if text is None else option("--since", age, text)
+    return option("--since", age, text)
 
 
 def _print_json(content: Any) -> None:

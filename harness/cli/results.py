@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import Terminal, say, to_stdout
+from harness.cli.common import say, to_stdout
 from harness.cli.interrupt import stop_on_signals
 from harness.cli.so_far import SoFar
+from harness.cli.terminal import Terminal
 from harness.errors import Interrupted
 from harness.flows.history import remember
 from harness.flows.parts.context import RunContext

@@ -11,7 +11,6 @@ from harness.errors import HarnessError, UsageError
 from harness.index import OpenIndex, with_index
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
 from harness.model.history import Drift, HistoryView, IndexedHistory, IndexedRun
-from harness.plan.cells import matches
 
 MOST_NAMED = 20
 Say = Callable[[str], None]
@@ -107,12 +106,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[IndexedHistory]:
-    return [
-        history
-        for history in histories
-        if query.host in (None, history.host)
-        and (not query.only or any(matches(_variant(history), pattern) for pattern in query.only))
-    ]
+    on_host = [history for history in histories if query.host in (None, history.host)]
+    if not query.only:
+        return on_host
+    from harness.plan.cells import matches  # noqa: PLC0415 - slow, and rarely needed
+
+    return [one for one in on_host if any(matches(_variant(one), pattern) for pattern in query.only)]
 
 
 def _variant(history: IndexedHistory) -> Variant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from harness.model.image import Scalar
@@ -152,17 +153,18 @@ class Drift:
 def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
     """Merge two histories, each oldest first. Where they leave the order open, the numbers in the versions decide."""
     order = list(known)
-    numbers = {version: _numbers(version) for version in (*known, *more)}
+    index = {one: at for at, one in enumerate(order)}
     for place, version in enumerate(more):
-        index = {one: at for at, one in enumerate(order)}
         if version in index:
             continue
         low = max((index[one] + 1 for one in more[:place]), default=0)
         high = min((index[one] for one in more[place:] if one in index), default=len(order))
-        order.insert(low + sum(numbers[one] <= numbers[version] for one in order[low:high]), version)
+        order.insert(low + sum(_numbers(one) <= _numbers(version) for one in order[low:high]), version)
+        index = {one: at for at, one in enumerate(order)}
     return order
 
 
+@lru_cache(maxsize=4096)
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+    Floats = npt.NDArray[np.float64]
+else:
+    Floats = Any  # commands that only list runs do not wait for the import of numpy
 LARGEST = 1e100
 """Largest measurement that is accepted; sums of squares of smaller ones stay finite."""
 
@@ -102,10 +105,11 @@ NAME_ONE = "; name what trains"
 """How the agent begins what a matrix file may say instead."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """The samples of one trial. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
+    """The samples of one trial; a trace equals itself alone.
 
+    `step` is the 1-based number of the step after which row i was sampled, shape (n,).
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step
     itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics.
     Missing samples are NaN.

@@ -121,7 +121,7 @@ _TABLE = (
         name="late_step_time", kind="level", group="step time", title="late step time",
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "throughput", "cpu_time"),
-        absent="no launch made all the steps of the budget",
+        absent="no launch of the whole budget was long enough",
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 from harness.judge.trace.counts import CountGrowth, judge_counts
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.verdict import judge_trace
-from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
+from harness.model import BAD, Limits, Steps, Trace, TraceVerdict, Trial, VerdictName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +101,25 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     if trial.trace is None or not len(trial.trace.step):
         return None
     asked, steps = steps, steps_of(trial, steps)
-    alone = judge_trace(trial.trace, limits=limits, steps=steps)
+    alone = _trace_alone(trial.trace, limits, steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
         found = replace(found, why=f"{found.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended")
     if trial.buffered:
         return _without_steps(found, trial)
     return _without_times(found, trial) if trial.unsteady else found
+
+
+_FOUND: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = WeakKeyDictionary()
+"""The verdicts on traces that are in use: a sweep asks for each again whenever it decides what to launch next."""
+
+
+def _trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
+    """Return the verdict on a trace, judged once for each limits and steps."""
+    known = _FOUND.setdefault(trace, {})
+    if (limits, steps) not in known:
+        known[limits, steps] = judge_trace(trace, limits=limits, steps=steps)
+    return known[limits, steps]
 
 
 def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:

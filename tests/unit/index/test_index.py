@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ import pytest
 from harness.errors import InfrastructureError, UsageError
 from harness.index import FILE, OpenIndex, database, filling, with_index
 from harness.model.history import FindingLife
+from harness.store import result_file, saved_probes
 from tests.unit.index import made
 
 
@@ -49,6 +51,21 @@ def quiet(text: str) -> None:
 def paths(out: Path, said: list[str] | None = None) -> list[str]:
     say = quiet if said is None else said.append
     return with_index(out, lambda index: [run.path for run in index.runs()], say=say)
+
+
+def test_it_looks_at_the_files_that_runs_have() -> None:
+    """It names them itself, because the import of what writes them takes longer than a list of a thousand runs."""
+    assert (result_file.FILE, saved_probes.FILE) == filling.FILES
+
+
+def test_a_list_of_runs_waits_for_no_statistics(tmp_path: Path) -> None:
+    """`harness history` over 1,000 runs took over a second, half of it for the import of numpy and pydantic."""
+    made.three_days(tmp_path)
+    with_index(tmp_path, lambda index: None, say=print)
+    seen = "import sys; from harness.cli import run; run(['history', '--in', sys.argv[1]]); print(sorted(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", seen, tmp_path], capture_output=True, text=True, check=True).stdout
+    assert "memory leak since 1.2" in told
+    assert not {"numpy", "pydantic", "rich"} & set(ast.literal_eval(told.splitlines()[-1]))
 
 
 def test_it_knows_each_run_with_its_verdicts_figures_and_findings(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""Writes runs into the index, each in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.index.rows import RunRows, probe_rows, refused_rows, sweep_rows
+from harness.store import result_file
+
+
+def remove(connection: sqlite3.Connection, path: str) -> None:
+    """Remove a run."""
+    connection.execute("BEGIN IMMEDIATE")
+    _delete(connection, path)
+    connection.execute("COMMIT")
+
+
+def _delete(connection: sqlite3.Connection, path: str) -> None:
+    """Remove a run, and mark its histories to be concluded again."""
+    connection.execute(
+        "UPDATE histories SET stale = 1 WHERE id IN"
+        " (SELECT history FROM cells JOIN runs ON runs.id = cells.run WHERE runs.path = ?)",
+        (path,),
+    )
+    connection.execute("DELETE FROM runs WHERE path = ?", (path,))
+
+
+def replace(connection: sqlite3.Connection, out: Path, path: str, *, stamp: str) -> str:
+    """Write a run of `out` in place of what was known of it. Return why it cannot be read, or ""."""
+    return _replace(connection, _rows(out, path), path=path, stamp=stamp)
+
+
+def _replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> str:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _delete(connection, path)
+        _insert(connection, rows, path=path, stamp=stamp)
+    except (OverflowError, sqlite3.IntegrityError) as error:
+        # A copied run may hold numbers that no column holds, or one cell twice.
+        connection.execute("ROLLBACK")
+        refused = refused_rows(f"not of this harness: {error}", began=_began(Path(path).name))
+        return _replace(connection, refused, path=path, stamp=stamp)
+    connection.execute("COMMIT")
+    return rows.problem
+
+
+def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> None:
+    matrix = path.partition("/")[0]
+    run = connection.execute(
+        "INSERT INTO runs (path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem,"
+        " stamp) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (path, matrix, *rows.run, stamp),
+    ).lastrowid
+    numbers = [_history(connection, matrix, history) for history in rows.histories]
+    connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?)", ((run, *row) for row in rows.images))
+    for cell in rows.cells:
+        number = connection.execute(
+            "INSERT INTO cells (run, history, version, digest, verdict, state, why, trials, failed, first_launch,"
+            " taken_over, provisional, layer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (run, numbers[cell.history], *cell.row),
+        ).lastrowid
+        connection.executemany(
+            "INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((number, *row) for row in cell.figures)
+        )
+    connection.executemany(
+        "INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((run, place, numbers[history], *row) for place, (history, *row) in enumerate(rows.findings, start=1)),
+    )
+    connection.executemany(
+        "INSERT INTO causes VALUES (?, ?, ?, ?)",
+        ((run, place, *row) for place, row in enumerate(rows.causes, start=1)),
+    )
+
+
+def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...]) -> int:
+    """Return the number of a history, and mark it to be concluded again."""
+    series, host, gpu, scenario, params, lane, variant = row
+    found = connection.execute(
+        "INSERT INTO histories (matrix, series, host, gpu, scenario, params, lane, variant) VALUES (?,?,?,?,?,?,?,?)"
+        " ON CONFLICT (matrix, series, lane, scenario, params) DO UPDATE SET stale = 1 RETURNING id",
+        (matrix, series, host, gpu, scenario, params, lane, variant),
+    ).fetchone()
+    return int(found[0])
+
+
+def _rows(out: Path, path: str) -> RunRows:
+    """Return what the index keeps of a run; a directory that cannot be read is a row with its problem."""
+    folder = out / path
+    began = _began(folder.name)
+    try:
+        has_result = (folder / result_file.FILE).exists()
+        return sweep_rows(folder, began=began) if has_result else probe_rows(folder, began=began)
+    except UsageError as error:
+        return refused_rows(str(error), began=began)
+    except RecursionError:
+        return refused_rows("its files are nested too deeply", began=began)
+
+
+def _began(name: str) -> str:
+    """Return the time in a run's name; "" if there is none."""
+    try:
+        return datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
+    except ValueError:
+        return ""
