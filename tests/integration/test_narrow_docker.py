@@ -84,4 +84,4 @@ def test_the_library_of_an_image_is_named_and_proven(folder: Path) -> None:
     assert (dry.code, "LEVEL" in dry.out, "libmean" in dry.out) == (0, True, False), dry.err
     done = harness.run("narrow", "latest", "1", timeout_s=600)
     assert done.code == 0, done.err
-    assert "culprit: libmean.so library libmean.so.1.1 → libmean.so.1.2" in done.out
+    assert "culprit: library libmean.so.1.1 → libmean.so.1.2; 1 with it is bad, 2 without it is good" in done.out
