@@ -139,8 +139,9 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`; a private value of a
-    variable is withheld.
+    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+
+    A private value of a variable is withheld.
     """
     if component.kind == "library":
         return f"library {change_text(component)}"
