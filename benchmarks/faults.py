@@ -153,9 +153,8 @@ def place(workshop: Workshop, engine: str, *, full: bool = False) -> Iterator[Pl
             **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
             "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
         }  # fmt: skip
-        at = Place(folder=folder, environ=environ, token=token, engine=engine)
         with _small(folder / "reports") if full else contextlib.nullcontext():
-            yield at
+            yield Place(folder=folder, environ=environ, token=token, engine=engine)
 
 
 @contextlib.contextmanager
