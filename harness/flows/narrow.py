@@ -54,6 +54,10 @@ def narrowing(
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
     with narrow_sides.both_sides(question.plan, context) as both:
+        for side, digest in question.digests.items():
+            if digest not in (None, both.made[side].digest):
+                version = both.cells[side].image.version
+                context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
         looked = known or narrow_sides.looked_into(both)
         coupling = _coupled(both, looked)
         sides = Sides(

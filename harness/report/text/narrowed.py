@@ -139,8 +139,14 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """Return `numpy 1.26.4 → 2.0.0`; a private value of a variable is withheld."""
-    return f"{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
+    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+
+    A private value of a variable is withheld.
+    """
+    if component.kind == "library":
+        return f"library {change_text(component)}"
+    kind = "variable " if component.kind == "variable" else ""
+    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
 
 
 def change_text(component: Component) -> str:

@@ -134,7 +134,7 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
-    assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
+    assert text.component_text(secret) == "variable API_TOKEN absent → [withheld]"
     told = terminal_narrow.differing(
         [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True
     )
