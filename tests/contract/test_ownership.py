@@ -33,7 +33,7 @@ WAITING = ["sleep", "60"]
 def dead() -> str:
     """The owner that a killed harness of this machine leaves behind."""
     ours = owner.this_process()
-    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start_s=ours.start_s - 100))
+    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
 
 
 @pytest.fixture
