@@ -40,7 +40,8 @@ def _answers(narrowed: Narrowed) -> list[str]:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     named = [_culprit(each, narrowed) for each in narrowed.culprits]
     if narrowed.verdict == "not reproduced":
-        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
+        again = "`--fresh` launches both again"
+        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)}); {again}"]
     if narrowed.verdict == "method":
         return [_method(narrowed)]
     nothing = not named or len(narrowed.culprits[0].groups) == len(narrowed.groups) > 1
