@@ -128,6 +128,7 @@ class ProgramRun(scenario.ScriptRun):
             return compile(source, self.script, "exec", dont_inherit=True)
         tree = ast.parse(source, self.script)
         function.decorate(tree, names, self._counts)
+        self._hooked("function", "__main__", True)
         self._counts = ""
         return compile(tree, self.script, "exec", dont_inherit=True)
 
