@@ -144,10 +144,9 @@ def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: thre
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
+    about = flow.cost(groups, question.finding if question else None)
     with to_stdout():
-        show(
-            report.differing(groups, sweeps=question is None, **vars(flow.cost(groups, question and question.finding)))
-        )
+        show(report.differing(groups, sweeps=question is None, **vars(about)))
 
 
 def _narrow(
