@@ -19,7 +19,7 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts import other_sweeps
 
 Contents = Mapping[Side, Inventory]
-"""What both sides consist of."""
+"""The contents of both sides."""
 Digests = Mapping[Side, str | None]
 NO_DIGESTS: Digests = {}
 INSPECTED_STEPS = 50
