@@ -59,7 +59,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         title=_title(issue),
         summary=_line(f"{words.finding_line(issue.finding)}."),
         causes=[_line(cause) for cause in issue.causes],
-        narrowed=[_line(text) for text in narrowed.lines(issue.narrowed)],
+        narrowed=[_line(text) for text in narrowed.lines(replace(each, finding=None) for each in issue.narrowed)],
         swaps=list(_swaps(issue)),
         versions=_versions(issue),
         pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
