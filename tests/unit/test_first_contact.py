@@ -200,8 +200,12 @@ def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
 ) -> None:
     monkeypatch.chdir(folder)
     assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
-    assert "tran.py: is not in" in capsys.readouterr().err
+    said = f"harness: tran.py: is not in {folder}; did you mean train.py?\n"
+    assert capsys.readouterr().err == said
+    assert run(["init", "--program", "tran.py", "--version", "numpy==2.0.0", "--version", "numpy==2.1.0"]) == 2
+    assert capsys.readouterr().err == said, "every version crashed, and was said to be bad"
     assert not (folder / "reports").exists()
+    assert not (folder / "matrix.yaml").exists()
     assert job(folder, "python", "tran.py").entry == {"command": ["python", "tran.py"]}, "an image may have it"
 
 

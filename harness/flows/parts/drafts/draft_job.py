@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,9 @@ def job_of(
         )
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
-        raise UsageError(f"{script}: is not in {folder}; name a Python program of this folder")
+        near = get_close_matches(script, [path.name for path in folder.glob("*.py")][:MOST_READ], n=1)
+        hint = f"did you mean {near[0]}?" if near else "name a Python program of this folder"
+        raise UsageError(f"{script}: is not in {folder.resolve()}; {hint}")
     found = None if step_pattern or exit_code else _python(words, folder)
     kind, target, args, home = found or ("command", "", list(words), Path())
     needed = [*_named(args, folder), *files]
