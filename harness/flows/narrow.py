@@ -53,11 +53,7 @@ def narrowing(
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(question.plan, context) as both:
-        for side, digest in question.digests.items():
-            if digest not in (None, both.made[side].digest):
-                version = both.cells[side].image.version
-                context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
+    with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or narrow_sides.looked_into(both)
         coupling = _coupled(both, looked)
         sides = Sides(
@@ -73,11 +69,11 @@ def narrowing(
         yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
 
 
-def dry_run(plan: Plan, context: RunContext) -> tuple[ComponentGroup, ...]:
+def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
     """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
     run. Raises UsageError where nothing that is installed differs, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(plan, context) as both:
+    with narrow_sides.both_sides(plan, context, digests=digests) as both:
         return _coupled(both, narrow_sides.installed(both), ran=False).groups
 
 
