@@ -24,28 +24,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks.pool import rows_wrong
-from tests.slurm.cluster import Cluster, until
+from tests.pools import start, write
+from tests.slurm.cluster import Cluster
+from tests.waiting import until
 
 FOLDER = Path("/var/tmp/harness-slurm-kills")
 NUMBER = 91
-SCRIPT = '''"""A step that sleeps."""
-import time
-def setup(part=0):
-    return lambda: time.sleep(0.004)
-'''
-MATRIX = """\
-version: 1
-name: pool
-series: {{s: {{install: ["six=={{version}}"], versions: ["1.15.0", "1.16.0"]}}}}
-hosts: {{farm: {{engine: slurm, nodes: 2, hold: {{time: {time}, wait: 5m}}}}}}
-scenarios:
-  sleep:
-    script: sleep.py
-    params: {{part: [0, 1, 2, 3]}}
-    steps: {{first: 125, budget: 125}}
-    limits: {{step_time: none, peak_memory: none}}
-trials: {{least: 2, most: 2}}
-"""
 
 
 def main() -> int:
@@ -73,9 +57,9 @@ def main() -> int:
 
 
 def _one(folder: Path, cluster: Cluster, chance: random.Random, *, hold: str) -> str:
-    (folder / "sleep.py").write_text(SCRIPT)
-    (folder / "matrix.yaml").write_text(MATRIX.format(time=hold))
-    process = _start(folder, cluster.environ)
+    hosts = f"{{farm: {{engine: slurm, nodes: 2, hold: {{time: {hold}, wait: 5m}}}}}}"
+    matrix = write(folder, hosts, rows=4, steps=125)
+    process = start(matrix, cluster.environ)
     output: list[str] = []
     reading = threading.Thread(target=lambda: output.append(process.communicate()[0]), daemon=True)
     reading.start()
@@ -85,15 +69,10 @@ def _one(folder: Path, cluster: Cluster, chance: random.Random, *, hold: str) ->
     told = KILLS[what](process, cluster, chance)
     reading.join(600)
     if process.returncode == -signal.SIGKILL:
-        _start(folder, cluster.environ).communicate(timeout=600)
+        start(matrix, cluster.environ).communicate(timeout=600)
     elif process.returncode not in (0, 4):
         told += f" (it ended with {process.returncode}: {output[0][-400:] if output else ''!r})"
     return f"{what}{told}"
-
-
-def _start(folder: Path, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness", "sweep", f"{folder}/matrix.yaml", "--out", f"{folder}/reports"]
-    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _left(cluster: Cluster) -> Iterator[str]:

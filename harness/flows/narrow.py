@@ -15,6 +15,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Finding, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
+from harness.model.watching import Say, unheard
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
@@ -194,9 +195,7 @@ def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
 def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
     both = narrowing.both
     context, host = both.context, both.lane.host
-    opener: Callable[[], Engine] = functools.partial(
-        context.open_engine, host, environ=context.environ, say=lambda text: None
-    )
+    opener: Callable[[], Engine] = functools.partial(context.open_engine, host, environ=context.environ, say=unheard)
     images = HostImages(
         engine=both.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
     )
@@ -227,7 +226,7 @@ def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
             _remove(narrowing.both.engine, run, say)
 
 
-def _remove(engine: Engine, run: CellRun, say: Callable[[str], None]) -> None:
+def _remove(engine: Engine, run: CellRun, say: Say) -> None:
     if run.prepared is not None:
         kept = Kept(reference=run.prepared.reference, name=run.cell.image.version, made=True, layers={})
         try:

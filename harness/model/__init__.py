@@ -18,29 +18,25 @@ from harness.model.asked import (
     Trials,
     machine_name,
 )
+from harness.model.attributed import Attribution, Cause, Doubt, ParamCondition, Rule
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
+from harness.model.episodes import Episode
 from harness.model.image import LIBRARIES, Build, Graft, Image, Install, Pull, Scalar, Series, Source, Where, written
 from harness.model.judged import (
     BAD,
     FAILURES,
     GOOD,
     UNSURE,
-    Attribution,
-    Cause,
     CellVerdict,
     Change,
-    Doubt,
     Effect,
-    Episode,
     Finding,
+    FindingKind,
     Interval,
-    Kind,
     Metric,
     Noise,
     Observation,
     Observed,
-    ParamCondition,
-    Rule,
     SignalState,
     SignalVerdict,
     TraceVerdict,
@@ -139,6 +135,7 @@ __all__ = [
     "Excluded",
     "Explanation",
     "Finding",
+    "FindingKind",
     "Floats",
     "Graft",
     "Group",
@@ -152,7 +149,6 @@ __all__ = [
     "Image",
     "Install",
     "Interval",
-    "Kind",
     "Lane",
     "Leak",
     "Limits",

@@ -17,7 +17,7 @@ UNENDED = "the run goes on or was killed: the same sweep again goes on from ther
 WRONG = "is it of another version of the harness?"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
-"""Of one file: texts, numbers and what holds them. Each takes up to a hundred bytes of memory."""
+"""Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
 Content = TypeVar("Content")
 
 

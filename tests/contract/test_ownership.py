@@ -16,7 +16,8 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
+from harness.run.docker.containers import NAME_LABEL, marked
+from harness.run.docker.dead_containers import UNCHECKED_AGE_S, in_use, remove_dead
 from harness.run.hosts import owner
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images.images import remove_made

@@ -22,9 +22,10 @@ from harness.run.docker import attach, client
 from harness.run.hosts import owner
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.lab.conftest import world
-from tests.lab.daemon import Daemon, until
+from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
 from tests.lab.ways import home
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.docker,

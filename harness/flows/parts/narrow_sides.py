@@ -19,7 +19,7 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts import other_sweeps
 
 Contents = Mapping[Side, Inventory]
-"""What both sides consist of."""
+"""The contents of both sides."""
 INSPECTED_STEPS = 50
 """Steps of the launch that looks which libraries are mapped."""
 COMPONENTS = {"name": "components"}

@@ -1,4 +1,4 @@
-"""What `harness narrow` is asked: a finding of a run, or two requirement files and a scenario."""
+"""Reads the question to `harness narrow`: a finding of a run, or two requirement files and a scenario."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _check(finding: Finding) -> None:
 
 
 def _check_values(run: StoredRun, *cells: Cell) -> None:
-    """A value that the run withholds cannot be given to a launch."""
+    """Raise UsageError if the run withholds a value that a launch needs."""
     for cell in cells:
         given = (*cell.image.environment, *cell.variant.scenario.environment)
         names = [name for name, value in given if value == WITHHELD]
@@ -92,7 +92,7 @@ def _check_values(run: StoredRun, *cells: Cell) -> None:
 
 
 def _host(lane: Lane) -> Host:
-    """The run keeps no `gpus:`; the lane says which it had."""
+    """Return the host with its `gpus:`, which the run does not keep; the lane says which it had."""
     if lane.gpu is None:
         return lane.host
     return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))

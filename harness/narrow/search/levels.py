@@ -1,4 +1,4 @@
-"""How much of the effect from A (0) to B (1) a hybrid has, from rounds in which it ran beside both.
+"""Estimates the share of the effect from A (0) to B (1) that a hybrid has, from rounds in which it ran beside both.
 
 Figures are compared within a round only, because rounds differ by heat and clock. With y the difference of a hybrid's
 figure from the middle of A and B, and d that of B from A (of logs), its share is
@@ -26,7 +26,7 @@ NONE_OR_ALL = 0.45
 GRID: Floats = np.linspace(-0.5, 1.5, 81)
 LEVEL = 0.95
 LEAST_VARIANCE = 1e-12
-"""Of one launch: figures that do not vary at all are no infinite evidence."""
+"""Least variance of one launch: figures that do not vary at all are no infinite evidence."""
 
 
 class LevelRounds:

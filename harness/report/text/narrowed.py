@@ -139,8 +139,9 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """`numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`; a private value of a
-    variable is withheld.
+    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+
+    A private value of a variable is withheld.
     """
     if component.kind == "library":
         return f"library {change_text(component)}"
@@ -149,7 +150,7 @@ def component_text(component: Component) -> str:
 
 
 def change_text(component: Component) -> str:
-    """`1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
+    """Return `1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
     old, new = (value_text(component, value) for value in (component.old, component.new))
     same = component.old == component.new
     return f"{old}, with other content" if same else f"{old} → {new}"
@@ -182,7 +183,7 @@ def proof(narrowed: Narrowed) -> list[str]:
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
-    """`20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
+    """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
     own = f"its own {names}" if len(cell.groups) == 1 else _own(len(cell.groups), len(narrowed.groups))
     others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
@@ -200,7 +201,7 @@ def _own(some: int, everything: int) -> str:
 
 
 def result_text(result: HybridResult) -> str:
-    """`bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
+    """Return `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {_launches(result.launches)} ({share})"

@@ -1,7 +1,7 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`containers.remove_dead` does the same for containers. The name of each item names its owner; nothing of a living owner
-is touched.
+`docker/dead_containers.py` does the same for containers. The name of each item names its owner; nothing of a living
+owner is touched.
 """
 
 from __future__ import annotations
