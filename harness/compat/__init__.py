@@ -4,19 +4,16 @@
 """
 
 from harness.compat.doctor import DoctorRow, doctor_rows
-from harness.compat.images import DescribedImage, Needs, needs_of
+from harness.compat.images import DescribedImage, needs_of
 from harness.compat.rules import Compatibility, can_run, compatibility
 from harness.compat.signatures import Signature, explain, signature
-from harness.compat.table import CompatibilityTable, Release, load
+from harness.compat.table import load
 from harness.compat.throttle import throttled
 
 __all__ = [
     "Compatibility",
-    "CompatibilityTable",
     "DescribedImage",
     "DoctorRow",
-    "Needs",
-    "Release",
     "Signature",
     "can_run",
     "compatibility",

@@ -53,11 +53,7 @@ def narrowing(
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(question.plan, context) as both:
-        for side, digest in question.digests.items():
-            if digest not in (None, both.made[side].digest):
-                version = both.cells[side].image.version
-                context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
+    with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or narrow_sides.looked_into(both)
         coupling = _coupled(both, looked)
         sides = Sides(
@@ -73,11 +69,11 @@ def narrowing(
         yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
 
 
-def dry_run(plan: Plan, context: RunContext) -> tuple[ComponentGroup, ...]:
+def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
     """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
     run. Raises UsageError where nothing that is installed differs, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(plan, context) as both:
+    with narrow_sides.both_sides(plan, context, digests=digests) as both:
         return _coupled(both, narrow_sides.installed(both), ran=False).groups
 
 
@@ -131,7 +127,8 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
         return ""
     seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
     names = [each.name for each in components(own, seen)]
-    return f"the two differ in {', '.join(names[:MOST_NAMED])}" if names else "the two hold the same files"
+    told = f"differ in {', '.join(names[:MOST_NAMED])}" if names else "hold the same files"
+    return f"the version and its copy {told}"
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:

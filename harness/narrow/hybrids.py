@@ -38,8 +38,9 @@ class Sides:
         told = ", ".join(several)
         if len(several) > MOST_NAMED:
             mark = hashlib.sha256("\n".join(several).encode()).hexdigest()[:6]
-            everything = len(several) == len(self.groups)
-            told = f"{len(several)} groups" if everything else f"{len(several)} of {len(self.groups)} groups ({mark})"
+            told = f"{len(several)} of {len(self.groups)} groups ({mark})"
+        if len(hybrid.sham) == len(self.groups) > 1:
+            return f"{version} put together again from its own parts"
         if hybrid.sham:
             return f"{version} with its own {told} put in again"
         return f"{version} {'with' if hybrid.base == 'A' else 'without'} {told}"

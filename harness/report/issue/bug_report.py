@@ -51,7 +51,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         title=_title(issue),
         summary=line(f"{words.finding_line(issue.finding)}."),
         causes=[line(cause) for cause in issue.causes],
-        narrowed=[line(text) for text in narrowed.lines(issue.narrowed)],
+        narrowed=[line(text) for text in narrowed.lines(replace(each, finding=None) for each in issue.narrowed)],
         swaps=list(_swaps(issue)),
         versions=versions(issue),
         pictures=[{"title": line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],

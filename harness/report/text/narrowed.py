@@ -40,7 +40,8 @@ def _answers(narrowed: Narrowed) -> list[str]:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     named = [_culprit(each, narrowed) for each in narrowed.culprits]
     if narrowed.verdict == "not reproduced":
-        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
+        again = "`--fresh` launches both again"
+        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)}); {again}"]
     if narrowed.verdict == "method":
         return [_method(narrowed)]
     nothing = not named or len(narrowed.culprits[0].groups) == len(narrowed.groups) > 1
@@ -185,19 +186,24 @@ def proof(narrowed: Narrowed) -> list[str]:
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    own = f"its own {names}" if len(cell.groups) == 1 else _own(len(cell.groups), len(narrowed.groups))
+    own = _own(cell, narrowed)
     others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
         "B - c": f"{bad} without {names}{others}",
-        "sham A": f"{good} with {own} put in again",
-        "sham B": f"{bad} with {own} put in again",
+        "sham A": f"{good} {own}",
+        "sham B": f"{bad} {own}",
     }[cell.role]
 
 
-def _own(some: int, everything: int) -> str:
-    return f"its own {some} groups that differ" if some == everything else f"{some} of its own groups"
+def _own(cell: ProofCell, narrowed: Narrowed) -> str:
+    """Return what a sham swap does, so that it can be read without knowing the word."""
+    if len(cell.groups) == 1 < len(narrowed.groups):
+        return f"with its own {plain(cell.groups[0])} put in again"
+    if len(cell.groups) == len(narrowed.groups):
+        return "put together again from its own parts"
+    return f"with {len(cell.groups)} of its own groups put in again"
 
 
 def result_text(result: HybridResult) -> str:
@@ -223,7 +229,8 @@ def _left(narrowed: Narrowed) -> Iterator[str]:
     refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
     told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or told nothing" if refused else ""
     if narrowed.hybrids:
-        yield f"{numbers.count(len(narrowed.hybrids), 'hybrid')} in {_launches(narrowed.launches)}{told_of}"
+        hybrids = numbers.count(len(narrowed.hybrids), "hybrid")
+        yield f"{hybrids} of the two versions, in {_launches(narrowed.launches)}{told_of}"
 
 
 # ---------------------------------------------------------------- a reproduction

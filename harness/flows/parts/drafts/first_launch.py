@@ -102,7 +102,7 @@ def _by_function(draft: Draft) -> str:
 def _by_pattern(trial: Trial) -> str:
     """Return the option that counts lines of output, with the beginning that most of the printed lines share."""
     lines = f"{trial.output_head}\n{trial.output_tail}".splitlines()
-    begun = Counter(found[1] for line in lines if (found := UP_TO_A_NUMBER.match(line)))
+    begun = Counter(found[1] for line in lines if line.isprintable() and (found := UP_TO_A_NUMBER.match(line)))
     if not begun:
         return "let it print a number at each step, and count these lines: --step-pattern REGEX"
     example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
