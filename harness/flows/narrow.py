@@ -127,7 +127,8 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
         return ""
     seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
     names = [each.name for each in components(own, seen)]
-    return f"the two differ in {', '.join(names[:MOST_NAMED])}" if names else "the two hold the same files"
+    told = f"differ in {', '.join(names[:MOST_NAMED])}" if names else "hold the same files"
+    return f"the version and its copy {told}"
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:

@@ -86,7 +86,8 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     if limit is None:
         return verdicts
     by_one = name == "late_step_time" and name not in compared.tables
-    return _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
+    told = _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
+    return [verdicts[place] if place in compared.apart else one for place, one in enumerate(told)]
 
 
 @dataclass(frozen=True, kw_only=True)
