@@ -1,4 +1,4 @@
-"""The host × image table of `harness doctor`: which images can run where, before anything is pulled."""
+"""Makes the host × image table of `harness doctor`: which images can run where, before anything is pulled."""
 
 from __future__ import annotations
 

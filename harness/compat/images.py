@@ -1,4 +1,4 @@
-"""The needs of an image for a GPU, by its own labels and environment, else by the compatibility table."""
+"""Reads the needs of an image for a GPU from its labels and environment, else from the compatibility table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of each signal in each cell of a block: good, bad, suspect, blind or none.
+"""Judges each signal in each cell of a block: good, bad, suspect, blind or none.
 
 A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
 or an interruption prevent that, the signal is `blind`, and `why` names the remedy.

@@ -1,4 +1,4 @@
-"""The rows of a host, or of equal machines that share them: which worker has which, and what each proposes."""
+"""Shares the rows of a host, or of equal machines, among workers: which has which, and what each row proposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: one atomic, fsynced file for every trial, in a directory for every run.
+"""Keeps the journal: one atomic, fsynced file for every trial, in a directory for every run.
 
     reports/<matrix name>/<UTC time>-<id>/
         plan.json  decisions.jsonl  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml

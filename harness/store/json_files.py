@@ -1,4 +1,4 @@
-"""The JSON files of a run, which may have been copied, edited or cut short: what is wrong with one is one line."""
+"""Reads the JSON files of a run, which may have been copied, edited or cut short: what is wrong is told in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as plain data: plan.json. No credential is in it: a run's directory is copied and attached to reports."""
+"""Writes a plan as plan.json. No credential is in it: a run's directory is copied and attached to reports."""
 
 from __future__ import annotations
 

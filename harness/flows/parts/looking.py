@@ -1,4 +1,4 @@
-"""One look of a watch: what the registries have now, compared with what is remembered."""
+"""Compares what the registries have now with what a watch remembers: one look of a watch."""
 
 from __future__ import annotations
 

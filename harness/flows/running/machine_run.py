@@ -1,4 +1,4 @@
-"""One machine at work on rows: its lease, its connections, its room for images, and the workers that launch."""
+"""Runs rows on one machine: takes its lease, opens its connections, limits its images, and starts the workers."""
 
 from __future__ import annotations
 

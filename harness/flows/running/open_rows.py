@@ -1,4 +1,4 @@
-"""The traces of rows that are open: in memory as far as there is room, else read back from their trial files."""
+"""Keeps the traces of open rows in memory as far as there is room, and reads the others back from trial files."""
 
 from __future__ import annotations
 

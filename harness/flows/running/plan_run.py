@@ -1,4 +1,4 @@
-"""A plan being run: a thread for every host, so that a slow or lost one holds up no other."""
+"""Runs a plan, with a thread for every host, so that a slow or lost one holds up no other."""
 
 from __future__ import annotations
 

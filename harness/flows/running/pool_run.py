@@ -1,4 +1,4 @@
-"""The rows of a pool, spread over its machines: each row is measured whole on one of them.
+"""Spreads the rows of a pool over its machines: each row is measured whole on one of them.
 
 Machines take row after row, the longest first. A machine that is lost is waited for; if it does not come back, its row
 starts again on another one. Nodes of a cluster join the pool as the queue gives them; one that is lost is given up,

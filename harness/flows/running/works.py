@@ -1,4 +1,4 @@
-"""All rows of a plan while they run: each is judged after each of its turns, and for good when it is finished."""
+"""Judges all rows of a plan while they run: each after each of its turns, and for good when it is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest rule over params that separates the bad variants of a scenario from the good ones.
+"""Finds the smallest rule over params that separates the bad variants of a scenario from the good ones.
 
 A rule is a set of conditions, each a set of values of one param, of which all or any must hold. For given params each
 kind has one smallest rule: the bounding box of all bad variants, and the complement of the bounding box of all good

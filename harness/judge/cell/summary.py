@@ -1,4 +1,4 @@
-"""The figures of a cell, as medians over trials with t intervals over trials, and the sentence that explains it."""
+"""Summarizes a cell: medians over trials with t intervals over trials, and the sentence that explains the verdict."""
 
 from __future__ import annotations
 

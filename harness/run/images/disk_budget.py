@@ -1,4 +1,4 @@
-"""The disk space that a host gives to images (`disk:` of the matrix), and what is removed when it is used up.
+"""Keeps images within the disk space that a host gives them (`disk:` of the matrix): removes some when it is used up.
 
 Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while
 the lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs

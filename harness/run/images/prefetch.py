@@ -1,4 +1,4 @@
-"""The images of one host: each is prepared once, and pulls run while trials run.
+"""Prepares the images of one host: each once, and pulls run while trials run.
 
 Only pulls run beside trials. A build or an installation occupies the machine's processors, so it waits for its turn.
 """

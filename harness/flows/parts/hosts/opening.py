@@ -1,4 +1,4 @@
-"""The hosts of a sweep: opened side by side, and asked which GPUs they have."""
+"""Opens the hosts of a sweep side by side, and asks which GPUs they have."""
 
 from __future__ import annotations
 
