@@ -25,27 +25,11 @@ import psutil
 from benchmarks.pool import rows_wrong
 from harness.run.process import leftovers
 from harness.run.slurm.node.containers import NODE_FOLDER
-from tests.slurm.cluster import Cluster, until
+from tests.pools import start, write
+from tests.slurm.cluster import Cluster
+from tests.waiting import until
 
 FOLDER, NODES = Path("/var/tmp/harness-slurm-kills"), Path(NODE_FOLDER)
-SCRIPT = '''"""A step that sleeps."""
-import time
-def setup(part=0):
-    return lambda: time.sleep(0.004)
-'''
-MATRIX = """\
-version: 1
-name: pool
-series: {{s: {{install: ["six=={{version}}"], versions: ["1.15.0", "1.16.0"]}}}}
-hosts: {{farm: {{engine: slurm, nodes: 2, hold: {{time: {time}, wait: 5m}}}}}}
-scenarios:
-  sleep:
-    script: sleep.py
-    params: {{part: {parts}}}
-    steps: {{first: 125, budget: 125}}
-    limits: {{step_time: none, peak_memory: none}}
-trials: {{least: 2, most: 2}}
-"""
 
 
 def main() -> int:
@@ -80,9 +64,9 @@ def main() -> int:
 
 def _one(folder: Path, cluster: Cluster, chance: random.Random, options: argparse.Namespace) -> tuple[str, list[int]]:
     """Return what was killed, and the process ids of the sweeps."""
-    (folder / "sleep.py").write_text(SCRIPT)
-    (folder / "matrix.yaml").write_text(MATRIX.format(time=options.time, parts=list(range(options.rows))))
-    process = _start(folder, cluster.environ)
+    hosts = f"{{farm: {{engine: slurm, nodes: 2, hold: {{time: {options.time}, wait: 5m}}}}}}"
+    matrix = write(folder, hosts, rows=options.rows, steps=125)
+    process = start(matrix, cluster.environ)
     output: list[str] = []
     reading = threading.Thread(target=lambda: output.append(process.communicate()[0]), daemon=True)
     reading.start()
@@ -93,17 +77,12 @@ def _one(folder: Path, cluster: Cluster, chance: random.Random, options: argpars
     reading.join(600)
     pids = [process.pid]
     if process.returncode == -signal.SIGKILL:
-        again = _start(folder, cluster.environ)
+        again = start(matrix, cluster.environ)
         again.communicate(timeout=600)
         pids.append(again.pid)
     elif process.returncode not in (0, 4):
         told += f" (it ended with {process.returncode}: {output[0][-400:] if output else ''!r})"
     return f"{what}{told}", pids
-
-
-def _start(folder: Path, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness", "sweep", f"{folder}/matrix.yaml", "--out", f"{folder}/reports"]
-    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _left_in_queue(cluster: Cluster) -> Iterator[str]:

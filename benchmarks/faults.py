@@ -10,6 +10,7 @@ Each time, one fault meets a sweep of four versions, of which the newer two cras
     agent     SIGKILL to the agent of the trial that runs
     scenario  SIGKILL to the scenario
     full      the file system of the run's directory is full for a while
+    memory    the harness gets no more memory than it has, for a while
     beside    a second sweep, and `harness clean --images --runs 1h`, on the same host at the same time
     engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
 
@@ -24,6 +25,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import secrets
 import shutil
 import signal
@@ -33,7 +35,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,9 @@ FROZEN_S = 5.0
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
 FULL_BYTES = 3 << 20
+TOLD_LINES = 12
+"""Lines of a traceback that are told."""
+ROOM_BYTES = 8 << 20
 BAD_WORDS = frozenset({"crash", "oom", "hang", "leak", "slowdown", "growth"})
 PROGRAM = """\
 import os, time
@@ -76,17 +81,20 @@ class Place:
     environ: Mapping[str, str]
     token: str
     engine: str
+    pids: set[int] = field(default_factory=set)
 
     @property
     def runs(self) -> list[Path]:
         return sorted((self.folder / "reports" / "matrix").glob("[0-9]*"))
 
     def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "harness", "sweep", "matrix.yaml", "--seed", "1"],
             cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
+        self.pids.add(process.pid)
+        return process
 
     def processes(self) -> list[psutil.Process]:
         """The processes of trials, in containers too: their environment has our mark."""
@@ -102,7 +110,8 @@ class Place:
         """What a sweep should not leave: processes, folders, cgroups and containers."""
         names = [f"process {process.pid}" for process in self.processes()]
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
-        names += leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)
+        dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # of all sweeps of this machine
+        names += [name for name in dead if any(f"_{pid}_" in name for pid in self.pids)]
         if self.engine == "docker":
             labels = {run.name for run in self.runs}
             with contextlib.closing(docker.from_env()) as client:
@@ -200,6 +209,17 @@ def fill(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
     filler.unlink()
 
 
+def starve(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Let the harness have no more memory for a while: its own address space may not grow."""
+    with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+        harness = psutil.Process(process.pid)
+        room = harness.memory_info().vms + rng.randint(0, ROOM_BYTES)
+        harness.rlimit(psutil.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.5, 5))
+        harness.rlimit(psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
 def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
     """Let another sweep and removals of what is old work beside the sweep."""
     other = at.start()
@@ -218,6 +238,7 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "agent": kill_agent,
     "scenario": kill_scenario,
     "full": fill,
+    "memory": starve,
     "beside": beside,
 }
 
@@ -303,7 +324,7 @@ def end(process: subprocess.Popen[str], *, killed: bool = False) -> list[str]:
         process.communicate()
         return [f"no end in {ENDS_S:.0f} s"]
     if "Traceback" in errors:
-        return [f"traceback: {errors.strip().splitlines()[-1]}"]
+        return [f"traceback: {' | '.join(errors.strip().splitlines()[-TOLD_LINES:])}"]
     told = (errors.strip().splitlines() or [""])[-1]
     return [] if killed or process.returncode in ENDED else [f"exit code {process.returncode}: {told}"]
 

@@ -1,13 +1,30 @@
-"""What the benchmarks' engines share, on which nothing runs: every image is there, and nothing is left behind."""
+"""What the benchmarks share whose engines run nothing: the engine, the words of its agents, and a silent progress."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from harness.model import Image
 from harness.run.engine import Prepared
+
+DONE = {"type": "done", "message": "", "signal": None, "exit_code": None, "peak_rss_kib": None, "probe_cost": 0.001,
+        "output_tail": "", "stacks": ""}  # fmt: skip
+"""The last message of an agent, without `end` and `last_step`."""
+
+
+def framed(marker: str, message: Mapping[str, Any]) -> bytes:
+    """Return a message as an agent writes it."""
+    return f"\n{marker} {json.dumps(message)}\n".encode()
+
+
+class Silent:
+    """A progress listener that ignores everything."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
 
 
 class EngineAtHand:

@@ -17,7 +17,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -36,30 +35,13 @@ from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Wher
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
+from tests import pools
 from tests.lab.daemon import Daemon
 
 RATIO, BUSY, DECISION_S, GROWTH = 0.29, 0.95, 0.010, 1.2
 FOLDER = Path("/var/tmp/harness-lab-pool")
 CARD = {"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24576, "power_limit_w": 350}
 DRIVER = {"driver": "535.104.05", "cuda": "12.2"}
-SCRIPT = '''"""A step that sleeps."""
-import time
-def setup(part=0):
-    return lambda: time.sleep(0.004)
-'''
-MATRIX = """\
-version: 1
-name: pool
-series: {{s: {{images: {{{images}}}}}}}
-hosts: {{farm: {{engine: {engines}, gpus: each}}}}
-scenarios:
-  sleep:
-    script: sleep.py
-    params: {{part: {parts}}}
-    steps: {{first: {steps}, budget: {steps}}}
-    limits: {{step_time: none, peak_memory: none}}
-trials: {{least: {trials}, most: {trials}}}
-"""
 
 
 def main() -> int:
@@ -100,22 +82,11 @@ def engines(count: int, base: str) -> Iterator[list[Daemon]]:
 def write(
     folder: Path, machines: Sequence[Daemon], *, base: str, rows: int, steps: int, versions: int, trials: int
 ) -> Path:
-    (folder / "sleep.py").write_text(SCRIPT)
-    path = folder / "matrix.yaml"
-    text = MATRIX.format(
-        images=", ".join(f'v{number}: "{base}"' for number in range(versions)),
-        engines=json.dumps([each.address for each in machines]),
-        parts=list(range(rows)),
-        steps=steps,
-        trials=trials,
+    images = ", ".join(f'v{number}: "{base}"' for number in range(versions))
+    hosts = f"{{farm: {{engine: {json.dumps([each.address for each in machines])}, gpus: each}}}}"
+    return pools.write(
+        folder, hosts, rows=rows, steps=steps, series=f"{{images: {{{images}}}}}", trials=trials, timeout="20m"
     )
-    path.write_text(text)
-    return path
-
-
-def start(path: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness", "sweep", str(path), "--out", f"{path.parent}/reports"]
-    return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def speed(options: argparse.Namespace) -> int:
@@ -137,7 +108,7 @@ def _took_s(machines: Sequence[Daemon], *, base: str, rows: int, steps: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), machines, base=base, rows=rows, steps=steps, versions=1, trials=1)
         begun_s = time.perf_counter()
-        process = start(path)
+        process = pools.start(path, os.environ)
         out, _ = process.communicate()
         took_s = time.perf_counter() - begun_s
     if process.returncode not in (0, 1, 4):  # whatever the verdict, all of it ran
@@ -166,7 +137,7 @@ def kills(options: argparse.Namespace) -> int:
 
 
 def _one_kill(path: Path, machines: Sequence[Daemon], chance: random.Random) -> str:
-    process = start(path)
+    process = pools.start(path, os.environ)
     output: list[str] = []
     reading = threading.Thread(target=lambda: output.append(process.communicate()[0]), daemon=True)
     reading.start()
@@ -184,7 +155,7 @@ def _one_kill(path: Path, machines: Sequence[Daemon], chance: random.Random) -> 
         machine.start({**DRIVER, "gpus": [{**CARD, "uuid": f"GPU-3090000{number}-0000-0000-0000-000000000000"}]})
     reading.join(600)
     if process.returncode == -signal.SIGKILL:
-        start(path).communicate(timeout=600)
+        pools.start(path, os.environ).communicate(timeout=600)
     return what
 
 

@@ -20,6 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.planted_series import six
+
+VERSIONS = ("1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0", "1.15.0")
 ROOT = Path(__file__).parents[1]
 SAME_RATE = 0.02
 """Largest relative difference of two rates of the same leak."""
@@ -51,11 +54,7 @@ def setup(work_us=50):
 MATRIX = """\
 version: 1
 series:
-  six:
-    base: {base}
-    install: ["six=={{version}}"]
-    versions: ["1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0", "1.15.0"]
-    environment: {{PLANTED_VERSION: "{{version}}"}}
+  six: {six}
 hosts:
   here: {{engine: {engine}, parallel: {parallel}}}
 scenarios:
@@ -93,7 +92,7 @@ def arguments() -> argparse.Namespace:
 
 def sweep(folder: Path, parallel: str, options: argparse.Namespace) -> tuple[float, list[dict[str, Any]], int]:
     """Return the seconds from the first launch to the end of the last, the cells, and the number of launches."""
-    text = MATRIX.format(base=options.base, engine=options.engine, parallel=parallel)
+    text = MATRIX.format(six=six(VERSIONS, base=options.base), engine=options.engine, parallel=parallel)
     (folder / "matrix.yaml").write_text(text)
     began_s = time.perf_counter()
     done = subprocess.run(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.no_engine import EngineAtHand
+from benchmarks.no_engine import DONE, EngineAtHand, Silent, framed
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import Host
@@ -40,7 +39,7 @@ scenarios: {{quiet: {{script: quiet.py, params: {{part: {parts}}}, steps: {{firs
 trials: {{least: {rounds}, most: {rounds}}}
 """
 IMAGES = 10
-MARKER = b"@marker@"
+MARKER = "@marker@"
 
 
 @dataclass(kw_only=True)
@@ -65,7 +64,7 @@ class Asleep:
         if self.sleep_s > 0:
             return b""
         self.said = True
-        return self.says.replace(MARKER, self.marker.encode())
+        return self.says.replace(MARKER.encode(), self.marker.encode())
 
     def exit(self) -> Exit:
         return Exit(exit_code=0)
@@ -78,30 +77,24 @@ def messages(count: int) -> list[dict[str, Any]]:
         {"type": "hello", "protocol": 1, "agent": "2", "python": "3.11.2"},
         {"type": "ready", "setup_s": 0.1, "first_step_s": 0.015},
         {"type": "samples", "columns": columns},
-        {"type": "done", "end": "completed", "message": "", "signal": None, "exit_code": None, "last_step": count,
-         "peak_rss_kib": 81_000.0, "probe_cost": 0.001, "output_tail": "", "stacks": ""},
-    ]  # fmt: skip
+        {**DONE, "end": "completed", "last_step": count, "peak_rss_kib": 81_000.0},
+    ]
 
 
-class Engine(EngineAtHand):
+class SleepingEngine(EngineAtHand):
     """A host whose images are all there and whose trials sleep."""
 
     def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
         self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
         self._trial_s, self._ended = trial_s, ended
-        self._says = b"".join(b"\n%s %s\n" % (MARKER, json.dumps(one).encode()) for one in messages(steps))
+        self._says = b"".join(
+            framed(MARKER, message) for message in messages(steps)
+        )  # once, since it costs processor time
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s, says=self._says)
         self._ended()
-
-
-class Quiet:
-    """A watcher that only counts; the terminal's cost is not what is measured."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
 
 
 def main() -> int:
@@ -113,14 +106,14 @@ def main() -> int:
         matrix.write_text(text_of(options))
         matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
 
-        def open_engine(host: Host, **_: Any) -> Engine:
-            return Engine(
+        def open_engine(host: Host, **_: Any) -> SleepingEngine:
+            return SleepingEngine(
                 trial_s=options.trial_s, steps=options.steps, ended=lambda: memory.append(process.memory_info().rss)
             )
 
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
         plan = plan_sweep(matrix, asked, os.environ)
-        context = RunContext(environ=os.environ, progress=Quiet(), stopped=threading.Event(), open_engine=open_engine)
+        context = RunContext(environ=os.environ, progress=Silent(), stopped=threading.Event(), open_engine=open_engine)
         begun_s, used_s = time.perf_counter(), time.process_time()
         result, _ = sweep(plan, asked, context)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s

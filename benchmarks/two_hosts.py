@@ -17,8 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.pool import CARD, DRIVER, SCRIPT
+from benchmarks.pool import CARD, DRIVER
 from tests.lab.daemon import Daemon
+from tests.pools import SLEEPS
 
 BOUND = 0.6
 FOLDER = Path("/var/tmp/harness-lab-figures")
@@ -66,7 +67,7 @@ def sweep(hosts: list[Daemon], options: argparse.Namespace) -> float:
         named = ", ".join(f'{host.name}: {{engine: "{host.address}", gpus: each}}' for host in hosts)
         text = MATRIX.format(base=options.base, hosts=named, steps=options.steps, trials=options.trials)
         Path(folder, "matrix.yaml").write_text(text)
-        Path(folder, "sleep.py").write_text(SCRIPT)
+        Path(folder, "sleep.py").write_text(SLEEPS)
         command = [sys.executable, "-m", "harness", "sweep", f"{folder}/matrix.yaml", "--out", f"{folder}/reports"]
         begun_s = time.perf_counter()
         done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)

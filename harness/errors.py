@@ -23,7 +23,7 @@ class MatrixError(HarnessError):
 
 
 class InfrastructureError(HarnessError):
-    """Something that should have run could not: no engine, no image, a lost connection, a full disk.
+    """Raised when something that should have run could not: no engine, no image, a lost connection, a full disk.
 
     Never bad and never good for the image under test.
     """

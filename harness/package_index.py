@@ -33,7 +33,7 @@ LIMITS = ExchangeLimits(attempts=1)
 MOST_BYTES = 32 << 20  # the largest page of PyPI (ddtrace) has 21 MB
 MOST_FILES = 100_000
 MOST_CHARACTERS = 255
-"""Of a file's name, as file systems have it, and of what it says of Pythons: a version of 5,000 digits is none."""
+"""Most characters of a file's name, as in file systems, and of its `requires-python`: no version has 5,000 digits."""
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPES = ("application/vnd.pypi.simple.v1+html", "text/html")
 ACCEPT = f"{JSON_TYPE}, {HTML_TYPES[0]};q=0.2, {HTML_TYPES[1]};q=0.01"
@@ -206,7 +206,7 @@ def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
 
 
 def _name_and_version(filename: str) -> tuple[str, Version] | None:
-    """None for eggs, installers and names that no tool of today would install."""
+    """Parse the name of a file; None for eggs, installers and names that no tool of today would install."""
     if len(filename) > MOST_CHARACTERS:
         return None
     try:

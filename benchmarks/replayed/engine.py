@@ -6,7 +6,6 @@ It speaks the protocol of `harness/agent/__init__.py`, so that conversation, lan
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.no_engine import EngineAtHand
+from benchmarks.no_engine import DONE, EngineAtHand, framed
 from benchmarks.replayed.histories import History, Made, launch
 from harness.run.engine import Exit, LaunchRequest, Session
 
@@ -113,13 +112,10 @@ class Agent:
 
     def _done(self, end: str, *, message: str = "") -> None:
         self.over = True
-        self._say(
-            type="done", end=end, message=message, signal=None, exit_code=None, last_step=self.at, peak_rss_kib=None,
-            probe_cost=0.001, output_tail="", stacks="",
-        )  # fmt: skip
+        self._say(**DONE | {"end": end, "message": message, "last_step": self.at})
 
     def _say(self, **message: Any) -> None:
-        self.out.append(f"\n{self.job['marker']} {json.dumps(message)}\n".encode())
+        self.out.append(framed(self.job["marker"], message))
 
 
 class Clock(threading.local):
@@ -135,7 +131,7 @@ class Clock(threading.local):
         return time.time()
 
 
-class Engine(EngineAtHand):
+class ReplayingEngine(EngineAtHand):
     """A host on which every image is there. `ended` gets each launch, in their order; `clock` is theirs."""
 
     def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None], clock: Clock) -> None:

@@ -15,12 +15,13 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replayed.engine import Clock, Ended, Engine
+from benchmarks.no_engine import Silent
+from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
 from harness.assess import findings
 from harness.assess.row_verdicts import baseline_of, judge_block
@@ -30,19 +31,12 @@ from harness.model import Block, Plan, RunResult, SearchMode, Trial
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
 from harness.run.scheduler import CellRun
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial
 
 LOOKS_BAD = ("bad", "suspect")
-
-
-class Silent:
-    """Nobody watches."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
 
 
 def main() -> None:
@@ -64,7 +58,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
         options = SweepOptions(out=Path(folder, "reports"), seed=seed, search=search)
         context = RunContext(
             environ=os.environ, progress=Silent(), stopped=threading.Event(),
-            open_engine=lambda host, **_: Engine(by_name, ended.append, clock),
+            open_engine=lambda host, **_: ReplayingEngine(by_name, ended.append, clock),
         )  # fmt: skip
         result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
@@ -132,7 +126,7 @@ def _known(
     twins = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-twin"]) for run in runs]
     for run, others in twins:
         if others:
-            scheduler.twin = CellRun(cell=replace(run.cell, twin=True), trials=others)
+            scheduler.replicate.run = CellRun(cell=replace(run.cell, twin=True), trials=others)
     searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(block)) if search == "bisect" else None
     judged = judge_block(
         block, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched

@@ -12,7 +12,7 @@ class Missing(Exception):
 
 
 class NoComponents(object):
-    """In the place of probes.components.Components in a launch that does not ask for them."""
+    """Stands in for inside.components.Components in a launch that does not ask for components."""
 
     def look(self):
         """Look at nothing."""
@@ -34,22 +34,22 @@ def load(job):
     """
     name = name_of(job)
     if name == "optrace":
-        from .probes.optrace import OpTrace
+        from .inside.optrace import OpTrace
 
         return OpTrace
     if name == "lines":
-        from .probes.lines import LineTables
+        from .inside.lines import LineTables
 
         return LineTables
     if name == "artifacts":
-        from .probes.artifacts import Artifacts
+        from .inside.artifacts import Artifacts
 
         return Artifacts
     return None
 
 
 def find(job, module, step):
-    """Return the job's probe, or None if it has none in the scenario process. Raises probes.optrace.ProbeError."""
+    """Return the job's probe, or None if it has none in the scenario process. Raises inside.optrace.ProbeError."""
     made = load(job)
     settings = dict(job.get("probe") or {})
     settings.pop("name", None)
@@ -60,7 +60,7 @@ def around(job, folder):
     """Return the job's probe that runs the whole process inside another program, or None."""
     if name_of(job) != "valgrind":
         return None
-    from .probes.valgrind import Valgrind
+    from .inside.valgrind import Valgrind
 
     return Valgrind(folder, whole_tree=bool(job["command"]))
 
@@ -69,7 +69,7 @@ def components(job):
     """Return what lists the components of the image if the job asks for it, else a NoComponents."""
     if name_of(job) != "components":
         return NoComponents()
-    from .probes.components import Components
+    from .inside.components import Components
 
     return Components()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.judge.comparison.aa_noise import Pair, noise_of, pooled
+from harness.judge.comparison.aa_noise import Replicates, noise_of, pooled
 from harness.model import Block, Host, Noise, Plan, Trial
 from harness.store import read_trial
 from harness.store.trial_json import trial_files
@@ -36,7 +36,7 @@ def _has_trials(run: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink()
 
 
-def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
+def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Replicates]:
     """Yield the launches of an image and its A/A replicate (twin) that ran side by side."""
     for cell in block.cells:
         twins = _trials(runs, replace(cell, twin=True).id)

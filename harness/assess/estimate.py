@@ -1,4 +1,4 @@
-"""How many launches a sweep will probably make, and how long they take, by earlier runs of its matrix."""
+"""Estimates from earlier runs of a matrix how many launches its next sweep will make, and how long they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a row stands while it runs, by its judged cells: what decides which row is launched next."""
+"""Summarizes the judged cells of a row while it runs. The summary decides which row is launched next."""
 
 from __future__ import annotations
 

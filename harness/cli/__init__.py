@@ -6,6 +6,7 @@ a registry look must not wait for the import of the statistics.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -48,6 +49,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "clean": ("clean:clean", "remove what killed runs left behind"),
 }
 """Name -> module and function, and the one-line help, in the order of `harness --help`."""
+
+
+NO_MEMORY = ("can't start new thread", "failed to map segment from shared object", "annot allocate memory")
+"""How errors end with which Python and the loader say that no memory is left."""
 
 
 def command(name: str) -> click.Command:
@@ -133,11 +138,20 @@ def run(arguments: list[str]) -> int:
         code = exit_codes.INTERRUPTED
     except SystemExit as error:
         code = _code(error.code)
-    except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
+    except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
+        if _lacks_memory(error):
+            say("no memory is left for the harness itself; what was measured is kept: run the same command again")
+            return exit_codes.UNAVAILABLE
         traceback.print_exc()
         say("this is a bug of the harness; please report the lines above")
         code = exit_codes.OUR_BUG
     return code
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Return whether the system refused memory: to Python, for a thread, or for a library that is loaded."""
+    refused = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or refused or str(error).endswith(NO_MEMORY)
 
 
 def _show(error: click.ClickException) -> None:

@@ -36,6 +36,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     from harness.flows.parts.context import RunContext
     from harness.flows.parts.registries import open_registries
     from harness.report.terminal import doctor as doctor_report
+    from harness.report.terminal import doctor_json
     from harness.report.terminal.progress import open_progress
 
     with stop_on_signals() as stopped, open_progress(sys.stderr, os.environ) as watching:
@@ -44,7 +45,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
         found = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
-            click.echo(json.dumps(doctor_report.to_json(found), indent=1, allow_nan=False))
+            click.echo(json.dumps(doctor_json.to_json(found), indent=1, allow_nan=False))
         else:
             doctor_report.render(found, Terminal(highlight=False))
-    sys.exit(doctor_report.exit_code(found))
+    sys.exit(doctor_json.exit_code(found))

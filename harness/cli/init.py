@@ -68,10 +68,14 @@ def init(
     if arguments is None:
         arguments = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "--args", ask=ask)
     words = versions or tuple(_answer(VERSIONS, starting.suggested(here, os.environ), "--version", ask=ask).split())
-    job = draft_job.job_of(("python", program, *_split(arguments)), folder=here, prefix=here, step_pattern=step_pattern)
+    series = draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words))
+    job = draft_job.job_of(
+        ("python", program, *_split(arguments)), folder=here, prefix=here, step_pattern=step_pattern,
+        has_image=draft.engine_of(engine, series) != "process",
+    )  # fmt: skip
     drafted = draft.Draft(
         made_by=("harness", "init"),
-        series=draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words)),
+        series=series,
         job=job,
         engine=engine,
         gpus=gpus,

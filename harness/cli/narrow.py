@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from harness.flows.parts.narrow_sides import Contents
     from harness.flows.parts.questions import NarrowQuestion
-    from harness.model import Finding, Plan
+    from harness.model import Plan
     from harness.model.narrowed import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
@@ -94,7 +94,7 @@ def _of_run(
     number, finding = lookup.find_finding(stored, words[1:], tell=texts.finding_line)
     with questions.of_run(stored, number, finding) as question:
         if dry_run:
-            _tell_differences(question.plan, finding, stopped)
+            _tell_differences(question.plan, question, stopped)
             return None
         return _narrow(question, run=stored.path, out=out, fresh=fresh, stopped=stopped)
 
@@ -135,7 +135,7 @@ def _of_files(
     return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=known)
 
 
-def _tell_differences(plan: Plan, finding: Finding | None, stopped: threading.Event) -> None:
+def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext
     from harness.report.terminal import narrow as report
@@ -143,9 +143,10 @@ def _tell_differences(plan: Plan, finding: Finding | None, stopped: threading.Ev
 
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
-        groups = flow.dry_run(plan, context)
+        groups = flow.dry_run(plan, context, digests=question.digests if question else {})
+    about = flow.cost(groups, question.finding if question else None)
     with to_stdout():
-        show(report.differing(groups, sweeps=finding is None, **vars(flow.cost(groups, finding))))
+        show(report.differing(groups, sweeps=question is None, **vars(about)))
 
 
 def _narrow(

@@ -1,4 +1,4 @@
-"""What a sweep has found while it goes on: a sentence on the terminal, and the page in the run's directory."""
+"""Reports what a sweep has found while it goes on: a sentence on the terminal, and the page in the run's directory."""
 
 from __future__ import annotations
 

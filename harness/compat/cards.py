@@ -1,4 +1,4 @@
-"""The kind of card that a GPU is, by its name: data centre, consumer, or unknown."""
+"""Tells the kind of card that a GPU is by its name: data centre, consumer, or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host × image table of `harness doctor`: which images can run where, before anything is pulled."""
+"""Makes the host × image table of `harness doctor`: which images can run where, before anything is pulled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.compat.images import DescribedImage
-from harness.compat.rules import Compatibility, State, compatibility
+from harness.compat.rules import Compatibility, CompatibilityState, compatibility
 from harness.compat.table import CompatibilityTable
 from harness.model import HostState
 from harness.model.gpus import Gpu
@@ -19,7 +19,7 @@ class DoctorRow:
     host: str
     gpu: Gpu | None
     image: str
-    state: State
+    state: CompatibilityState
     why: str
 
 

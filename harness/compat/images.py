@@ -1,4 +1,4 @@
-"""The needs of an image for a GPU, by its own labels and environment, else by the compatibility table."""
+"""Reads the needs of an image for a GPU from its labels and environment, else from the compatibility table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What is known of an image's needs; None or empty where nothing is known.
+    """The known requirements of an image; None or empty where nothing is known.
 
     `cuda` is the toolkit that the image was built with; where only a span is known, it is the oldest of the span and
     `cuda_newest` the newest. `driver` is the oldest driver that the image was built for. `said_cuda` and `said_driver`

@@ -12,14 +12,14 @@ from harness.compat.table import CompatibilityTable, shipped
 from harness.compat.versions import Numbers, numbers, short, sm
 from harness.model.gpus import Gpu
 
-State = Literal["runs", "incompatible", "unknown"]
+CompatibilityState = Literal["runs", "incompatible", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """Whether an image runs on a GPU; `why` gives the reason in a few plain words."""
+    """The answer to whether an image runs on a GPU; `why` gives the reason in a few plain words."""
 
-    state: State
+    state: CompatibilityState
     why: str
 
 

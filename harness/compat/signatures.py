@@ -12,25 +12,25 @@ import numpy as np
 
 from harness.model import Trial
 
-Kind = Literal["infrastructure", "incompatible", "oom"]
+FailureKind = Literal["infrastructure", "incompatible", "oom"]
 FAILURES = ("crash", "hang", "setup", "infrastructure")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a text means: `infrastructure` (try again), `incompatible` (cannot run there), `oom` (bad)."""
+    """The meaning of a text: `infrastructure` (try again), `incompatible` (cannot run there), `oom` (bad)."""
 
-    kind: Kind
+    kind: FailureKind
     why: str
 
 
 @dataclass(frozen=True)
-class Sign:
+class FailurePattern:
     """A pattern of failure messages. `{1}` in `why` is the pattern's first group. `at_start`: the pattern counts only
     if no step was made, because an image that makes steps on a GPU can run there.
     """
 
-    kind: Kind
+    kind: FailureKind
     pattern: str
     why: str
     at_start: bool = True
@@ -47,84 +47,86 @@ BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
 
 SIGNS = (
     # The first match counts: a GPU that is lost causes errors of every other kind.
-    Sign(
+    FailurePattern(
         "infrastructure", r"fallen off the bus|\bGPU is lost",
         "the GPU has fallen off the bus; see `dmesg` of the host", at_start=False,
     ),
-    Sign(
+    FailurePattern(
         "infrastructure", rf"\bXid(?: \(PCI:[^)]*\):)? ({BROKEN_XIDS})\b",
         "the driver reported Xid {1}, a fault of the GPU; see `dmesg` of the host", at_start=False,
     ),
-    Sign(
+    FailurePattern(
         "infrastructure", r"uncorrectable (?:NVLink |ECC )?error",
         "the GPU reported an error that it could not correct", at_start=False,
     ),
-    Sign(
+    FailurePattern(
         "infrastructure", r"Failed to initialize NVML: ([\w/ ]+)",
         "the container has lost the driver (NVML: {1}); see `nvidia-smi` of the host", at_start=False,
     ),
-    Sign("infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"),
-    Sign(
+    FailurePattern(
+        "infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"
+    ),
+    FailurePattern(
         "infrastructure", r"Error 802: system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
         "the host's GPUs are not ready (CUDA error 802): its fabric manager does not run",
     ),
-    Sign(
+    FailurePattern(
         "infrastructure", r"device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
         "the GPU is busy: another process has it for itself",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"unsatisfied condition: ([^,\n\\\"]+)",
         "the image requires {1}, and the host's driver is older",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"forward compatibility was attempted on non supported HW|cuInit\(0\) returned 804",
         "the image needs a newer driver, and its forward compatibility package works on data-centre cards only "
         "(CUDA error 804)",
     ),
-    Sign(
+    FailurePattern(
         "incompatible",
         r"built for NVIDIA Driver Release ([\d.]+) or later, *but\s*version ([\d.]+) was detected and\s+compatibility "
         r"mode is UNAVAILABLE",
         "needs driver {1} or later, the host has {2}",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"CUDA driver version is insufficient for CUDA runtime version|CUDA_ERROR_INSUFFICIENT_DRIVER",
         "the host's driver is too old for the image's CUDA",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "the host's driver is too old for the code in the image",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"with CUDA capability (sm_\d+) is not compatible with the current PyTorch installation",
         "its PyTorch was not built for {1}",
     ),
-    Sign(
+    FailurePattern(
         "incompatible",
         r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|cudaErrorNoKernelImageForDevice",
         "nothing in the image was compiled for this GPU (no kernel image)",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"(cuBLAS|cuDNN)_STATUS_ARCH_MISMATCH|cudnnStatusArchMismatch",
         "its libraries do not support this GPU (architecture mismatch)",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"failed to (?:make|create) cuFFT batched plan: ?(?:5|11)\b|CUFFT_INTERNAL_ERROR",
         "its cuFFT cannot make a plan on this GPU",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"Detected (?:NVIDIA )+([^\n]+?) GPU, which is not (?:yet )?supported",
         "the container does not support the {1}",
     ),
-    Sign(
+    FailurePattern(
         "incompatible", r"No (?:NVIDIA )?supported GPU\(s\) detected to run this container",
         "the container supports no GPU of this host",
     ),
-    Sign(
+    FailurePattern(
         "infrastructure", r"The NVIDIA Driver was not detected|no CUDA-capable device is detected|CUDA_ERROR_NO_DEVICE",
         "the container sees no GPU; see `harness doctor`",
     ),
-    Sign(
+    FailurePattern(
         "oom",
         r"CUDA (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|OOM when allocating tensor"
         r"|RESOURCE_EXHAUSTED: Out of memory|(?:CUBLAS|CUDNN|CUFFT)_(?:STATUS_)?ALLOC_FAILED"

@@ -1,4 +1,4 @@
-"""The compatibility table of images that do not state their own needs: `harness/data/ngc.yaml`."""
+"""Reads the compatibility table of images that do not state their own needs: `harness/data/ngc.yaml`."""
 
 from __future__ import annotations
 

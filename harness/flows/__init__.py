@@ -1,1 +1,1 @@
-"""What each command does: the only place that wires the parts together."""
+"""Implements each command. This is the only part that wires the others together."""

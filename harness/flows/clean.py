@@ -11,19 +11,20 @@ from pathlib import Path
 from harness.errors import EngineUnreachable, HarnessError
 from harness.matrix import load_hosts
 from harness.model import Host, Where
+from harness.model.watching import Say
 from harness.run import open_engine
-from harness.run.engine import Engine, Say
+from harness.run.engine import Engine
 
 NODE_S = 60.0
-"""How long each node of a cluster is waited for: those that others use now are cleaned another time."""
+"""Seconds to wait for each node of a cluster: those that others use now are cleaned another time."""
 HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What was removed from one host, or would be (`dry_run`). `leftovers`: names of what dead runs left, the lease of
-    one among them; `images`: those of images and environments, None if they were not meant. `problem`: why it could
-    not be done.
+    """The things removed from one host, or those that would be (`dry_run`). `leftovers`: names of what dead runs left,
+    the lease of one among them; `images`: those of images and environments, None if they were not meant. `problem`: why
+    it could not be done.
     """
 
     host: str
@@ -62,7 +63,7 @@ def clean(
     images: bool,
     dry_run: bool,
     environ: Mapping[str, str],
-    say: Callable[[str], None],
+    say: Say,
     open_engine: Callable[..., Engine] = open_engine,
 ) -> Iterator[Cleaned]:
     """Remove what dead runs left on each host; with `images` also what the harness pulled, built or installed there.

@@ -13,7 +13,7 @@ from harness.facts import installed_otherwise
 from harness.flows.parts.merge_runs import called, put_together
 from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.comparison.aa_noise import noise_of, pooled
-from harness.judge.unpaired import Side, compare
+from harness.judge.unpaired import ComparedCell, compare
 from harness.model import (
     BAD,
     UNSURE,
@@ -33,7 +33,7 @@ from harness.store.saved_run import StoredRun, read_run
 
 MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
-"""Of what two machines differ in: what is compared elsewhere, and mere names."""
+"""Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
 APART = (
     "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
     "trials are not pooled"
@@ -71,10 +71,10 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
 
 # ---------------------------------------------------------------- columns
 
-Key = tuple[int, Lane]
+ColumnKey = tuple[int, Lane]
 
 
-def _columns(runs: Sequence[StoredRun]) -> dict[Key, Column]:
+def _columns(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
     keys = [(number, lane) for number, run in enumerate(runs) for lane in _lanes(run)]
     names = [str(lane) for _, lane in keys]
     return {
@@ -106,7 +106,7 @@ def _machine(run: StoredRun, lane: Lane) -> str:
     return f"{run.path}: {lane}"
 
 
-def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[str]:
+def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[str]:
     """Yield a line for each two lanes whose machines differ, as the first launch on each tells it."""
     for one, other in _partners(runs, columns):
         seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
@@ -121,7 +121,7 @@ def _value(found: Difference, value: Any) -> str:
     return f"{value / 2**30:.3g} GiB" if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
 
 
-def _partners(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[tuple[Key, Key]]:
+def _partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:
     """Yield each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
     first = [key for key in columns if key[0] == 0]
     if len(runs) == 1:
@@ -154,10 +154,10 @@ def _name(block: Block) -> tuple[str, str, str]:
     return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
 
 
-Place = tuple[StoredRun, Block, Cell]
+CellOfRun = tuple[StoredRun, Block, Cell]
 
 
-def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair | None:
+def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
     cells = [run.cells[cell.id] for run, _, cell in (one, other)]
     first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
     known = {(trial.run, trial.started) for trial in first}
@@ -168,7 +168,7 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
     refused = tuple(_refused(one, other, first=first[0], second=trials[1][0])) if trials[1] else (TAKEN_OVER,)
     steps = one[1].variant.scenario.steps
     sides = [
-        Side(verdict=cell.verdict, trials=known, noise=_noise(run, block, steps=steps))
+        ComparedCell(verdict=cell.verdict, trials=known, noise=_noise(run, block, steps=steps))
         for cell, known, (run, block, _) in zip(cells, trials, (one, other), strict=True)
     ]
     return Pair(
@@ -183,7 +183,7 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
     )
 
 
-def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterator[str]:
+def _refused(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
     """Yield what differs and must not: all but host, GPU and day. Images that each host built itself are told by their
     content.
     """
@@ -238,10 +238,12 @@ def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
 # ---------------------------------------------------------------- all of it
 
 
-def _together(runs: Sequence[StoredRun], columns: Mapping[Key, Column], pairs: Sequence[Pair]) -> RunResult | None:
-    """None for one machine on several days, which has no lanes to compare, and where what ran is not the same.
+def _together(
+    runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
+) -> RunResult | None:
+    """Return all runs as one result; None for one machine on several days, and where what ran is not the same.
 
-    Images that no two of them ran say something together, too: which cell would tell.
+    Images that no two of the runs share say something together, too: which cell would tell.
     """
     machines = [column.machine for column in columns.values()]
     if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):
@@ -252,7 +254,7 @@ def _together(runs: Sequence[StoredRun], columns: Mapping[Key, Column], pairs: S
     return put_together(runs, called(names))
 
 
-def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[Key]) -> str:
+def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[ColumnKey]) -> str:
     name = lane.host.name
     return f"{name} ({runs[number].path.resolve().name})" if (number, lane) in clash else name
 

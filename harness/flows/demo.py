@@ -22,7 +22,7 @@ def write(folder: Path) -> Path:
 
 
 def _source() -> Path:
-    """The wheel has the files in its data; a checkout has them in its examples, and nowhere else."""
+    """Return the folder of the demo: a wheel has it in its data, a checkout in its examples. Raises UsageError."""
     installed = Path(str(files("harness"))) / "data" / "demo"
     source = installed if installed.is_dir() else Path(str(files("harness"))).parent / "examples"
     if missing := [name for name in FILES if not (source / name).is_file()]:

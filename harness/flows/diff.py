@@ -23,7 +23,10 @@ Inspect = Callable[[str], Mapping[str, Any]]
 
 
 def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> EnvironmentDifference:
-    """Raises UsageError where there is no older side. `inspect` None: the engine is not asked."""
+    """Return the changes across a finding's boundary. `inspect` None: the engine is not asked.
+
+    Raises UsageError where there is no older side.
+    """
     if finding.before is None:
         raise UsageError(
             f"{finding.series} {finding.after}: bad from the start, so there is no good one to compare with"

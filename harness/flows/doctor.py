@@ -20,20 +20,21 @@ from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.model import Host, HostState, Image, Install, Plan, Pull
 from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
+from harness.model.watching import Say
 from harness.plan import unlike
 from harness.registry import Registry
-from harness.run.engine import Prepared, Say
-from harness.run.images.disk_budget import Name, name_of
+from harness.run.engine import Prepared
+from harness.run.images.disk_budget import ImageName, name_of
 
 
 @dataclass(kw_only=True)
 class _Seen:
-    """What an engine told of itself and of the images that it has."""
+    """The answers of an engine about itself and about the images that it has."""
 
     condition: HostCondition | None = None
-    images: dict[Name, tuple[Prepared, int]] = field(default_factory=dict)
+    images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
     bases: dict[str, Prepared] = field(default_factory=dict)
-    """By reference, those of installed images that are to be made yet: a registry need not have them."""
+    """The bases of images that are still to be installed, by reference: a registry need not have them."""
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:

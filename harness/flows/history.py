@@ -11,14 +11,14 @@ from harness.errors import HarnessError, UsageError
 from harness.index import OpenIndex, with_index
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
 from harness.model.history import Drift, HistoryView, IndexedHistory, IndexedRun
+from harness.model.watching import Say
 
 MOST_NAMED = 20
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuery:
-    """What a user asks to see. None, () and False stand for no restriction.
+    """The part of the history that a user asks to see. None, () and False stand for no restriction.
 
     `last` is the number of the newest runs, or of the newest versions of each history. `since` limits runs, and what
     they measured, to those that began less than so long ago. `signals` are those whose figures are shown.

@@ -19,9 +19,9 @@ from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_run import StoredRun
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
-"""Of a host's fingerprint, without its name."""
+"""Fields of a host's fingerprint, without its name."""
 GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
-"""Of a GPU's, without its serial number."""
+"""Fields of a GPU, without its serial number."""
 
 
 def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
@@ -131,5 +131,5 @@ def _system(trial: Trial) -> Mapping[str, Any]:
 
 
 def _is_told(name: str) -> bool:
-    """An image may have sent more than it was asked for."""
+    """Return whether a bug report may name this variable: an image may have sent more than it was asked for."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)

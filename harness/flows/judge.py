@@ -10,7 +10,8 @@ from harness.errors import UsageError
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
 from harness.model import Limits, TraceVerdict
-from harness.traces import read_trace, unheard
+from harness.model.watching import Say, unheard
+from harness.traces import read_trace
 
 
 def judge_traces(
@@ -18,7 +19,7 @@ def judge_traces(
     *,
     limits: Limits,
     metrics: Mapping[str, float],
-    note: Callable[[str], None] = unheard,
+    note: Say = unheard,
     refused: Callable[[UsageError], None],
 ) -> Iterator[dict[str, Any]]:
     """Yield the verdict on each trace, in the order given, as `harness judge` prints it.
@@ -35,9 +36,7 @@ def judge_traces(
             yield describe(path, found)
 
 
-def judge_file(
-    path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Callable[[str], None] = unheard
-) -> TraceVerdict:
+def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Say = unheard) -> TraceVerdict:
     """Judge a trace by resident memory, step time and the GPU's memory. Raises UsageError."""
     read = read_trace(path, metrics=tuple(metrics), note=note)
     found = judge_trace(read.trace, limits=limits, metrics=metrics)

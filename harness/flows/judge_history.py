@@ -38,7 +38,7 @@ def judge_histories(
 
 
 def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
-    """Raises UsageError."""
+    """Judge the history in a file of measurements. Raises UsageError."""
     file = read_history(path)
     versions, rounds = complete_part(file)
     if len(versions) < 2:
@@ -65,8 +65,8 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
 
 
 def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
-    """Versions and rounds of which every value is there: what lacks the largest share of its own goes first, a version
-    before a round.
+    """Return versions and rounds of which every value is there: what lacks the largest share of its own goes first, a
+    version before a round.
     """
     missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
     lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # of each version, of each round

@@ -15,6 +15,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Finding, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
+from harness.model.watching import Say, unheard
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
@@ -52,7 +53,7 @@ def narrowing(
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(question.plan, context) as both:
+    with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or narrow_sides.looked_into(both)
         coupling = _coupled(both, looked)
         sides = Sides(
@@ -68,11 +69,11 @@ def narrowing(
         yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
 
 
-def dry_run(plan: Plan, context: RunContext) -> tuple[ComponentGroup, ...]:
+def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
     """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
     run. Raises UsageError where nothing that is installed differs, InfrastructureError, Interrupted.
     """
-    with narrow_sides.both_sides(plan, context) as both:
+    with narrow_sides.both_sides(plan, context, digests=digests) as both:
         return _coupled(both, narrow_sides.installed(both), ran=False).groups
 
 
@@ -126,7 +127,8 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
         return ""
     seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
     names = [each.name for each in components(own, seen)]
-    return f"the two differ in {', '.join(names[:MOST_NAMED])}" if names else "the two hold the same files"
+    told = f"differ in {', '.join(names[:MOST_NAMED])}" if names else "hold the same files"
+    return f"the version and its copy {told}"
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
@@ -190,9 +192,7 @@ def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
 def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
     both = narrowing.both
     context, host = both.context, both.lane.host
-    opener: Callable[[], Engine] = functools.partial(
-        context.open_engine, host, environ=context.environ, say=lambda text: None
-    )
+    opener: Callable[[], Engine] = functools.partial(context.open_engine, host, environ=context.environ, say=unheard)
     images = HostImages(
         engine=both.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
     )
@@ -223,7 +223,7 @@ def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
             _remove(narrowing.both.engine, run, say)
 
 
-def _remove(engine: Engine, run: CellRun, say: Callable[[str], None]) -> None:
+def _remove(engine: Engine, run: CellRun, say: Say) -> None:
     if run.prepared is not None:
         kept = Kept(reference=run.prepared.reference, name=run.cell.image.version, made=True, layers={})
         try:

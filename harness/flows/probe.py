@@ -20,7 +20,7 @@ from harness.store import RunDirectory
 from harness.store.saved_probes import keep
 
 MOST_STEPS = 10**6
-"""Of a command that is left to end by itself."""
+"""Most steps of a command that is left to end by itself."""
 NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
     "scenario in graph mode, or let trace_step() tell"
@@ -58,14 +58,14 @@ def _nothing(plan: Plan, names: Sequence[str]) -> str:
     return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {known}"
 
 
-Images = dict[tuple[str, str, str], Prepared | InfrastructureError]
-"""By host, series and version: what is had, or why it cannot be had."""
+PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]
+"""The image, or the reason why it cannot be had, by host, series and version."""
 
 
 def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: RunContext) -> Iterator[Probed]:
-    """Cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
+    """Probe cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
     searched: set[str] = set()
-    images: Images = {}
+    images: PreparedImages = {}
     for cell in plan.cells:
         machines = [each for each in hosts if each.part_of == cell.lane.host]
         host = first_usable(machines)
@@ -80,7 +80,7 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
             yield _one(cell, each, host, context, images)
 
 
-def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: Images) -> Probed:
+def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: PreparedImages) -> Probed:
     """Run one probe of a cell while the host is leased: it would disturb the figures of a sweep there."""
 
     def say(text: str) -> None:
@@ -104,7 +104,7 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: I
         return replace(blank, problem=str(error))
 
 
-def _prepared(engine: Engine, cell: Cell, context: RunContext, images: Images) -> Prepared:
+def _prepared(engine: Engine, cell: Cell, context: RunContext, images: PreparedImages) -> Prepared:
     """Return the cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
 
     def say(text: str) -> None:
@@ -187,8 +187,8 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
-    """A command is run once, to its end, which it finds by itself; what it loses in all is divided by its steps, of
-    which one without `step_pattern` has one. One that failed has a report too, unless it was killed.
+    """Run a command once, to its own end, and divide what it leaks in all by its steps; without `step_pattern` it has
+    one. A command that failed has a report, too, unless it was killed.
     """
     looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
     probed = replace(blank, problem=looked.problem, files=looked.files)
@@ -203,7 +203,7 @@ def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
 
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
-    """Tries sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
+    """Try sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
     param = _param(blank.probe)
     sizes = [value for name, values in blank.variant.scenario.params if name == param for value in values]
     problems: list[str] = []
@@ -235,7 +235,7 @@ FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
 
 
 def out_of_memory(trial: Trial) -> bool:
-    """Also in setup, where weights are made: that says as much about what fits."""
+    """Return whether memory ran out, also in setup, where weights are made: that says as much about what fits."""
     return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
 
 

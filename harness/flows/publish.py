@@ -11,10 +11,11 @@ from typing import Annotated
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.history import HistoryQuery, Say, views_of
+from harness.flows.history import HistoryQuery, views_of
 from harness.index import OpenIndex, with_index
 from harness.model.history import HistoryView, Measurement
 from harness.model.site import Published, SeriesNow, SitePage, SiteSource
+from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular, write_below
 
 MANIFEST = "site.json"
@@ -119,7 +120,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
 
 _LOOKED_BACK = 20
-"""How many of the newest versions are searched for one that was measured."""
+"""Number of the newest versions that are searched for one that was measured."""
 
 
 def _newest(index: OpenIndex, history: int, order: list[str]) -> Measurement | None:

@@ -21,7 +21,7 @@ COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 
 
 def recipe(run: StoredRun, cell: Cell) -> Recipe:
-    """Raises UsageError for a run that did not keep what it ran, and for a cell that never ran."""
+    """Return the recipe of a cell. Raises UsageError if the run did not keep what it ran, or the cell never ran."""
     result = run.cells[cell.id]
     scenario = cell.variant.scenario
     hashes = run.files.get(scenario.name, {})
@@ -156,7 +156,7 @@ def _machine(cell: Cell, trial: Trial) -> Machine:
 
 
 def _packages(source: Source, known: Any) -> tuple[str, ...]:
-    """Everything that was installed, with its version; what the matrix asks for where that is not known."""
+    """Return everything that was installed, with its version; what the matrix asks for where that is not known."""
     if isinstance(known, dict) and known and all(isinstance(version, str) for version in known.values()):
         return tuple(f"{name}=={version}" if version else name for name, version in sorted(known.items()))
     return source.packages if isinstance(source, Install) else ()

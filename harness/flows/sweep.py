@@ -32,7 +32,7 @@ from harness.store.plan_file import to_json
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What the command line may change about a matrix's sweep."""
+    """The settings of a sweep that the command line may change."""
 
     only: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class SweepOptions:
     out: Path = Path("reports")
 
     def plan(self, matrix: Matrix, *, seed: int, lanes: Mapping[str, Sequence[Lane]] | None = None) -> Plan:
-        """`lanes`: of the hosts, by name, that were asked for their GPUs."""
+        """Return the plan. `lanes` are those of the hosts that were asked for their GPUs, by the host's name."""
         return make_plan(
             matrix,
             seed=seed,

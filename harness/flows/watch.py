@@ -18,7 +18,7 @@ from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunR
 from harness.model.seen import ImageRef, RegistryLook
 from harness.plan import make_plan
 from harness.registry import RegistryTrouble
-from harness.store.watch_state import Known, Memory, Standing, only_one, remember, remembered
+from harness.store.watch_state import ImageStanding, Known, Memory, only_one, remember, remembered
 
 
 class Run(Protocol):
@@ -209,7 +209,7 @@ def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, resu
     return memory.updated(changes)
 
 
-def standings(result: RunResult) -> dict[ImageRef, Standing]:
+def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
     """Return what each image of a run turned out to be over all its cells; one with a cell that failed to run is left
     out.
     """
@@ -225,7 +225,7 @@ def standings(result: RunResult) -> dict[ImageRef, Standing]:
     return {spot: _standing(names, worse=spot in worse) for spot, names in verdicts.items() if spot not in problems}
 
 
-def _standing(verdicts: set[str], *, worse: bool) -> Standing:
+def _standing(verdicts: set[str], *, worse: bool) -> ImageStanding:
     if worse or verdicts & BAD:
         return "bad"
     return "good" if verdicts <= GOOD else "unsure"

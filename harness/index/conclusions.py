@@ -1,4 +1,4 @@
-"""What follows from all runs of a history together, kept in the index: lives of findings, and drifts."""
+"""Concludes from all runs of a history together, and keeps in the index, the lives of findings and the drifts."""
 
 from __future__ import annotations
 

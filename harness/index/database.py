@@ -15,21 +15,21 @@ from harness.errors import InfrastructureError, UsageError
 from harness.index.filling import refresh
 from harness.index.queries import OpenIndex
 from harness.index.schema import SCHEMA, TABLES
+from harness.model.watching import Say
 from harness.safe_files import opened
 
 FILE = "index.sqlite"
 LOCK = "index.lock"
 BUSY_S = 20.0
 _BESIDE = ("", "-wal", "-shm", "-journal")
-Answer = TypeVar("Answer")
-Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 class _Unusable(Exception):
     """Raised for a file that is no index of this format. It is set aside and made anew; the text says why."""
 
 
-def with_index(out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say, rebuild: bool = False) -> Answer:
+def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: bool = False) -> T:
     """Return what `ask` answers from the index of the runs in `out`, brought up to date before.
 
     An index that is damaged, or of an older format, is set aside and made anew; `say` is told. One that cannot be
@@ -67,7 +67,7 @@ def _is_damage(error: Exception) -> bool:
     return type(error) in (_Unusable, sqlite3.DatabaseError)
 
 
-def _ask(path: Path, ask: Callable[[OpenIndex], Answer], *, say: Say) -> Answer:
+def _ask(path: Path, ask: Callable[[OpenIndex], T], *, say: Say) -> T:
     with _connected(path, say=say) as connection:
         index = OpenIndex(connection)
         refresh(connection, path.parent, say=say)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from harness.model.watching import Say
 
 MOST_TOLD = 3
 FILES = ("result.json", "probes.json")
 """The files that a run is known by."""
 
 
-def refresh(connection: sqlite3.Connection, out: Path, *, say: Callable[[str], None]) -> None:
+def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
     """Add the runs in `out` that are new or changed, and remove those that are gone. A directory that cannot be read
     is remembered with its problem, and `say` is told once.
     """

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.model.episodes import Order
 from harness.model.history import FindingLife, SeenFinding
 from harness.model.judged import SignalState
-
-Order = Mapping[str, int]
-"""Version -> its position in the history over all runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOfHistory:
-    """What one run says of one signal of a history. `states` are those of the versions that it measured."""
+    """The findings of one run for one signal of a history. `states` are those of the versions that it measured."""
 
     run: int
     findings: tuple[SeenFinding, ...]

@@ -1,4 +1,4 @@
-"""What commands and pages ask of the index."""
+"""Answers the questions that commands and pages ask of the index."""
 
 from __future__ import annotations
 

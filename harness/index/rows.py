@@ -1,4 +1,4 @@
-"""What the index keeps of one run, as rows.
+"""Turns one run into the rows that the index keeps of it.
 
 The run's directory may have been copied from anywhere. Texts are cut, characters that are not Unicode are replaced, and
 a number that is not finite is stored as none.
@@ -23,9 +23,9 @@ from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries
 
 MOST_LETTERS = 2000
-"""Of one text in the index."""
+"""Most characters of one text in the index."""
 
-Row = tuple[Any, ...]
+SqlRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class CellRows:
     """A cell with its figures. `history` is a place in `RunRows.histories`."""
 
     history: int
-    row: Row
-    figures: tuple[Row, ...]
+    row: SqlRow
+    figures: tuple[SqlRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +44,16 @@ class RunRows:
     The first field of a finding is a place in `histories`. `problem` is also the last field of `run`.
     """
 
-    run: Row
+    run: SqlRow
     problem: str = ""
-    histories: tuple[Row, ...] = ()
-    images: tuple[Row, ...] = ()
+    histories: tuple[SqlRow, ...] = ()
+    images: tuple[SqlRow, ...] = ()
     cells: tuple[CellRows, ...] = ()
-    findings: tuple[Row, ...] = ()
-    causes: tuple[Row, ...] = ()
+    findings: tuple[SqlRow, ...] = ()
+    causes: tuple[SqlRow, ...] = ()
 
 
-def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> Row:
+def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> SqlRow:
     names = ("duration_s", "verdict", "cells", "bad", "findings", "warnings")
     defaults = {"duration_s": 0.0, "verdict": None, "cells": 0, "bad": 0, "findings": 0, "warnings": "[]"}
     return (kind, started, *(({**defaults, **known})[name] for name in names), problem)
@@ -100,7 +100,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     )
 
 
-def _histories(plan: Plan) -> Iterator[Row]:
+def _histories(plan: Plan) -> Iterator[SqlRow]:
     for block in plan.blocks:
         lane, variant = block.lane, block.variant
         params = json.dumps(dict(variant.params))
@@ -110,7 +110,7 @@ def _histories(plan: Plan) -> Iterator[Row]:
         yield tuple(None if name is None else _text(name) for name in names)
 
 
-def _images(plan: Plan) -> Iterator[Row]:
+def _images(plan: Plan) -> Iterator[SqlRow]:
     for series in plan.matrix.series:
         for place, image in enumerate(series.images):
             yield _text(series.name), place, _text(image.version), image.version == series.baseline
@@ -140,7 +140,7 @@ def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
     return CellRows(history=history, row=row, figures=tuple(_figures(verdict)))
 
 
-def _figures(verdict: CellVerdict) -> Iterator[Row]:
+def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
     """Yield each signal in its own unit. Memory, step time and peak memory have the figures that reports show."""
     shown = _shown(verdict)
     for name in dict.fromkeys((*verdict.signals, *shown)):
@@ -169,7 +169,7 @@ def _scaled(
     return (None if value is None else value * factor), None if ci is None else [bound * factor for bound in ci]
 
 
-def _findings(told: ResultFile) -> Iterator[Row]:
+def _findings(told: ResultFile) -> Iterator[SqlRow]:
     for one in told.findings:
         effect = one.effect
         low, high = (None, None) if effect is None or effect.ci is None else effect.ci

@@ -1,4 +1,4 @@
-"""From logs back to ratios and shares, within what a float holds: a file or an image may send any figure."""
+"""Converts logs to ratios and shares, within what a float holds: a file or an image may send any figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of each signal in each cell of a block: good, bad, suspect, blind or none.
+"""Judges each signal in each cell of a block: good, bad, suspect, blind or none.
 
 A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
 or an interruption prevent that, the signal is `blind`, and `why` names the remedy.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from harness.judge.comparison.compared import Compared, Level
+from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.launch_figures import EXACT
 from harness.judge.history.enough_rounds import ALWAYS_ASKING
 from harness.judge.history.returned_values import Values
@@ -40,8 +40,8 @@ SEARCHED = "a search compares no level but the step time; `--search full` compar
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """How the levels of a block were compared. `visible` is the minimum detectable effect by signal, as a fraction.
-    `searched`: a search chose the launches, so that there are no full rounds.
+    """The precision at which the levels of a block were compared. `visible` is the minimum detectable effect by signal,
+    as a fraction. `searched`: a search chose the launches, so that there are no full rounds.
     """
 
     limits: Limits
@@ -86,7 +86,8 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     if limit is None:
         return verdicts
     by_one = name == "late_step_time" and name not in compared.tables
-    return _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
+    told = _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
+    return [verdicts[place] if place in compared.apart else one for place, one in enumerate(told)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,9 @@ class _Row:
     asked: Resolution
 
 
-def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool, is_apart: bool) -> SignalVerdict:
+def _of_place(
+    row: _Row, cell: CellVerdict, level: LevelEstimate | None, *, is_compared: bool, is_apart: bool
+) -> SignalVerdict:
     name, asked, others = row.name, row.asked, row.others
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
@@ -201,7 +204,7 @@ def _with_suspects(
     return found
 
 
-def _figures(name: str, level: Level) -> Level:
+def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
     """Return the level in the signal's own unit: for a signal that falls, the comparison uses the reciprocal."""
     value, ci = level
     if not SIGNALS[name].falls:

@@ -26,7 +26,7 @@ SAME_LEAK = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class ComparedCell:
     """A cell in one place: its verdict, its trials and the A/A noise of the place."""
 
     verdict: CellVerdict
@@ -34,7 +34,7 @@ class Side:
     noise: Noise | None = None
 
 
-def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
+def compare(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
     """Compare step time (s), growth of memory (KiB per step), peak memory (KiB) and outcome of `one` and `other`."""
     both = [_countable(one), _countable(other)]
     step_time, peak = (
@@ -48,7 +48,7 @@ def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Me
     return step_time, _growth(one, other, steps=steps, limits=limits), peak, outcome
 
 
-def _countable(side: Side) -> Sequence[Trial]:
+def _countable(side: ComparedCell) -> Sequence[Trial]:
     """Return the trials of a side. Trials that waited for an image count as normal ones if the step times of the cell
     were compared with fewer than FEWEST_ROUNDS launches in turn: the equivalence test then rests on them.
     """
@@ -103,7 +103,7 @@ def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: floa
     return "more" if size > 0 else "less"
 
 
-def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured:
+def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> Measured:
     """Compare leak rates. Only two leaks have comparable rates: the rate of flat memory is noise."""
     both = all("leak" in side.verdict.verdicts for side in (one, other))
     rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
@@ -120,13 +120,13 @@ def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured
     )
 
 
-def _rates(side: Side, *, steps: Steps, limits: Limits) -> list[float]:
+def _rates(side: ComparedCell, *, steps: Steps, limits: Limits) -> list[float]:
     launches = judge_launches(side.trials, limits=limits, steps=steps)
     rates = [launch.found.rate_kib_per_step for launch in launches if launch.found is not None]
     return [rate for rate in rates if rate is not None and rate > 0]
 
 
-def _standing(one: Side, other: Side, *, only: str = "") -> Standing:
+def _standing(one: ComparedCell, other: ComparedCell, *, only: str = "") -> Standing:
     first, second = (_is_bad(side.verdict, only=only) for side in (one, other))
     if first is None or second is None:
         return "unknown"

@@ -29,7 +29,7 @@ Parallel = Annotated[
 ]
 Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
 Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
-Leak = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
+LeakLimit = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
 Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "number"], examples=["10%", 0.1])]
 ShareOrNone = Annotated[
     float | None, BeforeValidator(values.fraction_or_none), _json(["string", "number"], examples=["10%", 0.1, "none"])
@@ -41,7 +41,7 @@ CountOrNone = Annotated[
     float | None, BeforeValidator(values.count_or_none), _json(["string", "number"], examples=[0.01, "none"])
 ]
 Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
-Scalar = Annotated[
+ScalarValue = Annotated[
     model.Scalar, BeforeValidator(values.scalar), _json(["string", "number", "boolean", "null"])
 ]  # fmt: skip
 
@@ -103,8 +103,10 @@ Gpus = Annotated[
     BeforeValidator(_gpus, json_schema_input_type=Literal["none", "all", "each"] | list[Text]),
 ]
 ParamValues = Annotated[
-    list[Scalar], Field(min_length=1), BeforeValidator(_as_list, json_schema_input_type=Scalar | list[Scalar])
+    list[ScalarValue],
+    Field(min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=ScalarValue | list[ScalarValue]),
 ]
 Arguments = Annotated[list[Anything], Field(min_length=1)]
 Capability = Annotated[str, BeforeValidator(values.capability), _json("string", examples=["SYS_PTRACE"])]
-Names = Annotated[list[Text], Field(min_length=1)]
+NameList = Annotated[list[Text], Field(min_length=1)]

@@ -16,14 +16,14 @@ from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
 from harness.matrix.scenarios.scenarios import Read, check_names, name_problem
 
-Rule = Mapping[str, Any]
+IncludeRule = Mapping[str, Any]
 
 
-def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
+def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[IncludeRule, ...]:
     """Return the rules of include, each with a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
-    seen: list[Rule] = []
-    result: list[Rule] = []
+    seen: list[IncludeRule] = []
+    result: list[IncludeRule] = []
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
         if rule in seen:
@@ -43,7 +43,7 @@ def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Cont
     return tuple(result)
 
 
-def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> None:
+def _check_variant(rule: IncludeRule, read: Read, key: KeyPath, context: Context) -> None:
     params = {name: value for name, value in rule.items() if name not in ("scenario", "series", "image", "host")}
     for name, value in params.items():
         if problem := name_problem(name):
@@ -58,7 +58,7 @@ def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> No
 
 
 def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
-                 scenarios: Sequence[model.Scenario], context: Context) -> tuple[Rule, ...]:  # fmt: skip
+                 scenarios: Sequence[model.Scenario], context: Context) -> tuple[IncludeRule, ...]:  # fmt: skip
     """Return the rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
     result = []
     for position, rule in enumerate(file.exclude):
@@ -93,7 +93,9 @@ def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> mo
     return named
 
 
-def _values_of_params(scenarios: Sequence[model.Scenario], include: Sequence[Rule]) -> dict[str, list[model.Scalar]]:
+def _values_of_params(
+    scenarios: Sequence[model.Scenario], include: Sequence[IncludeRule]
+) -> dict[str, list[model.Scalar]]:
     known: dict[str, list[model.Scalar]] = {}
     for scenario in scenarios:
         for name, values in scenario.params:

@@ -1,4 +1,4 @@
-"""What the user requested: a matrix file, checked, with its hosts."""
+"""Records what the user asked for: a matrix file, checked, with its hosts."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ class Trials:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """When a sweep ends before every result is as certain as it can be. `first_bad`: after the first finding that is
-    confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this time; a launch that
-    goes on is not cut off.
+    """The conditions that end a sweep before every result is as certain as it can be. `first_bad`: after the first
+    finding that is confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this
+    time; a launch that goes on is not cut off.
     """
 
     first_bad: bool = False

@@ -21,7 +21,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCondition:
-    """What an engine reports about itself. Anything that it does not report is None.
+    """The report of an engine about itself. Anything that it does not report is None.
 
     `api`: the version of its API that is spoken; `gpu_way`: how it gives GPUs to containers. `holder`: who has its
     lease. `leftovers`: names of what killed runs left there. `kept_bytes`: what the images and environments take
@@ -40,8 +40,8 @@ class HostCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the images of a matrix need on a host. `missing`: number of images not on the host; `missing_bytes`: size
-    of their download, packed as in the registry, with shared layers counted once; `unpacked_bytes`: their
+    """The space that a matrix's images need on a host. `missing`: number of images not on the host; `missing_bytes`:
+    size of their download, packed as in the registry, with shared layers counted once; `unpacked_bytes`: their
     approximate size on the host. `unknown`: images of unknown size, with the reason."""
 
     images: int

@@ -6,12 +6,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model.judged import Episode, Finding, State
+from harness.model.judged import Finding, State
 
 Sign = str
 """A metric, or "slowdown": a step time that drifts within a trial."""
 Order = Mapping[str, int]
 """Version -> its position in the series; 0 is the oldest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One period in which one metric is bad at one place. `begins` is None if only its end was found, `ends` is None
+    if it lasts. `seen`: the last version in which it was seen. `depth`: number of episodes that were already open
+    when it began. `states`: the state of the metric in all versions of the place, oldest first, whatever the
+    episode."""
+
+    begins: Finding | None
+    ends: Finding | None
+    seen: str
+    depth: int = 0
+    states: tuple[State, ...] = ()
+
+    @property
+    def finding(self) -> Finding:
+        """Return the finding that gives the size of the effect."""
+        found = self.begins or self.ends
+        assert found is not None, "an episode has a begin or an end"
+        return found
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(one for one in (self.begins, self.ends) if one is not None)
 
 
 def sign_of(finding: Finding) -> Sign:

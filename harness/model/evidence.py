@@ -46,7 +46,8 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to launch a cell without the harness. `script` is the scenario's text, None for a command.
+    """Everything that it takes to launch a cell without the harness. `script` is the scenario's text, None for a
+    command.
 
     `files` are those beside it; `missing` are the places of files that are needed but not stored in the run's
     directory.
@@ -85,7 +86,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentDifference:
-    """What changed across a finding's boundary, from version `before` to version `after`."""
+    """The changes across a finding's boundary, from version `before` to version `after`."""
 
     finding: Finding
     before: str

@@ -34,7 +34,7 @@ class Gpu:
 
     @property
     def short_name(self) -> str:
-        """`RTX 4090`: the name without the vendor's words."""
+        """Return the name without the vendor's words: `RTX 4090`."""
         return VENDOR_WORDS.sub("", self.name).strip() or self.name
 
     @property

@@ -1,4 +1,4 @@
-"""What the index knows of all runs together: runs, histories over days, findings with their life, drifts."""
+"""Records what the index knows of all runs together: runs, histories over days, findings with their life, drifts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from harness.model.image import Scalar
-from harness.model.judged import CellState, Effect, Kind, Metric, SignalState
+from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
 
 RunKind = Literal["sweep", "probe"]
 Life = Literal["open", "fixed", "not seen again"]
@@ -106,7 +106,7 @@ class SeenFinding:
     run: int
     number: int
     signal: Metric
-    kind: Kind
+    kind: FindingKind
     before: str | None
     after: str
     verdict: str = ""

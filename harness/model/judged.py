@@ -1,4 +1,4 @@
-"""The judge's results: verdicts on traces and cells, changes along a history, findings."""
+"""Records the judge's results: verdicts on traces and cells, changes along a history, findings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.model.asked import Lane
-from harness.model.image import Scalar
-from harness.model.planned import Cell
 from harness.model.scenario import Variant
 
 VerdictName = Literal[
@@ -156,7 +154,7 @@ class Noise:
 
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
-Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
+FindingKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
 """`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version; `before` and
 `after` are the first and the last of them."""
 
@@ -178,7 +176,7 @@ class Change:
     """
 
     metric: Metric
-    kind: Kind
+    kind: FindingKind
     before: int | None
     after: int
     untestable: tuple[int, ...] = ()
@@ -213,7 +211,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a series shows for one lane, variant and metric.
+    """A change that a series shows for one lane, variant and metric.
 
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
     `untestable`: the versions between `before` and `after` that could not run, or that may belong to either side.
@@ -225,7 +223,7 @@ class Finding:
     lane: Lane
     variant: Variant
     metric: Metric
-    kind: Kind
+    kind: FindingKind
     before: str | None
     after: str
     untestable: tuple[str, ...] = ()
@@ -238,104 +236,3 @@ class Finding:
 
 State = bool | None
 """Whether a version is bad; None if unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """One period in which one metric is bad at one place. `begins` is None if only its end was found, `ends` is None
-    if it lasts. `seen`: the last version in which it was seen. `depth`: number of episodes that were already open
-    when it began. `states`: the state of the metric in all versions of the place, oldest first, whatever the
-    episode."""
-
-    begins: Finding | None
-    ends: Finding | None
-    seen: str
-    depth: int = 0
-    states: tuple[State, ...] = ()
-
-    @property
-    def finding(self) -> Finding:
-        """Return the finding that gives the size of the effect."""
-        found = self.begins or self.ends
-        assert found is not None, "an episode has a begin or an end"
-        return found
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(one for one in (self.begins, self.ends) if one is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParamCondition:
-    """Condition that a param has one of these values."""
-
-    param: str
-    values: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """Which variants are bad, by their params (`judge/attribution/param_rules.py`): those that fulfil all conditions,
-    or any of them with `any_of`. Without conditions all variants are bad.
-
-    `indifferent` are the params that made no difference among the bad variants. `bad` and `good` count the variants
-    behind the rule, `otherwise` those that are bad there by another fault. `exceptions` are variants that the rule gets
-    wrong, `never_run` those without results. `also` are rules of equally many params that fit the results equally well.
-    """
-
-    conditions: tuple[ParamCondition, ...]
-    any_of: bool = False
-    indifferent: tuple[str, ...] = ()
-    bad: int = 0
-    good: int = 0
-    otherwise: int = 0
-    exceptions: tuple[Variant, ...] = ()
-    never_run: tuple[Variant, ...] = ()
-    also: tuple[tuple[ParamCondition, ...], ...] = ()
-
-
-Cause = Literal["image", "gpu", "host", "interaction", "undecided"]
-Doubt = Literal[
-    "image or lane",  # bad and good never occur together on one lane, nor in one image
-    "lane or both",  # bad on a lane with the only image measured there, good with that image elsewhere
-    "nothing good",  # nothing to compare with
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attribution:
-    """One fault of a series, and its cause (`judge/attribution/cause.py`): the episodes that count as one, on all lanes
-    and in all variants of a scenario.
-
-    `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and
-    `open_lanes` those where it is unknown. `cleared` are bad lanes that have no good image of their own to compare
-    with, and are bad only where others are. `missing` are cells that would add evidence, most informative first.
-    `rule` is None if the scenario has no params to choose, or no small rule separates bad from good (`unruly`).
-    `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants not known to be bad on one of
-    `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
-    are those of the bad lanes, in the order of variants and lanes. `machines` are those of a pool where it was seen;
-    `suspect` is the only one of them, if nothing is good there and something is good on another machine of the pool.
-    """
-
-    series: str
-    scenario: str
-    metric: Metric
-    cause: Cause
-    variants: tuple[Variant, ...]
-    episodes: tuple[Episode, ...]
-    bad_lanes: tuple[Lane, ...]
-    good_lanes: tuple[Lane, ...] = ()
-    open_lanes: tuple[Lane, ...] = ()
-    cleared: tuple[Lane, ...] = ()
-    images: tuple[str, ...] = ()
-    apart: bool = False
-    alike: bool = False
-    unseen: tuple[tuple[Variant, Lane], ...] = ()
-    doubt: Doubt | None = None
-    rule: Rule | None = None
-    unruly: bool = False
-    layer: str | None = None
-    controls: tuple[str, ...] = ()
-    missing: tuple[Cell, ...] = ()
-    machines: tuple[str, ...] = ()
-    suspect: str = ""

@@ -19,7 +19,7 @@ LARGEST = 1e100
 MOST_ROWS = 500_000
 MOST_COLUMNS = 64
 MOST_VALUES = 5_000_000
-"""Of one trace, rows × columns. The agent has 200,000 rows of at most 24 columns."""
+"""Most values of one trace: rows × columns. The agent has 200,000 rows of at most 24 columns."""
 
 
 def beyond_any_trace(*, rows: int, columns: int) -> str:
@@ -45,7 +45,7 @@ End = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
+    """The measurements of a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
 
     `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the maximum of resident memory since the
     start, also inside steps; `children_kib` is the memory of all descendants of the scenario; `cpu_s` is the processor
@@ -96,13 +96,13 @@ AGENT_COLUMNS = frozenset(
 
 
 OUT_OF_TIME = "time limit reached after"
-"""How the agent says that `timeout` ended a trial."""
+"""Begins the agent's message if `timeout` ended a trial."""
 BY_ITSELF = "the program ended by itself after"
-"""How the agent says that a program made fewer steps than its budget."""
+"""Begins the agent's message if a program made fewer steps than its budget."""
 NO_STEP = "no step was seen"
-"""How the agent says that a program, or a command with a pattern, made no step at all."""
+"""Begins the agent's message if a program, or a command with a pattern, made no step at all."""
 NAME_ONE = "; name what trains"
-"""How the agent begins what a matrix file may say instead."""
+"""Begins the part of the agent's message that says what a matrix file may say instead."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""Which component of the bad version it is: components, hybrids of two versions, and what `harness narrow` concluded.
+"""Records components, hybrids of two versions, and what `harness narrow` concluded from them.
 
 A is the last good version, B the first bad one. A hybrid is one of them with some groups of components from the other.
 """
@@ -190,6 +190,6 @@ class Narrowed:
 
     @property
     def launches(self) -> int:
-        """Launches of all hybrids and of A and B themselves."""
+        """Return the number of launches of all hybrids and of A and B themselves."""
         ends = [each for each in (self.a, self.b) if each is not None]
         return sum(each.launches for each in (*ends, *self.hybrids))

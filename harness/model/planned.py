@@ -54,8 +54,8 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """Why a cell that could be launched was not, or not often enough: the search did not need it, `--decide` did not
-    ask for it, or the sweep was to `stop` before (`Stop`)."""
+    """The reason why a cell that could be launched was not, or not often enough: the search did not need it, `--decide`
+    did not ask for it, or the sweep was to `stop` before (`Stop`)."""
 
     by: Literal["search", "decide", "stop"]
     why: str
@@ -107,7 +107,7 @@ class HostCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a sweep will probably take, by earlier runs of its matrix: launches by lane (`str(lane)`), and the time of
+    """The probable cost of a sweep, by earlier runs of its matrix: launches by lane (`str(lane)`), and the time of
     the slowest host in `seconds`, without pulls and builds."""
 
     launches: Mapping[str, int]

@@ -72,7 +72,7 @@ class MemoryHolder:
 
 @dataclass(frozen=True, kw_only=True)
 class OomReport:
-    """What a framework or the kernel reported when memory ran out; None and () for anything not reported.
+    """The report of a framework or the kernel when memory ran out; None and () for anything not reported.
 
     `holders` are in descending order of size; further `remaining_nodes` held `remaining_bytes` together.
     """

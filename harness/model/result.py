@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from harness import exit_codes
 from harness.model.asked import Host
-from harness.model.judged import Attribution, CellVerdict, Finding, Observation
+from harness.model.attributed import Attribution
+from harness.model.judged import CellVerdict, Finding, Observation
 from harness.model.measured import Trial
 from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, Plan, Skip

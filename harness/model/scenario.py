@@ -1,4 +1,4 @@
-"""What is run on the versions: scenarios with their steps, limits and params."""
+"""Records what is run on the versions: scenarios with their steps, limits and params."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MetricRule = Literal["equal", "change", "drop", "rise", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class MetricLimit:
-    """What is bad about a metric of the scenario, compared with the preceding version: any difference (`equal`), or
+    """The change of a scenario's metric that is bad, compared with the preceding version: any difference (`equal`), or
     a relative difference above `limit` in either direction (`change`), down or up. `none`: nothing is bad, not even
     NaN."""
 
@@ -26,7 +26,8 @@ class MetricLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What counts as bad. `setup_bad`: a failure before the first step is a crash, not `untested`.
+    """The limits beyond which a change counts as bad. `setup_bad`: a failure before the first step is a crash, not
+    `untested`.
 
     `step_time` and `peak_memory` are compared between versions; None: they are not compared, and no launches are made
     for that. `others` are the limits of the other signals that the matrix file sets, by name; None: that signal is off.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model.judged import Effect, Kind
+from harness.model.judged import Effect, FindingKind
 
-SeriesKind = Kind | Literal["better"]
+SeriesKind = FindingKind | Literal["better"]
 """`better`: an improvement that does not end a regression."""
 
 
@@ -52,7 +52,8 @@ class SeriesVerdict:
 
     @property
     def verdict(self) -> Literal["worse", "good", "inconclusive"]:
-        """`inconclusive`: nothing became worse, but a change as large as the limit might not have shown."""
+        """Return the verdict. `inconclusive`: nothing became worse, but a change as large as the limit might not have
+        shown."""
         if any(change.kind not in ("first_fixed", "better") for change in self.changes):
             return "worse"
         return "good" if self.visible is not None and self.visible <= self.limit else "inconclusive"

@@ -1,4 +1,4 @@
-"""What `harness publish` makes pages of, and the pages. Nothing here is read before a page asks for it."""
+"""Records what `harness publish` makes pages of, and the pages. Nothing here is read before a page asks for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SitePage:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """How many files were written and removed, of all files of the site."""
+    """The numbers of files that were written and removed, of all files of the site."""
 
     written: int
     removed: int

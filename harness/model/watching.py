@@ -1,9 +1,17 @@
-"""The interface for the progress of a run."""
+"""The interfaces for the progress of a run: a listener that shows it, and a function that takes one line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
+
+Say = Callable[[str], None]
+"""Takes one short line on what is being done now. It is called several times a second during a long operation,
+because it may raise Interrupted; the operation is then abandoned."""
+
+
+def unheard(text: str) -> None:
+    """Discard a line: a quick operation has nothing to tell."""
 
 
 class ProgressListener(Protocol):

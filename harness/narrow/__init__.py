@@ -1,1 +1,1 @@
-"""Which component of the bad version it is: hybrids of the last good version and the first bad one."""
+"""Finds the component that is at fault, with hybrids of the last good version and the first bad one."""

@@ -1,4 +1,4 @@
-"""What differs between two sides: distributions, libraries, variables, and everything else (the base)."""
+"""Lists what differs between two sides: distributions, libraries, variables, and everything else (the base)."""
 
 from __future__ import annotations
 

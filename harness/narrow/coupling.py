@@ -1,4 +1,4 @@
-"""Which components can be swapped alone: groups, and what an installer would refuse of a mixture.
+"""Groups the components that can only be swapped together, and finds the mixtures that an installer would refuse.
 
 A hybrid takes each component from A or from B. What the distributions' own metadata rules out is never launched. Where
 neither of two components can go without the other, they are one group; where only one needs the other, both stay
@@ -50,7 +50,7 @@ class Coupling:
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """(x, y) where group x cannot be from B without group y."""
+        """Return (x, y) for each group x that cannot be from B without group y."""
         group = {each.name: one.id for one in self.groups for each in one.components if _is_installed(each)}
         found = {
             (group[need.name], group[need.other]) if need.side == "B" else (group[need.other], group[need.name])
@@ -96,7 +96,7 @@ def couple(found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Ma
 
 
 def _key(component: Component) -> Key:
-    """A variable may have the name of a distribution."""
+    """Return the key of a component: a variable may have the name of a distribution."""
     return component.kind, component.name
 
 

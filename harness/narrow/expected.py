@@ -1,4 +1,4 @@
-"""What a search is expected to take, for progress and for a dry run."""
+"""Estimates how many hybrids and launches a search will take, for progress and for a dry run."""
 
 from __future__ import annotations
 

@@ -39,6 +39,8 @@ class Sides:
         if len(several) > MOST_NAMED:
             mark = hashlib.sha256("\n".join(several).encode()).hexdigest()[:6]
             told = f"{len(several)} of {len(self.groups)} groups ({mark})"
+        if len(hybrid.sham) == len(self.groups) > 1:
+            return f"{version} put together again from its own parts"
         if hybrid.sham:
             return f"{version} with its own {told} put in again"
         return f"{version} {'with' if hybrid.base == 'A' else 'without'} {told}"
@@ -48,7 +50,7 @@ class Sides:
         own = frozenset() if hybrid.base == "A" else frozenset(one.id for one in self.groups)
         return hybrid.from_b == own and not hybrid.sham
 
-    def side_of(self, kind: str, name: str, hybrid: Hybrid) -> Side | None:
+    def _side_of(self, kind: str, name: str, hybrid: Hybrid) -> Side | None:
         """Return the side that a component is taken from; None for what does not differ."""
         for group in self.groups:
             if any((each.kind, each.name) == (kind, name) for each in group.components):
@@ -57,14 +59,14 @@ class Sides:
 
     def variables(self, hybrid: Hybrid) -> dict[str, str]:
         """Return the environment that the images of a hybrid's sides give a launch."""
-        sides = {name: self.side_of("variable", name, hybrid) or hybrid.base for name in self._names("variables")}
+        sides = {name: self._side_of("variable", name, hybrid) or hybrid.base for name in self._names("variables")}
         found = {name: self.inventories[side].variables.get(name) for name, side in sides.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     def pins(self, hybrid: Hybrid) -> tuple[str, ...]:
         """Return a requirement for each distribution of the hybrid, which names exactly that version."""
         sides = {
-            name: self.side_of("distribution", name, hybrid) or hybrid.base for name in self._names("distributions")
+            name: self._side_of("distribution", name, hybrid) or hybrid.base for name in self._names("distributions")
         }
         found = (self.inventories[side].distributions.get(name) for name, side in sorted(sides.items()))
         return tuple(each.pin for each in found if each is not None)

@@ -1,4 +1,4 @@
-"""What one side consists of, as the probe `components` tells it (`harness/agent/probes/components.py`)."""
+"""Reads the contents of one side, as the probe `components` lists them (`harness/agent/inside/components.py`)."""
 
 from __future__ import annotations
 

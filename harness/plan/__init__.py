@@ -1,4 +1,4 @@
-"""From a matrix to a plan: which cells there are, in which order, and what running them can cost. Pure."""
+"""Turns a matrix into a plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
 from harness.plan.explain import explain, most_launches, typical_launches

@@ -1,4 +1,4 @@
-"""From a matrix to a plan: which cells there are, and in which order. Pure."""
+"""Lists the cells of a matrix, and puts them in order. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan would do and what it can cost, in numbers: for `--dry-run`."""
+"""Computes what a plan would do and what it can cost, in numbers, for `--dry-run`."""
 
 from __future__ import annotations
 

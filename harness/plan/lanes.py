@@ -1,4 +1,4 @@
-"""The lanes of a host: from the entry `gpus:` of the matrix and the GPUs that were found on the host. Pure."""
+"""Derives the lanes of a host from the entry `gpus:` of the matrix and the GPUs that were found there. Pure."""
 
 from __future__ import annotations
 

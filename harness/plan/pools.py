@@ -1,4 +1,4 @@
-"""Which machines of a pool are equal. Pure.
+"""Selects the machines of a pool that are equal. Pure.
 
 A row is measured whole on one machine, so nothing is compared across machines. They must be equal all the same: a
 fault that shows on one of them alone would look like that of the rows that it happened to take.

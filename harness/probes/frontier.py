@@ -1,4 +1,4 @@
-"""The Pareto frontier of settings by throughput and peak memory."""
+"""Computes the Pareto frontier of settings by throughput and peak memory."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class _Report(BaseModel):
 NOTHING = _Report(records=[], errors={}, complete=True, left_out=0)
 LOST = ("DefinitelyLost", "IndirectlyLost")
 """Valgrind's kinds of blocks to which no pointer remains."""
-Place = tuple[str, tuple[str, ...]]
+CallSite = tuple[str, tuple[str, ...]]
 
 
 def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
@@ -79,10 +79,10 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
     return tuple(sorted(records, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
 
 
-def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:
+def _sums(records: Iterable[_Record]) -> tuple[Counter[CallSite], Counter[CallSite]]:
     """Return the sums of bytes and of blocks by kind and native stack."""
-    size: Counter[Place] = Counter()
-    count: Counter[Place] = Counter()
+    size: Counter[CallSite] = Counter()
+    count: Counter[CallSite] = Counter()
     for record in records:
         place = (record.kind, native(record.stack))
         size[place] += record.bytes

@@ -15,7 +15,7 @@ from harness.registry.challenge import Challenge, read_challenges
 from harness.registry.credentials import Login, Logins
 from harness.registry.documents import Token, is_json_object
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.names import Name
+from harness.registry.names import RegistryName
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 HANDSHAKE_S = 5.0
@@ -42,20 +42,20 @@ class Access:
         self._servers: dict[str, Server] = {}
         self._authorizations: dict[str, str] = {}
 
-    def server(self, name: Name) -> Server:
+    def server(self, name: RegistryName) -> Server:
         """Return the server as Docker finds it: always with TLS, but on this machine with whatever answers."""
         if name.host not in self._servers:
             scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
             self._servers[name.host] = Server(base=f"{scheme}://{name.server}", verify=self._verify(name))
         return self._servers[name.host]
 
-    def _verify(self, name: Name) -> bool | str:
+    def _verify(self, name: RegistryName) -> bool | str:
         authority = self._certificates / name.host / "ca.crt"
         if authority.is_file():
             return str(authority)
         return not name.is_loopback
 
-    def ask(self, name: Name, url: str, *, method: str = "GET", accept: str = "") -> Response:
+    def ask(self, name: RegistryName, url: str, *, method: str = "GET", accept: str = "") -> Response:
         """Return the registry's answer after authorization, whatever its status; RegistryDenied for 401 or 403."""
         answer = self._ask(name, url, method=method, accept=accept)
         if answer.status == 401:
@@ -68,7 +68,7 @@ class Access:
             )
         return answer
 
-    def _ask(self, name: Name, url: str, *, method: str, accept: str) -> Response:
+    def _ask(self, name: RegistryName, url: str, *, method: str, accept: str) -> Response:
         question = Question(
             url=url,
             method=method,
@@ -79,7 +79,7 @@ class Access:
         )
         return self._exchange.ask(question)
 
-    def _authorize(self, name: Name, answer: Response) -> str:
+    def _authorize(self, name: RegistryName, answer: Response) -> str:
         """Return the `Authorization` that a challenge asks for: a token if that is one of the choices."""
         challenges = {each.scheme: each for each in read_challenges(answer.headers.get("WWW-Authenticate", ""))}
         login = self._logins.of(name.host)
@@ -89,7 +89,7 @@ class Access:
             return login.basic
         raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; `docker login {name.host}`")
 
-    def _token(self, challenge: Challenge, name: Name, login: Login | None) -> str:
+    def _token(self, challenge: Challenge, name: RegistryName, login: Login | None) -> str:
         if not may_lead(self.server(name).base, challenge.realm):
             raise RegistryTrouble(f"{name.host}: names no token service that is safe to ask; is it a registry?")
         url = challenge.token_url(name.repository)
@@ -111,8 +111,8 @@ class Access:
             )
         return token
 
-    def _token_question(self, url: str, challenge: Challenge, name: Name, login: Login | None) -> Question:
-        host = Name(host=host_of(url), repository="")
+    def _token_question(self, url: str, challenge: Challenge, name: RegistryName, login: Login | None) -> Question:
+        host = RegistryName(host=host_of(url), repository="")
         form = None
         if login and login.identity:
             form = {

@@ -17,7 +17,7 @@ import requests
 import urllib3
 
 from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
-from harness.registry.names import Name
+from harness.registry.names import RegistryName
 
 Pause = Callable[[float], object]
 """Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""
@@ -27,7 +27,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 5
 MOST_BYTES = 16 << 20
 MOST_VALUES = 2_000_000
-"""What an answer may hold, as its commas and brackets have it: 16 MiB of `[],[],` would take a gigabyte to read."""
+"""Most values of an answer, counted by its commas and brackets: 16 MiB of `[],[],` would take a gigabyte to read."""
 CHUNK_BYTES = 1 << 16
 POLL_S = 0.1
 
@@ -232,7 +232,7 @@ def may_lead(asked: str, url: str) -> bool:
         parts, before = urlsplit(url), urlsplit(asked)
         if not parts.hostname or parts.scheme not in ("http", "https"):
             return False
-        near = origin(url) == origin(asked) or Name(host=parts.hostname, repository="").is_loopback
+        near = origin(url) == origin(asked) or RegistryName(host=parts.hostname, repository="").is_loopback
         return parts.scheme == "https" or (before.scheme == "http" and near)
     except ValueError:
         return False

@@ -18,7 +18,7 @@ from harness.registry.bounded_http import Exchange, Pause, Response, host_of
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.names import DIGEST, TAG, Name, parse
+from harness.registry.names import DIGEST, TAG, RegistryName, parse
 
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
@@ -26,7 +26,7 @@ MOST_PAGES = 1000
 """Most pages of a list of tags: some registries send a hundred tags a page; one that sends a single tag never ends."""
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
 
-Document = TypeVar("Document", bound=BaseModel)
+T = TypeVar("T", bound=BaseModel)
 
 
 class TagSource(Protocol):
@@ -46,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """What an image says of itself. `digest` is that of its reference (of the index, if it has one)."""
+    """The facts that an image states about itself. `digest` is that of its reference (of the index, if it has one)."""
 
     digest: str
     created: datetime | None
@@ -129,7 +129,7 @@ class Registry:
         manifest = self._find(parse(reference), architecture).manifest
         return tuple(Layer(digest=each.digest, size_bytes=each.size) for each in (manifest.config, *manifest.layers))
 
-    def _find(self, name: Name, architecture: str) -> _Found:
+    def _find(self, name: RegistryName, architecture: str) -> _Found:
         answer = self._manifest(name)
         digest = _hash(answer.body)
         if _type(answer) in INDEX_TYPES:
@@ -137,22 +137,22 @@ class Registry:
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
         return _Found(digest=digest, manifest=_read(Manifest, answer, name, what="a manifest that is still in use"))
 
-    def _manifest(self, name: Name) -> Response:
+    def _manifest(self, name: RegistryName) -> Response:
         answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
         if DIGEST.fullmatch(name.reference) and _hash(answer.body) != name.reference:
             raise _other_content(name)
         return answer
 
-    def _url(self, name: Name, path: str) -> str:
+    def _url(self, name: RegistryName, path: str) -> str:
         return self._access.server(name).url(f"{name.repository}/{path}")
 
-    def _ask(self, name: Name, url: str, *, what: str) -> Response:
+    def _ask(self, name: RegistryName, url: str, *, what: str) -> Response:
         answer = self._access.ask(name, url, accept=ACCEPT)
         _check(answer, name, what=what)
         return answer
 
 
-def _check(answer: Response, name: Name, *, what: str) -> None:
+def _check(answer: Response, name: RegistryName, *, what: str) -> None:
     """Raise RegistryTrouble unless the status is 200 (RegistryDenied for 404)."""
     if answer.status == 404:
         raise RegistryDenied(f"{name.host}: has no {what} of {name.repository}; check the name")
@@ -162,7 +162,7 @@ def _check(answer: Response, name: Name, *, what: str) -> None:
         )
 
 
-def _read(model: type[Document], answer: Response, name: Name, *, what: str, digest: str | None = None) -> Document:
+def _read(model: type[T], answer: Response, name: RegistryName, *, what: str, digest: str | None = None) -> T:
     if digest is not None and _hash(answer.body) != digest:
         raise _other_content(name)
     try:
@@ -173,7 +173,7 @@ def _read(model: type[Document], answer: Response, name: Name, *, what: str, dig
         ) from None
 
 
-def _other_content(name: Name) -> RegistryTrouble:
+def _other_content(name: RegistryName) -> RegistryTrouble:
     return RegistryTrouble(f"{name.host}: sends other content than its digest says for {name.repository}; not used")
 
 
@@ -185,7 +185,7 @@ def _type(answer: Response) -> str:
     return answer.headers.get("Content-Type", "").partition(";")[0].strip()
 
 
-def _chosen(index: ImageIndex, name: Name, architecture: str) -> str:
+def _chosen(index: ImageIndex, name: RegistryName, architecture: str) -> str:
     for entry in index.manifests:
         if entry.platform and (entry.platform.os, entry.platform.architecture) == ("linux", architecture):
             return entry.digest

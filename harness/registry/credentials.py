@@ -33,7 +33,7 @@ class Login:
 
     @property
     def basic(self) -> str:
-        """Value of an `Authorization` header."""
+        """Return the value of an `Authorization` header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 

@@ -16,7 +16,7 @@ class RegistrySilent(RegistryTrouble):
 
 
 class RegistryDenied(RegistryTrouble):
-    """There is no such repository or image, or access is denied; a registry need not say which."""
+    """Raised when there is no such repository or image, or access is denied; a registry need not say which."""
 
 
 class Fleeting(Exception):

@@ -12,7 +12,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Name:
+class RegistryName:
     """A parsed reference. `host` is as users and Docker's configuration write it; `reference` is a tag or a digest."""
 
     host: str
@@ -21,7 +21,7 @@ class Name:
 
     @property
     def server(self) -> str:
-        """Host that serves the API; Docker Hub's differs from its name."""
+        """Return the host that serves the API; Docker Hub's differs from its name."""
         return "registry-1.docker.io" if self.host == DOCKER_HUB else self.host
 
     @property
@@ -35,15 +35,15 @@ class Name:
         except ValueError:
             return False
 
-    def at(self, reference: str) -> Name:
+    def at(self, reference: str) -> RegistryName:
         """Return the same repository at another tag or digest."""
-        return Name(host=self.host, repository=self.repository, reference=reference)
+        return RegistryName(host=self.host, repository=self.repository, reference=reference)
 
     def __str__(self) -> str:
         return f"{self.host}/{self.repository}"
 
 
-def parse(reference: str) -> Name:
+def parse(reference: str) -> RegistryName:
     """Parse `reference` as Docker does; without a tag it is `latest`."""
     rest, at, digest = reference.partition("@")
     host, slash, path = rest.partition("/")
@@ -54,4 +54,4 @@ def parse(reference: str) -> Name:
     path, _, tag = path.partition(":")
     if host == DOCKER_HUB and "/" not in path:
         path = f"library/{path}"
-    return Name(host=host, repository=path, reference=(digest if at else tag) or "latest")
+    return RegistryName(host=host, repository=path, reference=(digest if at else tag) or "latest")

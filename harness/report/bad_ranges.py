@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from harness.model import Cell, Finding, RunResult, Variant, signal_of
 
-Place = tuple[str, str, str, str]
+RowKey = tuple[str, str, str, str]
 """Series, lane, variant, and metric."""
 
 
-def place_of(finding: Finding) -> Place:
+def place_of(finding: Finding) -> RowKey:
     """Return the place of a finding."""
     return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
 
 
-def place_of_cell(cell: Cell) -> Place:
+def place_of_cell(cell: Cell) -> RowKey:
     """Return series, lane, variant and version of a cell."""
     return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
 
@@ -37,7 +37,7 @@ def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
 
     That holds from each first bad version until the first good one. The verdict of such a cell alone may be good.
     """
-    changes: dict[Place, dict[str, bool]] = {}
+    changes: dict[RowKey, dict[str, bool]] = {}
     for one in ordered(result):
         if signal_of(one.metric).kind in ("level", "value"):
             changes.setdefault(place_of(one), {})[one.after] = one.kind != "first_fixed"
@@ -66,7 +66,7 @@ def positions(result: RunResult) -> dict[tuple[str, str], int]:
 def ordered(result: RunResult) -> list[Finding]:
     """Return the findings grouped by place, each history from old to new; those that another one explains come last."""
     where = positions(result)
-    first_seen: dict[Place, int] = {}
+    first_seen: dict[RowKey, int] = {}
     for finding in result.findings:
         first_seen.setdefault(place_of(finding), len(first_seen))
     newest = len(where)

@@ -1,7 +1,7 @@
-"""Everything that touches engines: hosts, images, and the conversation with the agent in each trial.
+"""Holds everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
 `ENGINES` maps a kind of engine to the function that opens it. All kinds obey one contract (`tests/contract`);
-`trial.run_trial` holds the conversation with the agent over each.
+`trial/one_trial.py` holds the conversation with the agent over each.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from harness import file_locks
 from harness.errors import EngineUnreachable
 from harness.model import Host
+from harness.model.watching import Say
 from harness.run.docker import engine as docker
-from harness.run.engine import Engine, Say
+from harness.run.engine import Engine
 from harness.run.process import engine as process
 from harness.run.slurm import engine as slurm
 

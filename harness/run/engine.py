@@ -10,10 +10,7 @@ from typing import Any, Protocol
 from harness.model import Image, Scenario
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-
-Say = Callable[[str], None]
-"""Takes one short line on what is being done now. It is called several times a second during a long operation,
-because it may raise Interrupted; the operation is then abandoned."""
+from harness.model.watching import Say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +69,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How the agent's process or container ended, as the engine reports it.
+    """The end of the agent's process or container, as the engine reports it.
 
     `exit_code` is 128 + n for a death by signal n. `stderr_tail` is the end of what was written to stderr outside the
     protocol: why an entrypoint or an interpreter did not start.
@@ -137,7 +134,7 @@ class ImageStore(Protocol):
 
 
 class Launcher(Protocol):
-    """What starts trials on one host."""
+    """The part of an engine that starts trials on one host."""
 
     facts: Mapping[str, Any]
     """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
@@ -154,7 +151,7 @@ class Launcher(Protocol):
 
 
 class Janitor(Protocol):
-    """What removes the leftovers of dead runs from one host."""
+    """The part of an engine that removes the leftovers of dead runs from one host."""
 
     def leftovers(self) -> tuple[str, ...]:
         """Return the names of what `remove_leftovers` would remove. Raises InfrastructureError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from harness.errors import ImageUnavailable
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.waiting import BEAT_S
 
 WAITS_S = (5.0, 20.0)

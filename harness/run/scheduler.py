@@ -37,7 +37,7 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """How long a launch goes on. `whole`: to its budget, whatever its looks show. `job`: the fields of job.json that
+    """The length of a launch. `whole`: to its budget, whatever its looks show. `job`: the fields of job.json that
     give its looks other times than its scenario does. `usual_s` and `own_s`: the usual step time of the row and that of
     the version's earlier launches, in seconds, if the launch may end once its steps are plainly slow.
     """
@@ -67,8 +67,8 @@ class Oracle:
 
 @dataclass
 class CellRun:
-    """What became of one cell. `problem`: why it could not run; `incompatible`: why its image never can on this lane;
-    `skipped`: why it did not need to.
+    """A cell and the outcome of its launches. `problem`: why it could not run; `incompatible`: why its image never can
+    on this lane; `skipped`: why it did not need to.
 
     `at_hand`: its image was on the host before this run; `image_bytes`: what the image takes there.
     """
@@ -101,7 +101,7 @@ class CellRun:
 
     @property
     def runnable(self) -> bool:
-        """False once its image, its setup or its host has failed for good."""
+        """Return whether it may still run: its image, its setup and its host have not failed for good."""
         setups = sum(SETUP_TRIES if trial.stepless else trial.end == "setup" for trial in self.trials)
         hindered = self.problem or self.incompatible or self.cell.excluded
         return not hindered and setups < SETUP_TRIES
@@ -109,7 +109,7 @@ class CellRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What is launched next: one trial of each of `runs`, in an order that the lane draws.
+    """The launches to make next: one trial of each of `runs`, in an order that the lane draws.
 
     `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
     is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then
@@ -152,7 +152,8 @@ class BlockRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a worker does next: launch the `batch` of a row, or prepare the row where nobody has begun it (None).
+    """The next task of a worker: to launch the `batch` of a row, or to prepare the row where nobody has begun it
+    (None).
 
     `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say what put
     this row before the others.

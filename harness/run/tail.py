@@ -1,4 +1,4 @@
-"""The last bytes of an unlimited stream."""
+"""Keeps the last bytes of an unlimited stream."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> 
         try:
             yield from _taken(arrived, beat=beat)
         finally:
-            _give_up(thread, responses)
+            _end(thread, responses)
 
 
 def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat) -> Iterator[T]:
@@ -82,7 +82,7 @@ def _responses(api: APIClient) -> Iterator[list[Any]]:
         api.hooks["response"].remove(keep)
 
 
-def _give_up(thread: threading.Thread, responses: list[Any]) -> None:
+def _end(thread: threading.Thread, responses: list[Any]) -> None:
     """End a call that still waits. Before its first response it cannot be shut: it ends with this process."""
     for response in responses if thread.is_alive() else ():
         with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself

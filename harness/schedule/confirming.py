@@ -1,4 +1,4 @@
-"""Which versions of a row are launched again at once, because one of them was bad in a launch."""
+"""Selects the versions of a row that are launched again at once, because one of them was bad in a launch."""
 
 from __future__ import annotations
 

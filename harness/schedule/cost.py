@@ -1,4 +1,4 @@
-"""What launches cost, by the launches that were made: seconds that a row had, and that its next launches will take."""
+"""Estimates from the launches that were made the seconds that a row has taken and that its next launches will take."""
 
 from __future__ import annotations
 

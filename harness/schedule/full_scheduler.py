@@ -1,6 +1,4 @@
-"""Scheduler of a block that runs every version: rounds of all, and launches of single versions where results ask for
-them.
-"""
+"""Schedules a block that runs every version: rounds of all, and single launches where results ask for it."""
 
 from __future__ import annotations
 
@@ -10,21 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.judge.cell import verdict
-from harness.judge.comparison.aa_noise import noise_of
 from harness.judge.comparison.equivalence import may_hold
-from harness.judge.comparison.launch_figures import has_step_times
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
-from harness.judge.trace.stopping import is_brief
-from harness.model import Depth, Noise, Skip, Trials
+from harness.model import Depth, Noise, Scenario, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
+from harness.schedule.aa_replicate import AAReplicate, is_compared
 from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import fails_late, judge_so_far, judge_trials
 
-MANY_VERSIONS = 4
-"""Fewest versions that show the noise themselves if their steps are brief."""
 REFERENCES = 2
 """Launches in its turn of the oldest version that waited for images."""
 
@@ -37,17 +31,14 @@ class FullScheduler:
     - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
     - a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
 
-    `measures_noise`: one image is launched twice in every round, under two names (`twin`, the A/A replicate), once its
-    step times turn out to be comparable. The difference between the two is the smallest that can be seen between two
-    versions.
+    `measures_noise`: one image is launched twice in every round, under two names (`replicate`), once its step times
+    turn out to be comparable. The difference between the two is the smallest that can be seen between two versions.
     """
 
     runs: Sequence[CellRun]
     asked: Trials
     measures_noise: bool = False
-    twin: CellRun | None = None
-    rounds: set[int] = field(default_factory=set)
-    """Rounds of this run in which the image of the A/A replicate took part."""
+    replicate: AAReplicate = field(init=False)
     extra: set[int] = field(default_factory=set)
     """Rounds of this run that have only the versions beside a change, to confirm it."""
     only: frozenset[str] | None = None
@@ -56,13 +47,25 @@ class FullScheduler:
     blocks: int = 1
     """Number of blocks of the scenario, which share the chance of a false alarm."""
 
+    def __post_init__(self) -> None:
+        self.replicate = AAReplicate(runs=self.runs)
+
+    @property
+    def twin(self) -> CellRun | None:
+        return self.replicate.run
+
+    @property
+    def _scenario(self) -> Scenario:
+        return self.runs[0].cell.variant.scenario
+
     @property
     def lazy(self) -> bool:
         return self.only is not None
 
     def next(self) -> Batch:
         self.extra &= {trial.round for run in self.runs for trial in run.trials}  # a batch may not have been launched
-        self._find_twin()
+        if self.measures_noise and self._compares_steps:
+            self.replicate.choose(self._may_go_on)
         if self.twin is not None and self.twin.prepared is None and self.twin.runnable:
             return Batch(runs=(self.twin,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
@@ -152,7 +155,7 @@ class FullScheduler:
         """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
         this shows how waiting affects step times. Once it had all its launches, no other version replaces it.
         """
-        compared = [run for run in self.runs if run.runnable and _is_compared(run)]
+        compared = [run for run in self.runs if run.runnable and is_compared(run)]
         waited = [run for run in compared if _awaited(run)]
         if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
             return []
@@ -168,10 +171,9 @@ class FullScheduler:
         """Return whether launches that waited for images may still pass the equivalence test, which saves rounds of all
         versions.
         """
-        scenario = self.runs[0].cell.variant.scenario
         trials = [run.measured if run.runnable else [] for run in self.runs]
-        launches = step_time_launches(trials, steps=scenario.steps)
-        return may_hold(launches, limit=scenario.limits.step_time or 0.0, wanted=self.asked.least)
+        launches = step_time_launches(trials, steps=self._scenario.steps)
+        return may_hold(launches, limit=self._scenario.limits.step_time or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         reference = self._reference(able, []) if self._has_waited else []
@@ -192,8 +194,8 @@ class FullScheduler:
     def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
         """Return a batch of versions side by side, with the A/A replicate beside its original."""
         twin: tuple[CellRun, ...] = ()
-        if any(run in self._twinned() for run in runs) or (self.twin is None and self.measures_noise):
-            self.rounds.add(number)
+        if any(run in self.replicate.originals for run in runs) or (self.twin is None and self.measures_noise):
+            self.replicate.rounds.add(number)
             twin = () if self.twin is None or not self._may_go_on(self.twin) else (self.twin,)
         return Batch(runs=(*runs, *twin), round=number, record=_record("round", reason))
 
@@ -201,53 +203,43 @@ class FullScheduler:
         """Return the A/A replicate's part of a round that ran before the replicate was chosen."""
         if self.twin is None or not self._may_go_on(self.twin):
             return None
-        run = {trial.round for original in self._twinned() for trial in original.trials[original.adopted :]}
-        missing = (self.rounds & run) - {trial.round for trial in self.twin.measured[self.twin.adopted :]}
-        if not missing:
+        number = self.replicate.missing_round()
+        if number is None:
             return None
         record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
-        number = min(missing)
         return Batch(runs=(self.twin,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
-        scenario = self.runs[0].cell.variant.scenario
+        scenario = self._scenario
         if scenario.judge_exit or self.only is not None:
             return None
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
-            trials,
-            limits=scenario.limits,
-            steps=scenario.steps,
-            trials_asked=self.asked,
-            noise=self.noise(),
-            blocks=self.blocks,
-        )
+            trials, limits=scenario.limits, steps=scenario.steps,
+            trials_asked=self.asked, noise=self.noise(), blocks=self.blocks,
+        )  # fmt: skip
 
     def _has_to_confirm(self, run: CellRun) -> bool:
         """Return whether the next launch must run the whole budget again; it then waits for its turn."""
-        scenario = run.cell.variant.scenario
+        scenario = self._scenario
         return not scenario.judge_exit and verdict.needs_whole_budget(
             run.measured, limits=scenario.limits, steps=scenario.steps
         )
 
     def _reason(self, run: CellRun) -> str | None:
-        scenario = run.cell.variant.scenario
         if run.doubted:
             return "it failed beside other launches, and does it alone?"
+        limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
         return verdict.wants_more(
-            run.measured,
-            trials_asked=self.asked,
-            limits=scenario.limits,
-            steps=scenario.steps,
-            exit_only=scenario.judge_exit,
+            run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
         )
 
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
         cells = [judge_trials(run.cell, run.trials) for run in self.runs]
         wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
         ids = {run.cell.id for run in able}
-        places = {place: reason for place, reason in wanted.items() if self.runs[place].cell.id in ids}
-        return {self.runs[place].cell.id: reason for place, reason in places.items()}
+        named = {self.runs[place].cell.id: reason for place, reason in wanted.items()}
+        return {cell_id: reason for cell_id, reason in named.items() if cell_id in ids}
 
     def _always_fail(self) -> set[str]:
         """Return the cells (ids) of versions whose failure takes no more launches to tell."""
@@ -269,57 +261,21 @@ class FullScheduler:
         return {run.cell.id: skip for run in not_asked if not run.trials}
 
     def _differs_late(self) -> bool:
-        scenario = self.runs[0].cell.variant.scenario
+        limits, steps = self._scenario.limits, self._scenario.steps
         trials = [run.measured for run in self.runs]
-        return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
+        return not self._scenario.judge_exit and differs_late(trials, limits=limits, steps=steps)
 
     @property
     def _compares_levels(self) -> bool:
-        scenario = self.runs[0].cell.variant.scenario
-        return not scenario.judge_exit and (self._compares_steps or scenario.limits.peak_memory is not None)
+        return not self._scenario.judge_exit and (self._compares_steps or self._scenario.limits.peak_memory is not None)
 
     @property
     def _compares_steps(self) -> bool:
-        scenario = self.runs[0].cell.variant.scenario
-        return not scenario.judge_exit and scenario.limits.step_time is not None
-
-    # ------------------------------------------------------------ the noise of two equal images
+        return not self._scenario.judge_exit and self._scenario.limits.step_time is not None
 
     def noise(self) -> Noise | None:
-        """Return the A/A noise of the image and its replicate, side by side, launches of earlier runs included."""
-        if self.twin is None:
-            return None
-        ours = {(trial.run, trial.round): trial for run in self._twinned() for trial in run.measured}
-        pairs = [(ours.get((trial.run, trial.round)), trial) for trial in self.twin.measured]
-        return noise_of(
-            [(one, other) for one, other in pairs if one is not None],
-            steps=self.runs[0].cell.variant.scenario.steps,
-        )
-
-    def _find_twin(self) -> None:
-        """Choose the oldest version whose step times can be compared as the A/A replicate, if there are others to
-        compare.
-
-        The choice is the same in every run, in whatever order images arrive: an older version that is still to be
-        measured is waited for.
-        """
-        wanted = self.measures_noise and self._compares_steps
-        if self.twin is not None or not wanted or sum(run.runnable for run in self.runs) < 2:
-            return
-        able = [run for run in self.runs if run.runnable]
-        known = next((run for run in able if _is_compared(run) or (not run.measured and self._may_go_on(run))), None)
-        if known is not None and known.measured and not self._tells_its_noise(known, len(able)):
-            self.twin = CellRun(cell=replace(known.cell, twin=True))
-
-    def _tells_its_noise(self, run: CellRun, versions: int) -> bool:
-        """Return whether the versions show the noise themselves: many of them, with steps too brief for small changes
-        to matter.
-        """
-        return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
-
-    def _twinned(self) -> list[CellRun]:
-        """Return the runs of the image that the A/A replicate copies."""
-        return [run for run in self.runs if self.twin is not None and run.cell.image == self.twin.cell.image]
+        """Return the A/A noise of the block; None if it has no replicate."""
+        return self.replicate.noise()
 
     def _may_go_on(self, run: CellRun) -> bool:
         meant = self.only is None or run.cell.id in self.only
@@ -329,10 +285,6 @@ class FullScheduler:
 def _is_measured(run: CellRun) -> bool:
     """Return whether the peaks of a run can be compared, if not its step times."""
     return any(trial.trace is not None for trial in run.measured)
-
-
-def _is_compared(run: CellRun) -> bool:
-    return any(has_step_times(trial) for trial in run.measured)
 
 
 def _awaited(run: CellRun) -> int:

@@ -1,4 +1,4 @@
-"""What one launch of a hybrid shows: the fault of B, none, or nothing that can be told."""
+"""Judges one launch of a hybrid: it shows the fault of B, none, or nothing that can be told."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class _Reader:
         return self.judged[id(trial)]
 
     def _failed(self, trial: Trial, *, is_b: bool) -> Told:
-        """Another failure than B's says nothing: a mixture has its own."""
+        """Return what a failed launch shows. Another failure than B's shows nothing: a mixture has its own."""
         own = {signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
         if is_b or signature(trial) in own:
             wanted = self.finding.metric == "outcome"

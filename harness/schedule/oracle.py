@@ -1,4 +1,4 @@
-"""The judge as the runner sees it: decisions during a trial, verdicts on cells, and the verdict on the whole run."""
+"""Answers the runner's questions to the judge: decisions during a trial, and verdicts on cells and on the whole run."""
 
 from __future__ import annotations
 

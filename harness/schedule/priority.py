@@ -1,4 +1,5 @@
-"""Which row of a host has the next launches. Pure: what each row proposes and how it stands goes in, a row comes out.
+"""Chooses the row of a host that has the next launches. Pure: the proposals and standings of all rows go in, and a row
+comes out.
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
@@ -31,7 +32,7 @@ NEAR = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class RowStanding:
-    """How a row stands, by the launches that it had.
+    """The standing of a row, by the launches that it had.
 
     `suspect`: something looks bad that is not confirmed. `confirmed`: it has a finding that is. `nearness`: the largest
     share of a limit that any of its signals reaches; 1 is at the limit.

@@ -1,4 +1,4 @@
-"""The rows of a host, or of equal machines that share them: which worker has which, and what each proposes."""
+"""Shares the rows of a host, or of equal machines, among workers: which has which, and what each row proposes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RowQueue:
     most: int | None = None
     splits: Callable[[BlockRun], bool] | None = None
     _rows: dict[int, _Row] = field(default_factory=dict)
-    """By the identity of their blocks, in the plan's order; those of `_waiting` and `_begun` too."""
+    """The rows by the identity of their blocks, in the plan's order, with those of `_waiting` and `_begun`."""
     _waiting: dict[int, _Row] = field(default_factory=dict)
     _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What a run was made from (scenarios' files, Dockerfiles), kept in its directory: from there alone it can be shown and
+"""Keeps what a run was made from (scenarios' files, Dockerfiles) in its directory: from there alone it can be shown and
 run again. No path that a run names is read: its directory may have been copied from anywhere.
 
 inputs/<sha256>     the content of a file, under its hash: each is there once, and a damaged one is found
@@ -19,7 +19,7 @@ from harness.store import RunDirectory
 FOLDER = "inputs"
 PREFIX = "scenario/"
 MOST_BYTES = 16 << 20
-"""Of one file; a larger one (a model, data) is named by its hash, and stays where it is."""
+"""Largest file that is kept; a larger one (a model, data) is named by its hash, and stays where it is."""
 MOST_DOCKERFILE_BYTES = 1 << 20
 HASH = re.compile(r"[0-9a-f]{64}")
 

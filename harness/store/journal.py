@@ -1,4 +1,4 @@
-"""The journal: one atomic, fsynced file for every trial, in a directory for every run.
+"""Keeps the journal: one atomic, fsynced file for every trial, in a directory for every run.
 
     reports/<matrix name>/<UTC time>-<id>/
         plan.json  decisions.jsonl  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
@@ -41,7 +41,7 @@ class RunDirectory:
         self._paths: dict[tuple[str, str], Path] = {}
 
     def _hold(self) -> None:
-        """Nobody takes it for an old run as long as this object lives (`in_use`), however that ends."""
+        """Keep others from taking this for an old run as long as this object lives (`in_use`), however that ends."""
         handle = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, handle)
         with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
@@ -135,7 +135,7 @@ class RunDirectory:
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
-        """Trials of this cell with this key from all runs of this matrix, oldest first.
+        """Return the trials of this cell with this key from all runs of this matrix, oldest first.
 
         A failure of setup is not among them: what it lacked (a data server, a file) may be there today.
         """
@@ -189,7 +189,7 @@ def in_use(run: Path) -> bool:
 
 
 def _read_or_none(path: Path) -> Trial | None:
-    """A file that is no trial of ours (edited, of a later format) is not reused; the cell simply runs again."""
+    """Return the trial in a file; None if it is none of ours (edited, of a later format): the cell then runs again."""
     try:
         return read_trial(path)
     except UsageError:

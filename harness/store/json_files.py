@@ -1,4 +1,4 @@
-"""The JSON files of a run, which may have been copied, edited or cut short: what is wrong with one is one line."""
+"""Reads the JSON files of a run, which may have been copied, edited or cut short: what is wrong is told in one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNENDED = "the run goes on or was killed: the same sweep again goes on from ther
 WRONG = "is it of another version of the harness?"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
-"""Of one file: texts, numbers and what holds them. Each takes up to a hundred bytes of memory."""
+"""Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
 Content = TypeVar("Content")
 
 

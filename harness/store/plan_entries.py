@@ -37,7 +37,7 @@ from harness.store.json_files import ABSENT, WRONG, read_json
 
 
 class MadeFile(BaseModel):
-    """How an image is had: exactly one of `pull`, `build` and `install` is there."""
+    """The source of an image: exactly one of `pull`, `build` and `install` is there."""
 
     pull: str | None = None
     build: str | None = None
@@ -94,7 +94,7 @@ class ScenarioFile(BaseModel):
 
 
 class LaunchFile(BaseModel):
-    """What a launch needs of a scenario's settings."""
+    """The settings of a scenario that a launch needs."""
 
     steps: Steps
     limits: Limits = Limits()

@@ -1,4 +1,4 @@
-"""A plan as plain data: plan.json. No credential is in it: a run's directory is copied and attached to reports."""
+"""Writes a plan as plan.json. No credential is in it: a run's directory is copied and attached to reports."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _made(source: Source) -> dict[str, Any]:
 
 
 def _scenario_json(scenario: Scenario) -> dict[str, Any]:
-    """`settings` is what decides how a trial runs and is judged: two runs that differ in it are not compared."""
+    """Return a scenario as JSON. Its `settings` decide how a trial runs and is judged: runs that differ in them are not
+    compared."""
     return {
         "name": scenario.name,
         "title": scenario.title,

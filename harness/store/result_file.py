@@ -24,7 +24,7 @@ from harness.model import (
     CellVerdict,
     Effect,
     Finding,
-    Kind,
+    FindingKind,
     Lane,
     Metric,
     Observation,
@@ -52,7 +52,7 @@ def _known(metric: Metric) -> Metric:
     return metric
 
 
-Known = Annotated[Metric, AfterValidator(_known)]
+KnownMetric = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
@@ -71,8 +71,8 @@ class FindingEntry(BaseModel):
     """A Finding without its place, and the number of its block."""
 
     block: int
-    metric: Known
-    kind: Kind
+    metric: KnownMetric
+    kind: FindingKind
     before: str | None
     after: str
     untestable: tuple[str, ...]
@@ -85,7 +85,7 @@ class FindingEntry(BaseModel):
 
 class ObservationEntry(BaseModel):
     block: int
-    signal: Known
+    signal: KnownMetric
     before: str
     after: str
     text: str

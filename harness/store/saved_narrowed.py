@@ -1,4 +1,4 @@
-"""What `harness narrow` found, kept beside the run that it belongs to: a file `narrow-N.json` for each narrowing."""
+"""Keeps what `harness narrow` found beside the run that it belongs to: a file `narrow-N.json` for each narrowing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.store.json_files import read_json
 
 PATTERN = "narrow-*.json"
 MOST_FILES = 200
-"""Of one run: what is beyond is not read."""
+"""Most files of one run that are read."""
 _FILE = TypeAdapter(Narrowed)
 
 

@@ -1,4 +1,4 @@
-"""What `harness probe` found, kept beside the run that it belongs to and read back for its reports."""
+"""Keeps what `harness probe` found beside the run that it belongs to, and reads it back for reports."""
 
 from __future__ import annotations
 

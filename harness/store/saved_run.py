@@ -1,4 +1,4 @@
-"""A run read back from its directory, which may have been copied from another machine: it is not trusted."""
+"""Reads a run back from its directory, which may have been copied from another machine: it is not trusted."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _TraceFile(BaseModel):
 
 
 class _TrialFile(BaseModel):
-    """What a trial file must hold; a copied directory is not trusted."""
+    """The required content of a trial file; a copied directory is not trusted."""
 
     model_config = ConfigDict(extra="forbid")
     schema_: int

@@ -1,4 +1,4 @@
-"""What a watch remembers from one look to the next: which images were measured, and what their tags pointed to.
+"""Keeps what a watch remembers from one look to the next: which images were measured, and what their tags pointed to.
 
 Kept in `<out>/<matrix name>/watch.json`, written whole or not at all. Only one watch of a matrix runs at a time.
 """
@@ -24,7 +24,7 @@ FILE = "watch.json"
 LOCK = "watch.lock"
 MOST_BYTES = 16 << 20
 
-Standing = Literal["good", "bad", "unsure"]
+ImageStanding = Literal["good", "bad", "unsure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Known:
     `digest`: what its tag pointed to then, by the registry's word at `asked` (UTC, ISO 8601).
     """
 
-    standing: Standing
+    standing: ImageStanding
     reference: str | None = None
     digest: str | None = None
     asked: str = ""
@@ -43,7 +43,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """By series and version. Format history: 1, the first."""
+    """The images that were measured, by series and version. Format history: 1, the first."""
 
     schema: Literal[1] = 1
     series: Mapping[str, Mapping[str, Known]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def remember(folder: Path, memory: Memory) -> None:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Holds the lock of this folder; the kernel lets go of it when the process ends, however that is.
+    """Hold the lock of this folder; the kernel releases it when the process ends, however that is.
 
     Raises InfrastructureError if another watch holds it.
     """

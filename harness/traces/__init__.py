@@ -1,6 +1,6 @@
 """Readers of traces and histories from files, for `harness judge`."""
 
 from harness.traces.histories import HistoryFile, read_history
-from harness.traces.reading import Recorded, read_trace, unheard
+from harness.traces.reading import read_trace
 
-__all__ = ["HistoryFile", "Recorded", "read_history", "read_trace", "unheard"]
+__all__ = ["HistoryFile", "read_history", "read_trace"]

@@ -6,7 +6,7 @@ import csv
 import errno
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
+from harness.model.watching import Say, unheard
 from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
 from harness.traces.cells import CUT, check_columns, listed, measured, number, seems_cut
@@ -38,11 +39,7 @@ class Recorded:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def unheard(text: str) -> None:
-    """Ignore a note."""
-
-
-def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Recorded:
+def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) -> Recorded:
     """Read the trace in `path` once, so that it may be a pipe. Columns of a CSV in other units are converted. `note`
     receives a message about an ambiguous unit, about memory in an unknown unit, and about a last line that seems
     truncated, which is left out.
@@ -82,7 +79,7 @@ def _rest(path: Path, file: BinaryIO) -> bytes:
         raise UsageError(f"{path}:1: is {error.strerror}; keep every tenth row") from error
 
 
-def _read_text(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> Trace:
+def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trace:
     start = text.lstrip()
     if not start:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
@@ -149,9 +146,7 @@ def _look(path: Path, look: Look) -> Look:
 # ---------------------------------------------------------------- samplers' logs
 
 
-def _read_log(
-    path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None], *, keyword: str, column: int
-) -> Trace:
+def _read_log(path: Path, text: str, metrics: Sequence[str], note: Say, *, keyword: str, column: int) -> Trace:
     """Read lines with MiB in one column. `keyword` begins the lines that count; "" counts all but comments."""
     memory_mib: list[float] = []
     before: list[str] = []

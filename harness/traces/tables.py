@@ -7,7 +7,7 @@ import io
 import math
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,11 @@ import numpy as np
 from harness.columns import ColumnName, overlooked, recognised, tells_whose, unjudged
 from harness.errors import UsageError
 from harness.model import LARGEST, Floats
+from harness.model.watching import Say
 from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number, seems_cut
 
 
-def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> dict[str, Floats]:
+def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> dict[str, Floats]:
     """Return the columns of a CSV under the judge's names and in its units. See `read_trace` for the arguments."""
     header = next(csv.reader(io.StringIO(text, newline="")))
     names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
@@ -53,7 +54,7 @@ def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], know
         raise UsageError(f"{where} not a known column: {listed(missed)}; {REMEDY}")
 
 
-def _without_cut_end(path: Path, text: str, note: Callable[[str], None]) -> str:
+def _without_cut_end(path: Path, text: str, note: Say) -> str:
     """Return the text without a truncated last line: 80000 that is cut to 8 would look like a fall of memory."""
     rows, _, last = text.rpartition("\n")
     above, _, before = rows.rpartition("\n")
@@ -91,7 +92,7 @@ def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
 
 
 def _careful_columns(
-    path: Path, text: str, names: Sequence[str], units: Mapping[str, str], note: Callable[[str], None]
+    path: Path, text: str, names: Sequence[str], units: Mapping[str, str], note: Say
 ) -> dict[str, Floats]:
     """Parse cell by cell. A blank is NaN. Text is an error in a needed column, one of `units`; other columns with text
     are left out.

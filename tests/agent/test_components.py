@@ -4,7 +4,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from harness.agent.probes.components import record
+from harness.agent.inside.components import record
 from harness.narrow.inventory import Inventory, read_inventory
 from tests.agent.driver import Agent, pack
 

@@ -379,6 +379,17 @@ def test_a_function_that_makes_no_step_is_said(
     assert words in told.done["message"]
 
 
+def test_a_function_of_its_own_that_is_not_called_is_not_said_to_be_missing(
+    tmp_path: Path, thorough_python: str
+) -> None:
+    """`train was not imported` was said of the program itself."""
+    told = run(tmp_path, thorough_python, "def go(): pass\nprint(1)", {}, steps_are="train:go")
+
+    assert told.done["message"].startswith(
+        "the program ended, and no step was seen: train:go was not called; name what"
+    )
+
+
 def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, STEP + "import time; time.sleep(60)", TORCH, timeout_s=2.0)
 

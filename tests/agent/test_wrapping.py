@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.agent.probes import optrace, optrace_torch, valgrind
+from harness.agent.inside import optrace, optrace_torch, valgrind
 from harness.agent.wrapping import PIECE, pieces
 from tests.agent.driver import Agent, Told, pack
 

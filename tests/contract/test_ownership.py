@@ -16,7 +16,8 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
+from harness.run.docker.containers import NAME_LABEL, marked
+from harness.run.docker.dead_containers import UNCHECKED_AGE_S, in_use, remove_dead
 from harness.run.hosts import owner
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images.images import remove_made
@@ -32,7 +33,7 @@ WAITING = ["sleep", "60"]
 def dead() -> str:
     """The owner that a killed harness of this machine leaves behind."""
     ours = owner.this_process()
-    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start_s=ours.start_s - 100))
+    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
 
 
 @pytest.fixture

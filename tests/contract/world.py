@@ -25,7 +25,7 @@ from harness.model import (
 )
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")

@@ -116,13 +116,3 @@ def our_containers() -> Iterator[Callable[[], list[str]]]:
 
     yield names
     client.close()
-
-
-def eventually(condition: Callable[[], bool], *, timeout_s: float = 30) -> bool:
-    """Whether `condition` becomes true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True

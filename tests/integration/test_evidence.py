@@ -13,16 +13,13 @@ import docker
 import pytest
 
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
+from tests.planted_series import six
 
 ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 MATRIX = """\
 version: 1
 series:
-  six:
-    base: {base}
-    install: ["six=={{version}}"]
-    versions: ["1.15.0", "1.16.0"]
-    environment: {{PLANTED_VERSION: "{{version}}", TF_SAID: "$(touch x) `touch x` '"}}
+  six: {six}
 hosts:
   here: {{engine: {engine}}}
 scenarios:
@@ -38,7 +35,8 @@ trials: {{least: 2, most: 2}}
 
 def swept(harness: Harness, *, engine: str, fault: str) -> None:
     """A sweep that finds `fault` in 1.16.0; `until` is no version, and hides nothing."""
-    text = MATRIX.format(engine=engine, fault=fault, root=ROOT, base=LOCAL_BASE).replace('until: "$', 'until: "9.$')
+    series = six(["1.15.0", "1.16.0"], base=LOCAL_BASE, TF_SAID="$(touch x) `touch x` '")
+    text = MATRIX.format(engine=engine, fault=fault, root=ROOT, six=series).replace('until: "$', 'until: "9.$')
     ended = harness.run("sweep", harness.write(text))
     assert ended.code == 1, ended.err
 

@@ -25,10 +25,10 @@ from harness.report.terminal.progress import plain_progress
 from harness.schedule import compatibility
 from tests.contract.world import BASE
 from tests.integration.conftest import Harness
-from tests.lab.daemon import until
 from tests.lab.proxy import Fault, Way, way_to
 from tests.lab.running import Lab
 from tests.registry.held import Held, anonymous, held
+from tests.waiting import until
 
 pytestmark = pytest.mark.docker
 FAULTS = Path(__file__).with_name("gpu_faults.py")

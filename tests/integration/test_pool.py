@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,18 +15,16 @@ from typing import Any
 
 import pytest
 
-from harness.cli.results import write_result
-from harness.flows.parts.context import RunContext
 from harness.flows.parts.reread import read_result
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult, Trial
 from harness.report.exports import summary
 from harness.report.page import html_page
-from harness.report.terminal.progress import plain_progress
 from harness.report.text.headline import sentence
+from tests import pools
 from tests.contract.world import BASE
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
+from tests.pools import machines
 
 pytestmark = [
     pytest.mark.docker,
@@ -56,21 +53,6 @@ def setup(part=0, bad="none"):
 
     return step
 '''
-MATRIX = """\
-version: 1
-name: pool
-series: {{s: {{images: {{one: "{base}", two: "{base}"}}}}}}
-hosts:
-{hosts}
-scenarios:
-  sleep:
-    script: sleep.py
-    params: {{part: {parts}, bad: "{bad}"}}
-    steps: {{first: {steps}, budget: {steps}}}
-    limits: {{step_time: none, peak_memory: none}}
-    timeout: 1m
-trials: {{least: 2, most: 2}}
-"""
 
 
 def card(number: int, **fields: Any) -> dict[str, Any]:
@@ -83,41 +65,22 @@ def pair(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
     before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
     for number, daemon in enumerate(before, start=1):
         daemon.data.write_text(json.dumps({**DRIVER, "gpus": [card(number)]}))
-    (tmp_path / "sleep.py").write_text(SCRIPT)
     yield lab
     for daemon, text in before.items():
         daemon.data.write_text(text)
 
 
 def farm(lab: Lab) -> str:
-    return f'  farm: {{engine: ["{lab.old.address}", "{lab.new.address}"], gpus: each}}'
+    return f'{{farm: {{engine: ["{lab.old.address}", "{lab.new.address}"], gpus: each}}}}'
 
 
-def write(folder: Path, hosts: str, *, parts: int = 3, bad: str = "none", steps: int = 100) -> Path:
-    path = folder / "matrix.yaml"
-    path.write_text(MATRIX.format(base=BASE, hosts=hosts, parts=list(range(parts)), bad=bad, steps=steps))
-    return path
+def write(folder: Path, hosts: str, *, rows: int = 3, bad: str = "none", steps: int = 100) -> Path:
+    images = f'{{images: {{one: "{BASE}", two: "{BASE}"}}}}'
+    return pools.write(folder, hosts, rows=rows, steps=steps, series=images, script=SCRIPT, bad=bad)
 
 
 def swept(path: Path, *, meanwhile: Callable[[Path], None] = lambda folder: None, wait_s: float = 60.0) -> RunResult:
-    """The result of a sweep, during which something happens; its reports are in its directory."""
-    with plain_progress(io.StringIO()) as progress:
-        context = RunContext(environ={}, progress=progress, stopped=threading.Event(), pool_wait_s=wait_s)
-        options = SweepOptions(out=path.parent / "reports", seed=7)
-        beside = threading.Thread(target=meanwhile, args=(path.parent / "reports",), daemon=True)
-        beside.start()
-        result, directory = sweep(plan_sweep(path, options, {}), options, context)
-        beside.join(30)
-    write_result(result, directory)
-    return result
-
-
-def machines(result: RunResult) -> dict[str, set[str]]:
-    """By row, the machines that measured it."""
-    found: dict[str, set[str]] = {}
-    for cell in result.cells:
-        found.setdefault(str(cell.cell.variant), set()).update(trial.machine for trial in cell.trials)
-    return found
+    return pools.swept(path, io.StringIO(), environ={}, meanwhile=meanwhile, pool_wait_s=wait_s)
 
 
 def trials(result: RunResult) -> list[Trial]:
@@ -151,7 +114,7 @@ def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tm
 
 def test_a_second_sweep_finds_each_row_on_the_machine_that_measured_it(pair: Lab, tmp_path: Path) -> None:
     """It would measure half of the rows again, or mix machines."""
-    path = write(tmp_path, farm(pair), parts=2)
+    path = write(tmp_path, farm(pair), rows=2)
     first, second = swept(path), swept(path)
     assert machines(second) == machines(first)
     assert {trial.run for trial in trials(second)} == {first.directory.name}
@@ -159,7 +122,7 @@ def test_a_second_sweep_finds_each_row_on_the_machine_that_measured_it(pair: Lab
 
 def test_a_machine_that_differs_is_left_out_and_told(pair: Lab, tmp_path: Path) -> None:
     pair.new.set_gpus(driver="550.54.14")
-    result = swept(write(tmp_path, farm(pair), parts=2))
+    result = swept(write(tmp_path, farm(pair), rows=2))
     assert set.union(*machines(result).values()) == {f"{pair.old.folder}/docker.sock"}
     (warning,) = [text for text in result.warnings if "left out" in text]
     assert f"{pair.new.folder}/docker.sock is left out of the pool: it differs in GPU driver 550.54.14 (" in warning
@@ -202,7 +165,7 @@ def test_a_row_starts_again_on_another_machine_if_its_own_is_gone(pair: Lab, tmp
 
 
 def host_of(daemon: Daemon, gpus: str = "each") -> str:
-    return f'  {daemon.name}: {{engine: "{daemon.address}", gpus: {gpus}}}'
+    return f'{daemon.name}: {{engine: "{daemon.address}", gpus: {gpus}}}'
 
 
 @pytest.mark.parametrize(
@@ -220,5 +183,5 @@ def test_two_nodes_with_one_card_tell_the_card_from_the_host(
     other = card(9, name="NVIDIA GeForce RTX 4090", compute_capability="8.9")
     pair.new.set_gpus(gpus=[card(2), other])
     cards = " ".join(card(number)["uuid"] for number in bad)
-    result = swept(write(tmp_path, f"{host_of(pair.old)}\n{host_of(pair.new)}", parts=1, bad=cards))
+    result = swept(write(tmp_path, f"{{{host_of(pair.old)}, {host_of(pair.new)}}}", rows=1, bad=cards))
     assert told in sentence(result)

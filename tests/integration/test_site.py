@@ -15,7 +15,10 @@ from tests.unit.index import made
 pytestmark = pytest.mark.chromium
 __all__ = ["browser"]
 
-PAGES = ("index.html", "findings.html", "m-nightly/index.html", "m-nightly/series-app.html", "runs-2026-03.html")
+PAGES = (
+    "index.html", "findings.html", "findings-2026.html", "m-nightly/index.html", "m-nightly/series-app.html",
+    "m-nightly/run-20260302t040000z-0002.html", "runs-2026-03.html",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +74,31 @@ def test_it_follows_the_reader_into_the_dark(
     )
     ended = browser.run(asked(site / "index.html", question, tmp_path), "--dump-dom", *flags)
     assert answer(ended.stdout) == ("true" if dark else "false")
+
+
+@pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)])
+@pytest.mark.parametrize("page", ["index.html", "m-nightly/series-app.html"])
+def test_every_text_can_be_read_in_light_and_dark(
+    browser: Browser, tmp_path: Path, site: Path, page: str, flags: tuple[str, ...]
+) -> None:
+    """A verdict in a colour that is too near to that of the page is not seen. 4.5 is what WCAG 2.2 asks (AA)."""
+    ended = browser.run(asked(site / page, CONTRAST, tmp_path), "--dump-dom", *flags)
+    assert answer(ended.stdout) == "[]"
+
+
+CONTRAST = """(() => {
+  const rgb = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(one => one / 255).map(one => one <= 0.04045 ? one / 12.92
+    : ((one + 0.055) / 1.055) ** 2.4).reduce((all, one, at) => all + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const under = one => { for (; one; one = one.parentElement) {
+    const at = rgb(getComputedStyle(one).backgroundColor); if (at.length < 4 || at[3] > 0) return at; }
+    return rgb(getComputedStyle(document.documentElement).backgroundColor); };
+  const told = [...document.querySelectorAll("h1,h2,h3,p,a,li,th,td,span,summary")].filter(one =>
+    [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
+  return told.map(one => { const pair = [light(rgb(getComputedStyle(one).color)), light(under(one))];
+    return [one.textContent.trim().slice(0, 30), (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05)]; })
+    .filter(one => one[1] < 4.5);
+})()"""
 
 
 def test_its_policy_stops_every_script_and_style_but_its_own(browser: Browser, tmp_path: Path, site: Path) -> None:

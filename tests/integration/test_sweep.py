@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ROOT, Harness, eventually
+from tests.integration.conftest import ROOT, Harness
+from tests.waiting import until
 
 ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
@@ -162,10 +163,10 @@ def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Ca
     text = planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]')
     matrix = harness.write(text)
     process = harness.start("sweep", matrix)
-    assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
+    assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert eventually(lambda: not any(name.endswith("running") for name in our_containers()))
+    assert until(lambda: not any(name.endswith("running") for name in our_containers()), seconds=30)
     assert harness.run("sweep", matrix, "--trials", "1").code == 0
     assert our_containers() == []
 
@@ -180,7 +181,7 @@ def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
 
     matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]'))
     process = harness.start("sweep", matrix)
-    assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
+    assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
     client = docker.from_env()
     try:
         client.containers.get(our_containers()[0].split()[0]).kill()

@@ -11,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ import psutil
 
 from tests.lab.cdi import spec
 from tests.lab.hook import PLACE
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 NVML = HERE.parent / "agent/fake_nvml.c"
@@ -215,12 +215,3 @@ def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    deadline_s = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.1)
-    return True

@@ -21,11 +21,12 @@ from harness.model.gpus import Gpu
 from harness.plan import choose_lanes
 from harness.run.docker import gpu_probe
 from harness.run.hosts.gpus import mismatch
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import world
-from tests.lab.daemon import HOOK, Daemon, until
+from tests.lab.daemon import HOOK, Daemon
 from tests.lab.running import Lab
+from tests.waiting import until
 
 pytestmark = pytest.mark.docker
 OLD, NEW = "GPU-30900000-1111-2222-3333-444444444444", "GPU-40900000-1111-2222-3333-444444444444"

@@ -22,9 +22,10 @@ from harness.run.docker import attach, client
 from harness.run.hosts import owner
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.lab.conftest import world
-from tests.lab.daemon import Daemon, until
+from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
 from tests.lab.ways import home
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.docker,
@@ -91,7 +92,7 @@ def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monk
     monkeypatch.setattr(client, "QUICK_S", 2)
     monkeypatch.setattr(client, "LOST_S", 1)
     us = owner.this_process()
-    ended = replace(us, start_s=us.start_s - 100)  # whose containers the next sweep removes
+    ended = replace(us, start=us.start - 100)  # whose containers the next sweep removes
     found = World.open(lab.tcp_address, os.environ)
     with closing(found.engine):
         prepared = found.engine.prepare(installed(), quiet)

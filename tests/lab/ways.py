@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.lab.daemon import LabError, detach, end, run, until
+from tests.lab.daemon import LabError, detach, end, run
+from tests.waiting import until
 
 KEY = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f")
 

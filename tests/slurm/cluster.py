@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests import nightly
+from tests.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "scancel")
 READY_S = 30.0
@@ -233,14 +233,3 @@ def _run(command: list[str], environ: Mapping[str, str]) -> None:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise ClusterError(f"{command[0]} does not start: {(done.stderr or done.stdout).strip()[-500:]}")
-
-
-def until(condition: object, *, seconds: float) -> bool:
-    """Whether it came true in time."""
-    assert callable(condition)
-    end_s = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(0.1)
-    return True

@@ -128,7 +128,7 @@ def test_a_step_that_has_to_be_killed_leaves_no_container(node: Node, monkeypatc
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
     own = owner.this_process()
-    dead = f"{leftovers.PREFIX}{str(replace(own, start_s=own.start_s - 1000)).replace(':', '_')}_00000001"
+    dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_00000001"
     living = leftovers.new_name()
     for name in (dead, living):
         subprocess.run([node.program, "create", "--name", name, "--ulimit=nofile=1000:1000", BASE, "true"],

@@ -19,10 +19,11 @@ from harness.model import Host, SlurmRequest
 from harness.plan import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.gpus import mismatch
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from tests.contract.world import ROOT, World, installed, quiet
-from tests.slurm.cluster import Cluster, until
+from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import WHERE, environ, held
+from tests.waiting import until
 
 __all__ = ["environ"]
 

@@ -53,7 +53,7 @@ def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluste
 
 def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
     own = owner.this_process()
-    dead = replace(own, start_s=own.start_s - 1000)
+    dead = replace(own, start=own.start - 1000)
     left = Path(NODE_FOLDER) / f"{leftovers.PREFIX}{str(dead).replace(':', '_')}_00000001"
     living = Path(NODE_FOLDER) / leftovers.new_name()
     for folder in (left, living):

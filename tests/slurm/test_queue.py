@@ -21,6 +21,7 @@ from harness.run.engine import Engine
 from tests.contract.conftest import what_remains
 from tests.contract.world import ROOT, World, quiet
 from tests.integration.conftest import Harness, harness
+from tests.planted_series import six
 from tests.slurm.cluster import Cluster
 
 __all__ = ["harness"]
@@ -67,10 +68,7 @@ def refusal(environ: Mapping[str, str], **fields: Any) -> str:
 MATRIX = """\
 version: 1
 series:
-  tested:
-    install: ["six=={{version}}"]
-    versions: ["1.13.0", "1.14.0", "1.15.0", "1.16.0"]
-    environment: {{PLANTED_VERSION: "{{version}}"}}
+  tested: {six}
 hosts:
   old: {{engine: slurm, nodes: {nodes}, hold: {{time: 10m, wait: 1m}}}}
 scenarios:
@@ -91,7 +89,9 @@ def test_a_sweep_over_two_named_nodes_finds_the_same_version_on_both(
     """Two nodes with the same card tell the card from the host."""
     first, second, _ = cluster.nodes
     harness.environ.update(environ)
-    matrix = harness.write(MATRIX.format(nodes=f"[{first}, {second}]", root=ROOT))
+    matrix = harness.write(
+        MATRIX.format(nodes=f"[{first}, {second}]", root=ROOT, six=six(["1.13.0", "1.14.0", "1.15.0", "1.16.0"]))
+    )
     ended = harness.run("sweep", matrix)
     assert ended.code == 1, ended.err
     summary = harness.summary()

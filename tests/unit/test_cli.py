@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -14,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import COMMANDS, cli, command
+from harness.cli import COMMANDS, cli, command, run
 from harness.cli.common import show, write_file
 from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
@@ -195,3 +196,21 @@ def test_a_limit_that_nothing_can_exceed_is_refused(limit: str, tmp_path: Path) 
     done = CliRunner().invoke(cli, ["judge", str(trace), "--metric", f"handles={limit}"])
     assert isinstance(done.exception, UsageError)
     assert "--metric" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory"), RuntimeError("can't start new thread")]
+)
+def test_a_machine_without_memory_is_no_bug(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sweep on a full machine ended with a traceback that asked its user for a bug report."""
+
+    def refuse(*arguments: object, **settings: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "main", refuse)
+    assert run([]) == 3
+    told = capsys.readouterr().err
+    assert "no memory" in told
+    assert "Traceback" not in told

@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
-from harness.judge.unpaired import Side, compare, ratio_of
+from harness.judge.unpaired import ComparedCell, compare, ratio_of
 from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
 from harness.model.history import merged
 from harness.report.terminal.compare import to_json as comparison_json
@@ -393,8 +393,8 @@ def test_what_is_within_the_noise_of_equal_images_is_not_called_different() -> N
 
 
 def test_what_cannot_be_told_is_not_said() -> None:
-    side = Side(verdict=build.unknown("suspect", "?"), trials=())
-    found = compare(Side(verdict=build.flat(), trials=()), side, steps=Steps(), limits=Limits())
+    side = ComparedCell(verdict=build.unknown("suspect", "?"), trials=())
+    found = compare(ComparedCell(verdict=build.flat(), trials=()), side, steps=Steps(), limits=Limits())
     assert {one.standing for one in found} == {"unknown"}
 
 
@@ -402,10 +402,10 @@ def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
     """By the usual one there is no leak, and what resident memory does beside it would be compared."""
     step, limits = np.arange(1.0, 2001.0), Limits(leak_kib_per_step=0.05)
 
-    def leaking(rate: float) -> Side:
+    def leaking(rate: float) -> ComparedCell:
         columns = {"rss_kib": np.full(2000, 1000.0), "gpu_pool_kib": 1000 + rate * step}
         one = Trial(cell_id="c", number=1, key="k", end="completed", trace=Trace(step=step, columns=columns))
-        return Side(verdict=build.leak(rate), trials=[one, replace(one, number=2)])
+        return ComparedCell(verdict=build.leak(rate), trials=[one, replace(one, number=2)])
 
     memory = compare(leaking(0.1), leaking(0.2), steps=Steps(budget=2000), limits=limits)[1]
     assert (memory.standing, memory.ratio) == ("more", pytest.approx(2.0))

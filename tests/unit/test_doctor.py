@@ -23,10 +23,12 @@ from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
+from harness.model.watching import Say
 from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
-from harness.report.terminal.doctor import exit_code, render, to_json
+from harness.report.terminal.doctor import render
+from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.progress import plain_progress
-from harness.run.engine import Kept, Prepared, Say
+from harness.run.engine import Kept, Prepared
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
 

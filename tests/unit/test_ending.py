@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.thousand_cells import MARKER, Asleep, Engine, Quiet, messages
+from benchmarks.no_engine import Silent, framed
+from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
 from harness.flows.parts.context import RunContext
 from harness.flows.running.ending import FIRST_BAD, QUICK, TIME, Ending
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
@@ -37,10 +37,10 @@ class Crashing:
     launched: list[tuple[str, int]]
     after: Callable[[list[tuple[str, int]]], None] = lambda launched: None
 
-    def open(self, *_: Any, **__: Any) -> Engine:
+    def open(self, *_: Any, **__: Any) -> SleepingEngine:
         world = self
 
-        class Here(Engine):
+        class Here(SleepingEngine):
             @contextlib.contextmanager
             def launch(self, launch: LaunchRequest) -> Iterator[Session]:
                 place = (launch.prepared.image.version, launch.payload.job["params"]["part"])
@@ -56,7 +56,7 @@ def said(*, crash: bool) -> bytes:
     told = messages(40 if crash else 200)
     if crash:
         told[-1].update(end="crash", message="ValueError: no", exit_code=1)
-    return b"".join(b"\n%s %s\n" % (MARKER, json.dumps(one).encode()) for one in told)
+    return b"".join(framed(MARKER, message) for message in told)
 
 
 def swept(
@@ -72,7 +72,7 @@ def swept(
     matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
     world = Crashing(bad=bad, launched=[], after=after)
     options = SweepOptions(out=folder / "reports", seed=1, stop=stop)
-    progress: Any = Quiet()
+    progress: Any = Silent()
     context = RunContext(environ={}, progress=progress, stopped=stopped or threading.Event(), open_engine=world.open)
     result, _ = sweep(plan_sweep(matrix, options, {}), options, context)
     return result, world.launched

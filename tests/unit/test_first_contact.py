@@ -151,6 +151,15 @@ def test_a_module_of_the_folder_is_run_as_one(folder: Path) -> None:
     assert scenario.files == (folder / "parts",)
 
 
+def test_a_module_that_is_measured_from_outside_is_copied_in_too(folder: Path) -> None:
+    """`--step-pattern` is what the first launch suggests; without its own files every version would then fail."""
+    made = job(folder, "python", "-m", "parts.loss", step_pattern="^step")
+    assert (made.name, made.carried) == ("parts", ("parts",))
+    assert made.entry["command"] == ["python", "-m", "parts.loss"]
+    with pytest.raises(UsageError, match=r"--step-pattern \(: is no regular expression: missing \)"):
+        job(folder, "python", "-m", "parts.loss", step_pattern="(")
+
+
 def test_any_other_command_is_measured_from_outside(folder: Path) -> None:
     (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "-m", "pytest", "train.py").scenarios
     assert scenario.command == ("python", "-m", "pytest", "train.py")
@@ -200,8 +209,12 @@ def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
 ) -> None:
     monkeypatch.chdir(folder)
     assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
-    assert "tran.py: is not in" in capsys.readouterr().err
+    said = f"harness: tran.py: is not in {folder}; did you mean train.py?\n"
+    assert capsys.readouterr().err == said
+    assert run(["init", "--program", "tran.py", "--version", "numpy==2.0.0", "--version", "numpy==2.1.0"]) == 2
+    assert capsys.readouterr().err == said, "every version crashed, and was said to be bad"
     assert not (folder / "reports").exists()
+    assert not (folder / "matrix.yaml").exists()
     assert job(folder, "python", "tran.py").entry == {"command": ["python", "tran.py"]}, "an image may have it"
 
 
@@ -391,9 +404,9 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
 
 
 def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
-    line = "[train] (epoch) 3/9"
+    line = "[train] (epoch) 3/9"  # a coloured one would be suggested with its colour
     with pytest.raises(UsageError) as told:
-        first_launch.check(plain_loop(folder), ended("setup", NO_STEP, output=f"{line}\n"))
+        first_launch.check(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
     (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
     assert re.search(pattern, line)
 

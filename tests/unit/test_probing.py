@@ -23,9 +23,10 @@ from harness.flows.parts.looking_inside import MOST_FILE_CHARACTERS
 from harness.flows.probe import probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import Host, Probed
+from harness.model.watching import Say
 from harness.report.terminal import probes as report
 from harness.report.terminal.progress import plain_progress
-from harness.run.engine import LaunchRequest, Lease, Say, Session
+from harness.run.engine import LaunchRequest, Lease, Session
 from harness.store.plan_file import to_json
 from tests.integration.test_flow import Engine, nothing
 

@@ -16,7 +16,11 @@ from harness.matrix import load_matrix
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*ROOT.glob("scenarios/*.py"), *ROOT.glob("examples/scenarios/*.py")])
-MATRICES = [*sorted(ROOT.glob("examples/*.yaml")), *sorted(ROOT.glob("examples/tutorial/*.yaml"))]
+MATRICES = [
+    *sorted(ROOT.glob("examples/*.yaml")),
+    *sorted(ROOT.glob("examples/tutorial/*.yaml")),
+    *sorted(ROOT.glob("examples/narrow/*.yaml")),
+]
 MEASURED = (
     "tensorflow",
     "torch",

@@ -17,7 +17,8 @@ from harness import traces
 from harness.errors import UsageError
 from harness.flows.judge import judge_file, judge_traces
 from harness.model import Limits, Look, Trace
-from harness.traces import reading, unheard
+from harness.model.watching import unheard
+from harness.traces import reading
 from tests.nightly import many
 
 

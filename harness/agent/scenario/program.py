@@ -78,7 +78,7 @@ class ProgramRun(scenario.ScriptRun):
         exec(code, module.__dict__)
 
     def _guarded(self, act):
-        """The program must not catch that the supervisor is gone."""
+        """Wrap a callback so that the program cannot catch that the supervisor is gone."""
 
         def guarded(ticker):
             try:
@@ -128,6 +128,7 @@ class ProgramRun(scenario.ScriptRun):
             return compile(source, self.script, "exec", dont_inherit=True)
         tree = ast.parse(source, self.script)
         function.decorate(tree, names, self._counts)
+        self._hooked("function", "__main__", True)
         self._counts = ""
         return compile(tree, self.script, "exec", dont_inherit=True)
 
@@ -165,7 +166,7 @@ class ProgramRun(scenario.ScriptRun):
         metrics.record(row, number, values)
 
     def _begin(self, ticker):
-        """The first step is made: wait, so that the supervisor can count and read the output up to now."""
+        """Wait after the first step, so that the supervisor can count and read the output up to now."""
         self.where = "step"
         took_s = time.perf_counter() - self._started
         self._looker = looks.Looker(self._readers_made, cgroup.find(), self._follow_pool(ticker), ticker.cpu)
@@ -193,7 +194,7 @@ class ProgramRun(scenario.ScriptRun):
     # -------------------------------------------------------------- how it ends
 
     def _complete(self):
-        """The program ended by itself."""
+        """Report that the program ended by itself."""
         if not self._ticker.steps:
             others = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
             self.link.tell("unseen", others=others)

@@ -1,1 +1,1 @@
-"""The supervisor's process: it talks to the harness and watches the process under test, which may die."""
+"""Runs in the supervisor's process, which talks to the harness and watches the process under test."""

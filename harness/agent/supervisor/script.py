@@ -121,7 +121,7 @@ class ScriptWatch(Watch):
         self._leave(ending.of_failure(event, self.oom_killed()))
 
     def _on_ended(self, end, cut=False):
-        """`cut`: a program was ended before its own end, so that how it ends after that is no one's fault."""
+        """End the trial. `cut`: a program was stopped before its own end; how it ends after that is no one's fault."""
         late = self.table.header[samples.STOP]
         self._made_its_steps = self._verdict is None and not cut
         message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""

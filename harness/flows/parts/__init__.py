@@ -1,1 +1,1 @@
-"""What several commands share."""
+"""Holds what several commands share."""

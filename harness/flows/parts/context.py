@@ -1,4 +1,4 @@
-"""What a flow takes from outside."""
+"""Bundles what a flow takes from outside."""
 
 from __future__ import annotations
 

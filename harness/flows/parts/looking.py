@@ -1,4 +1,4 @@
-"""One look of a watch: what the registries have now, compared with what is remembered."""
+"""Compares what the registries have now with what a watch remembers: one look of a watch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]
 SMALL_REPOSITORY = 100
-"""In a repository of at most so many tags, a look asks for all digests."""
+"""Most tags of a repository for which a look asks for all digests."""
 MOST_REQUESTS = 5
-"""In a larger repository, a look makes at most so many requests, because public registries count them. Digests that
-were asked for longest ago come first."""
+"""Most requests of a look in a larger repository, because public registries count them. Digests that were asked for
+longest ago come first."""
 
 
 class ImageRegistry(TagSource, Protocol):
-    """What is asked of registries: `harness.registry.Registry`."""
+    """The questions that registries are asked: `harness.registry.Registry` answers them."""
 
     @property
     def requests(self) -> int: ...
@@ -52,7 +52,7 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What was found. `digests` are of the images that were asked for; None: the registry has no such tag."""
+    """The state of the registries. `digests` are of the images that were asked for; None: there is no such tag."""
 
     new: tuple[ImageRef, ...]
     republished: tuple[ImageRef, ...]

@@ -11,8 +11,9 @@ from typing import Any
 from harness.errors import Interrupted
 from harness.flows.parts.context import RunContext
 from harness.model import Cell, Trial, Variant
+from harness.model.watching import unheard
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 
 MOST_FILE_CHARACTERS = 64 << 20
@@ -80,7 +81,7 @@ class Looking:
     @contextlib.contextmanager
     def beside(self, name: str) -> Iterator[Looking]:
         """Open a second connection, by which another thread can launch. Raises InfrastructureError."""
-        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
+        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=unheard)
         try:
             yield replace(self, engine=engine, aside=f" ({name})")
         finally:

@@ -13,7 +13,7 @@ from harness.store.saved_run import StoredRun, newest, read_run
 
 MOST_LISTED = 20
 Thing = TypeVar("Thing")
-Place = Cell | Finding
+CellOrFinding = Cell | Finding
 
 
 def open_run(text: str, *, out: Path) -> StoredRun:
@@ -74,14 +74,17 @@ def _names_of_finding(finding: Finding) -> set[str]:
     return {finding.series, finding.metric, finding.kind, finding.verdict, *versions} | _names_of_place(finding)
 
 
-def _names_of_place(of: Place) -> set[str]:
+def _names_of_place(of: CellOrFinding) -> set[str]:
     lane, variant = of.lane, of.variant
     params = {f"{name}={text}" for name, value in variant.params for text in (str(value), written(value))}
     return {str(lane), lane.host.name, lane.gpu or "", variant.scenario.name, str(variant), *params}
 
 
 def _fitting(
-    things: Sequence[Thing], words: Sequence[str], names: Callable[[Thing], set[str]], place: Callable[[Thing], Place]
+    things: Sequence[Thing],
+    words: Sequence[str],
+    names: Callable[[Thing], set[str]],
+    place: Callable[[Thing], CellOrFinding],
 ) -> list[Thing]:
     """Return those that have every word among their names; one argument may hold several words. The bare value of a
     param is a name only where nothing else is meant: it may look like a version.
@@ -94,7 +97,7 @@ def _fitting(
     return []
 
 
-def _values(of: Place) -> set[str]:
+def _values(of: CellOrFinding) -> set[str]:
     return {text for _, value in of.variant.params for text in (str(value), written(value))}
 
 

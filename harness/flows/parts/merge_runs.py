@@ -128,5 +128,5 @@ def _image(image: Image, series: Series) -> Image:
 
 
 def called(names: Iterable[tuple[int, Lane, str]]) -> dict[tuple[int, Lane], Lane]:
-    """(run, lane, host's name among all) -> the lanes under these names."""
+    """Return the lanes, by run and lane, under the names that their hosts have among all runs."""
     return {(number, lane): replace(lane, host=replace(lane.host, name=host)) for number, lane, host in names}

@@ -19,7 +19,9 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts import other_sweeps
 
 Contents = Mapping[Side, Inventory]
-"""What both sides consist of."""
+"""The contents of both sides."""
+Digests = Mapping[Side, str | None]
+NO_DIGESTS: Digests = {}
 INSPECTED_STEPS = 50
 """Steps of the launch that looks which libraries are mapped."""
 COMPONENTS = {"name": "components"}
@@ -44,8 +46,9 @@ class BothSides:
 
 
 @contextmanager
-def both_sides(plan: Plan, context: RunContext) -> Iterator[BothSides]:
-    """Open and lease the host, and make both versions of a plan, which is one block of two cells.
+def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS) -> Iterator[BothSides]:
+    """Open and lease the host, and make both versions of a plan, which is one block of two cells. Images that are not
+    those with these `digests`, which an earlier run measured, are told.
 
     Raises UsageError where they are the same, InfrastructureError where one cannot be made, Interrupted.
     """
@@ -55,7 +58,7 @@ def both_sides(plan: Plan, context: RunContext) -> Iterator[BothSides]:
         engine, lane = _opened_engine(opened, a.lane, context)
         cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
         with _leased(opened, engine, context) as lease:
-            made = _made(cells, engine, context)
+            made = _made(cells, engine, context, digests)
             yield BothSides(cells=cells, made=made, engine=engine, lane=lane, lease=lease, context=context)
 
 
@@ -103,9 +106,13 @@ def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str
     return f"{a}: is to be good, and fails ({problem}); {remedy}"
 
 
-def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Mapping[Side, Prepared]:
+def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
     """Make both versions. Raises UsageError where they are the same, InfrastructureError, Interrupted."""
     had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
+    for side, digest in digests.items():
+        if digest not in (None, had[side].digest):
+            version = cells[side].image.version
+            context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
     same_variables = cells["A"].image.environment == cells["B"].image.environment
     if had["A"].digest == had["B"].digest and same_variables:
         raise UsageError(_equal(cells))

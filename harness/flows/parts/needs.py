@@ -1,4 +1,4 @@
-"""What the images of a matrix need: their sizes, and what they say of themselves, by their registries before a pull."""
+"""Asks registries for the sizes, labels and environments of a matrix's images, before any of them is pulled."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from harness.model import Build, Host, Image, Pull
 from harness.model.doctor import Wanted
+from harness.model.watching import Say, unheard
 from harness.registry import PublishedImage, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.names import parse
 from harness.run.engine import Engine
-from harness.run.images.disk_budget import Disk, Name, name_of, total_bytes
+from harness.run.images.disk_budget import Disk, ImageName, name_of, total_bytes
 
 UNPACKED = 3.0
-"""How much larger images are on an engine than in a registry, about: 2.4 (Debian, Python) to 3.7 (TensorFlow)."""
+"""Typical ratio of an image's size on an engine to that in a registry: 2.4 (Debian, Python) to 3.7 (TensorFlow)."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as the kernel, and as registries name them
 NO_SIZE = {"Build": "built there", "Install": "installed there"}
 
@@ -30,18 +31,18 @@ class RegistryAnswers:
     """
 
     registry: Registry
-    say: Callable[[str], None] = lambda text: None
+    say: Say = unheard
     _found: dict[tuple[str, str], Layers | RegistryTrouble] = field(default_factory=dict)
     _facts: dict[tuple[str, str], PublishedImage] = field(default_factory=dict)
     _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
-        """Bytes by layer, packed; or why nothing is known."""
+        """Return the packed bytes by layer, or why nothing is known."""
         found = self._ask(reference, architecture)
         return str(found) if isinstance(found, RegistryTrouble) else found
 
     def facts(self, reference: str, architecture: str) -> PublishedImage | None:
-        """Labels and environment; None if they are not known, and `layers` may say why."""
+        """Return the labels and the environment; None if they are not known, and `layers` may say why."""
         self._ask(reference, architecture)
         return self._facts.get((reference, architecture))
 
@@ -127,7 +128,7 @@ def disk_of(
     images: Sequence[Image],
     *,
     registry: Callable[[], Registry],
-    note: Callable[[str], None],
+    note: Say,
 ) -> Disk:
     """Return the room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told
     so.
@@ -145,11 +146,11 @@ def disk_of(
     return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=bases_of(images))
 
 
-def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[Name, int]:
+def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[ImageName, int]:
     """Return what each pull will add, unpacked, where that is known: layers that several have are there after the
     first.
     """
-    layers: dict[Name, Layers] = {}
+    layers: dict[ImageName, Layers] = {}
     for image in pulls:
         found = told.layers(str(reference_of(image)), architecture)
         if not isinstance(found, str):
@@ -174,7 +175,7 @@ def _gib(size_bytes: int) -> str:
 
 
 def bases_of(images: Sequence[Image]) -> frozenset[str]:
-    """Images that others are made from in this run."""
+    """Return the images that others are made from in this run."""
     return frozenset(
         reference for image in images if not isinstance(image.source, Pull) and (reference := reference_of(image))
     )

@@ -33,7 +33,7 @@ class OldRun:
 
 
 def age(text: str) -> timedelta:
-    """`12h`, `30d`, `8w`. Raises ValueError."""
+    """Parse an age such as `12h`, `30d` or `8w`. Raises ValueError."""
     found = AGE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not an age; write 12h, 30d or 8w")
@@ -95,7 +95,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _began(path: Path) -> datetime | None:
-    """None of a name that is no time."""
+    """Return when a run began, by its name; None if the name is no time."""
     try:
         return datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:

@@ -1,10 +1,10 @@
-"""What `harness narrow` is asked: a finding of a run, or two requirement files and a scenario."""
+"""Reads the question to `harness narrow`: a finding of a run, or two requirement files and a scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +13,7 @@ from harness.flows.parts.lookup import cell_of
 from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
+from harness.model.narrowed import Side
 from harness.plan import make_plan
 from harness.private import WITHHELD
 from harness.store import inputs
@@ -26,7 +27,7 @@ SERIES = "files"
 class NarrowQuestion:
     """What is narrowed: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
     finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
-    the launches. `seen`: B's launches in the finding's run.
+    the launches. What the finding's run had: `seen`, the launches of B, and `digests`, those of both images.
     """
 
     a: Cell
@@ -36,6 +37,7 @@ class NarrowQuestion:
     number: int
     journal: str
     seen: tuple[Trial, ...] = ()
+    digests: Mapping[Side, str | None] = field(default_factory=dict)
 
 
 @contextmanager
@@ -66,6 +68,7 @@ def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> N
         number=number,
         journal=f"{run.plan.matrix.name}-narrow",
         seen=run.cells[cells[1].id].trials,
+        digests={"A": run.cells[cells[0].id].digest, "B": run.cells[cells[1].id].digest},
     )
 
 
@@ -80,7 +83,7 @@ def _check(finding: Finding) -> None:
 
 
 def _check_values(run: StoredRun, *cells: Cell) -> None:
-    """A value that the run withholds cannot be given to a launch."""
+    """Raise UsageError if the run withholds a value that a launch needs."""
     for cell in cells:
         given = (*cell.image.environment, *cell.variant.scenario.environment)
         names = [name for name, value in given if value == WITHHELD]
@@ -89,7 +92,7 @@ def _check_values(run: StoredRun, *cells: Cell) -> None:
 
 
 def _host(lane: Lane) -> Host:
-    """The run keeps no `gpus:`; the lane says which it had."""
+    """Return the host with its `gpus:`, which the run does not keep; the lane says which it had."""
     if lane.gpu is None:
         return lane.host
     return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))

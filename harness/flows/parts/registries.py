@@ -1,4 +1,4 @@
-"""The registries that the environment has logins for, as flows ask them."""
+"""Opens the registries for flows, with the logins of the environment."""
 
 from __future__ import annotations
 

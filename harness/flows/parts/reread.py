@@ -17,7 +17,7 @@ from harness.store.saved_probes import read_probed
 from harness.store.saved_run import read_run
 from harness.store.trial_json import trial_files
 
-Gpus = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
+GpusOfLanes = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 
 
 def read_result(path: Path) -> RunResult:
@@ -48,10 +48,10 @@ def read_result(path: Path) -> RunResult:
     )
 
 
-def _lane(lane: Lane, gpus: Gpus) -> Lane:
+def _lane(lane: Lane, gpus: GpusOfLanes) -> Lane:
     return replace(lane, gpus=gpus.get((lane.host.name, lane.gpu), ()))
 
 
-def _with_gpus(block: Block, gpus: Gpus) -> Block:
+def _with_gpus(block: Block, gpus: GpusOfLanes) -> Block:
     lane = _lane(block.lane, gpus)
     return replace(block, lane=lane, cells=tuple(replace(cell, lane=lane) for cell in block.cells))

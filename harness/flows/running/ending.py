@@ -1,4 +1,4 @@
-"""Whether a sweep has reached what its user asked for, and why it launches nothing more then."""
+"""Decides whether a sweep has reached what its user asked for, and says why it launches nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress of one machine of a pool."""
+"""Reports the progress of one machine of a pool."""
 
 from __future__ import annotations
 

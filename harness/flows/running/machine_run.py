@@ -1,4 +1,4 @@
-"""One machine at work on rows: its lease, its connections, its room for images, and the workers that launch."""
+"""Runs rows on one machine: takes its lease, opens its connections, limits its images, and starts the workers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
 from harness.flows.running.machine_progress import MachineProgress
 from harness.model import Block, Host, Plan
+from harness.model.watching import unheard
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
@@ -76,7 +77,7 @@ class MachineRun:
         with contextlib.ExitStack() as opened:
             engines = [engine]
             for _ in range(max(len(lanes), count) - 1):
-                engines.append(self.context.open_engine(host, environ=self.context.environ, say=_unheard))
+                engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
                 opened.callback(engines[-1].close)
             names = lanes or [host.machine or host.name]
             workers = [
@@ -106,7 +107,7 @@ class MachineRun:
         progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
         images = HostImages(
             engine=engine,
-            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
+            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=unheard),
             progress=progress,
             stopped=self.context.stopped.is_set,
             disk=disk,
@@ -135,7 +136,3 @@ def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
         at_once([functools.partial(each.work, rows) for each in workers])
     finally:
         first.launcher.images.close()
-
-
-def _unheard(text: str) -> None:
-    """A second connection to an engine that has answered already has nothing to tell."""

@@ -1,4 +1,4 @@
-"""The traces of rows that are open: in memory as far as there is room, else read back from their trial files."""
+"""Keeps the traces of open rows in memory as far as there is room, and reads the others back from trial files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.model import Trial
 from harness.run.scheduler import BlockRun, CellRun
 
 HELD_BYTES = 256 << 20
-"""Of the traces of all open rows together. A trace of 4,000 rows takes some 160 KiB."""
+"""Most bytes that the traces of all open rows may take together. A trace of 4,000 rows takes about 160 KiB."""
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""A plan being run: a thread for every host, so that a slow or lost one holds up no other."""
+"""Runs a plan, with a thread for every host, so that a slow or lost one holds up no other."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Running:
         except HarnessError as error:  # the other hosts go on, and what is known is reported
             each.problem = str(error)
         if each.problem is not None:
-            _give_up(runs, each.problem, least=self.plan.trials.least)
+            _give_up_host(runs, each.problem, least=self.plan.trials.least)
             self.context.progress.note(each.problem)
 
     def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
@@ -136,7 +136,7 @@ def _lane_of(block: BlockRun) -> str:
     return str(block.cells[0].cell.lane)
 
 
-def _give_up(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
+def _give_up_host(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
     """Give every cell that lacks trials the problem of its host, which is gone."""
     for run in (run for block in blocks for run in block.cells):
         if not run.problem and len(run.measured) < least:

@@ -1,4 +1,4 @@
-"""The rows of a pool, spread over its machines: each row is measured whole on one of them.
+"""Spreads the rows of a pool over its machines: each row is measured whole on one of them.
 
 Machines take row after row, the longest first. A machine that is lost is waited for; if it does not come back, its row
 starts again on another one. Nodes of a cluster join the pool as the queue gives them; one that is lost is given up,
@@ -23,7 +23,7 @@ from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
-"""How often a row starts again on another machine, and how often a machine that was lost is waited for."""
+"""Number of times that a row starts again on another machine, and that a lost machine is waited for."""
 ASK_EVERY_S = 3.0
 BROKEN = "the machine was lost in the middle of its round"
 
@@ -50,9 +50,9 @@ class PoolRun:
     homes: Mapping[tuple[str, str, str], str]
     images: Sequence[Image] = ()
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
-    """By the row's place, the machines that were lost with it."""
+    """The machines that were lost with a row, by the row's place."""
     gone: dict[str, MachineSeen] = field(default_factory=dict)
-    """By name, the machines that were lost for good, as they were."""
+    """The machines that were lost for good, as they were, by name."""
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run the rows. Each that could not be run has a problem in its cells."""
@@ -74,7 +74,7 @@ class PoolRun:
                 *(again for block in lost if (again := self._again(block)) is not None),
             ]
         for block in left:
-            _give_up(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
+            _give_up_row(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
 
     def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
         """Return the queue of these rows: a machine ends its row before it begins another."""
@@ -202,7 +202,7 @@ class PoolRun:
         lost.append(block.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
             return self.again(block, f"{lost[-1]} was lost while it measured this row")
-        _give_up(
+        _give_up_row(
             block, f"{len(lost)} machines were lost one after the other while they measured this row: {_all(lost)}"
         )
         return None
@@ -243,7 +243,7 @@ def _place(block: BlockRun) -> tuple[str, str, str]:
     return cell.image.series, str(cell.lane), str(cell.variant)
 
 
-def _give_up(block: BlockRun, problem: str) -> None:
+def _give_up_row(block: BlockRun, problem: str) -> None:
     for run in block.cells:
         run.problem = run.problem or problem
 

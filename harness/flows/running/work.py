@@ -1,4 +1,4 @@
-"""One row while it runs: what decides its launches, what became of its cells, and the verdict so far."""
+"""Records one row while it runs: its scheduler, the runs of its cells, and the verdict so far."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""All rows of a plan while they run: each is judged after each of its turns, and for good when it is finished."""
+"""Judges all rows of a plan while they run: each after each of its turns, and for good when it is finished."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,8 +38,10 @@ class Works:
     only: frozenset[str] | None = None
     so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
     open_rows: OpenRows = field(init=False)
+    _blocks: Counter[str] = field(init=False)
+    """Number of blocks of each scenario, by name."""
     _works: dict[int, Work] = field(default_factory=dict)
-    """By the identity of their BlockRun; a row that started again comes last."""
+    """The rows by the identity of their BlockRun; a row that started again comes last."""
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -47,6 +50,7 @@ class Works:
         """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one of
         each machine, which is chosen when the machine begins it.
         """
+        self._blocks = Counter(block.variant.scenario.name for block in self.plan.blocks)
         self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
         measuring: set[tuple[str, str]] = set()
         for block in self.plan.blocks:
@@ -186,7 +190,7 @@ class Works:
             noise=self._noises.get(place),
             searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
             rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
-            blocks=self._blocks(work.block),
+            blocks=self._blocks[work.block.variant.scenario.name],
         )
         unfound = () if judged.changes else work.conclusion()
         cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, work.block.cells, strict=True))
@@ -204,8 +208,9 @@ class Works:
             scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
         else:
             scheduler = FullScheduler(
-                runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
-            )
+                runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise,
+                blocks=self._blocks[block.variant.scenario.name],
+            )  # fmt: skip
         return Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
 
     def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
@@ -213,8 +218,3 @@ class Works:
         to.
         """
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
-
-    def _blocks(self, block: Block) -> int:
-        """Return how many blocks the scenario of this one has."""
-        name = block.variant.scenario.name
-        return sum(other.variant.scenario.name == name for other in self.plan.blocks)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from harness.judge.attribution.cell_states import episodes_in, metric_of, signs, states_of
 from harness.judge.attribution.factorial import Square, SquareAnswer, SquareCell, answer, model_of
-from harness.judge.attribution.faults import Fault, Place, Row, alike, faults_of
+from harness.judge.attribution.faults import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.cell.verdict import AGREE
 from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
@@ -39,7 +39,7 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
 
 
 def _faults(
-    blocks: Sequence[Block], rows: Mapping[Place, Row], findings: Sequence[Finding], *, sign: Sign
+    blocks: Sequence[Block], rows: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
 ) -> list[list[Fault]]:
     order = {cell.image.version: place for place, cell in enumerate(blocks[0].cells)}
     of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
@@ -83,7 +83,7 @@ class _Group:
     known: Mapping[str, CellResult]
     findings: Sequence[Finding]
     sign: Sign
-    rows: Mapping[Place, Row]
+    rows: Mapping[LaneOfVariant, RowStates]
     faults: Sequence[Fault]
 
     @cached_property
@@ -93,7 +93,7 @@ class _Group:
         return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
 
     @cached_property
-    def places(self) -> dict[Place, Row]:
+    def places(self) -> dict[LaneOfVariant, RowStates]:
         """Return the states by variant and lane: for this fault, or for any fault in variants without this one."""
         own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
         return {**self.rows, **own}
@@ -146,7 +146,7 @@ class _Group:
         bad, good = set(self._where(self.rows, True)), set(self._where(self.rows, False)) - {""}
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
-    def _where(self, rows: Mapping[Place, Row], state: bool) -> Iterator[str]:
+    def _where(self, rows: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
         """Yield the machine of each cell with this state; "" for one whose host is no pool."""
         for block in self.blocks:
             for cell, known in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):

@@ -1,4 +1,4 @@
-"""The state of each cell of a block for one sign, from verdicts and findings: bad, good, or unknown."""
+"""Finds the state of each cell of a block for one sign, from verdicts and findings: bad, good, or unknown."""
 
 from __future__ import annotations
 

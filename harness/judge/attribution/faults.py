@@ -14,8 +14,8 @@ from harness.model import Episode, Lane, Variant
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, span
 from harness.model.judged import State
 
-Place = tuple[Variant, Lane]
-Row = Sequence[State]
+LaneOfVariant = tuple[Variant, Lane]
+RowStates = Sequence[State]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,11 @@ class Fault:
     variant: Variant
     depth: int
     episodes: Mapping[Lane, Sequence[Episode]]
-    rows: Mapping[Lane, Row]
+    rows: Mapping[Lane, RowStates]
 
 
 def faults_of(
-    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, Row], order: Order
+    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, RowStates], order: Order
 ) -> list[Fault]:
     """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
     linked: list[list[tuple[Lane, Episode]]] = []
@@ -49,7 +49,9 @@ def _shares(one: Episode, other: Episode, order: Order) -> bool:
     return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
 
 
-def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mapping[Lane, Row], order: Order) -> Fault:
+def _fault(
+    variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mapping[Lane, RowStates], order: Order
+) -> Fault:
     by_lane = {lane: [episode for at, episode in group if at == lane] for lane in rows}
     return Fault(
         variant=variant,
@@ -61,7 +63,7 @@ def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mappin
     )
 
 
-def _row(episodes: Sequence[Episode], row: Row, order: Order, *, depth: int) -> Row:
+def _row(episodes: Sequence[Episode], row: RowStates, order: Order, *, depth: int) -> RowStates:
     """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
     inside = {place for one in episodes for place in span(one, order)}
     first = min(inside, default=0)
@@ -112,7 +114,7 @@ class _Group:
     first: Ends
     members: list[Fault] = field(default_factory=list)
     _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
-    _rows: dict[Lane, Row] = field(default_factory=dict)
+    _rows: dict[Lane, RowStates] = field(default_factory=dict)
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:

@@ -1,4 +1,4 @@
-"""The smallest rule over params that separates the bad variants of a scenario from the good ones.
+"""Finds the smallest rule over params that separates the bad variants of a scenario from the good ones.
 
 A rule is a set of conditions, each a set of values of one param, of which all or any must hold. For given params each
 kind has one smallest rule: the bounding box of all bad variants, and the complement of the bounding box of all good
@@ -22,7 +22,7 @@ EXCEPTIONS = 0.1
 
 Value = tuple[str, Scalar]
 """A value with its type's name: 1, 1.0 and True are three values."""
-Row = Mapping[str, Value]
+ParamRow = Mapping[str, Value]
 
 
 def find_rule(
@@ -63,7 +63,7 @@ def holds(rule: Rule, variant: Variant) -> bool:
     return any(met) if rule.any_of else all(met)
 
 
-def _separating(names: Sequence[str], size: int, bad: Sequence[Row], good: Sequence[Row]) -> Iterator[Rule]:
+def _separating(names: Sequence[str], size: int, bad: Sequence[ParamRow], good: Sequence[ParamRow]) -> Iterator[Rule]:
     for chosen in itertools.combinations(names, size):
         inside = {name: _values(bad, name) for name in chosen}
         if not any(all(row[name] in inside[name] for name in chosen) for row in good):
@@ -73,7 +73,7 @@ def _separating(names: Sequence[str], size: int, bad: Sequence[Row], good: Seque
             yield _rule(_needed(outside, bad), any_of=True)
 
 
-def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[str, list[Value]]:
+def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[ParamRow]) -> dict[str, list[Value]]:
     """Drop the values, the rarest first, whose bad rows other values explain: they are not shown to be sufficient."""
     kept = {name: list(chosen) for name, chosen in values.items()}
     spots = [(name, value) for name, chosen in values.items() for value in chosen]
@@ -84,7 +84,7 @@ def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[s
     return kept
 
 
-def _rough(names: Sequence[str], bad: Sequence[Row], good: Sequence[Row]) -> Rule | None:
+def _rough(names: Sequence[str], bad: Sequence[ParamRow], good: Sequence[ParamRow]) -> Rule | None:
     """Return the rule of one param with the fewest exceptions, if they are few; each value follows its majority."""
     allowed = int(EXCEPTIONS * (len(bad) + len(good)))
     if len(bad) + len(good) < FEWEST_FOR_EXCEPTIONS:
@@ -129,7 +129,7 @@ def _described(rule: Rule, known: _Known) -> Rule:
     )
 
 
-def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[Row]) -> Iterator[str]:
+def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[ParamRow]) -> Iterator[str]:
     """Yield the params outside the rule of which every value that ran was bad: no value of them prevents the fault."""
     used = {one.param for one in rule.conditions}
     for name in _names(known):
@@ -161,7 +161,7 @@ def _names(variants: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(name for variant in variants for name, _ in variant.params))
 
 
-def _values(rows: Sequence[Row], name: str) -> list[Value]:
+def _values(rows: Sequence[ParamRow], name: str) -> list[Value]:
     """Return the distinct values of a param, in order of appearance."""
     return list(dict.fromkeys(row[name] for row in rows))
 

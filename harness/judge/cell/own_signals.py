@@ -1,4 +1,4 @@
-"""The signals that a cell's own launches decide, without another version: outcome, memory and counts."""
+"""Judges the signals that a cell's own launches decide, without another version: outcome, memory and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a cell, as medians over trials with t intervals over trials, and the sentence that explains it."""
+"""Summarizes a cell: medians over trials with t intervals over trials, and the sentence that explains the verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial
-from harness.judge.comparison.launch_figures import has_step_times
+from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.intervals import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trace.verdict import settled_median
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName

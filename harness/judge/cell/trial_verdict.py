@@ -1,4 +1,4 @@
-"""The verdict on one trial, from the way it ended, its trace and its counts."""
+"""Judges one trial by the way it ended, its trace and its counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on one cell, from its trials. Each trial is one launch and counts once.
+"""Judges one cell by its trials. Each trial is one launch and counts once.
 
 A bad verdict needs two launches that agree; a good one needs a launch of the whole budget.
 """

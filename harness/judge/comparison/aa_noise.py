@@ -13,11 +13,11 @@ from harness.judge.comparison.round_tables import differences
 from harness.judge.intervals import CONFIDENCE
 from harness.model import LEVELS, Noise, Steps, Trial
 
-Pair = tuple[Trial, Trial]
+Replicates = tuple[Trial, Trial]
 """A launch and its A/A replicate (twin): the same image in the same round, under another name."""
 
 
-def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
+def noise_of(pairs: Sequence[Replicates], *, steps: Steps) -> Noise | None:
     """Return the noise that the pairs show; None if no figure can be compared."""
     return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
 
@@ -42,7 +42,8 @@ def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:
-    """Root mean square of the pairs' differences over √2, because a difference has the noise of two launches.
+    """Return the root mean square of the pairs' differences over √2, because a difference has the noise of two
+    launches.
 
     Differences are winsorized: one pair that was disturbed would otherwise hide every change on the lane.
     """

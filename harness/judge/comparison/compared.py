@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.launch_figures import EXACT, ended_as_slow, late_spread
+from harness.judge.comparison.launch_figures import EXACT, late_spread
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -25,15 +25,16 @@ from harness.judge.comparison.round_tables import (
     step_time_launches,
     table_of,
 )
+from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
 from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
 
-Level = tuple[float, Interval | None]
+LevelEstimate = tuple[float, Interval | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What can be compared between the versions of a block, oldest first. Each figure is computed on first use."""
+    """The figures that can be compared between the versions of a block, oldest first. Each is computed on first use."""
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
@@ -41,34 +42,34 @@ class Compared:
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
-        """Trials that differ in nothing but their image."""
+        """Return the trials that differ in nothing but their image."""
         return set_apart(self.trials)[0]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
-        """Trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
+        """Return the trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
         return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
 
     @cached_property
     def best(self) -> RoundTable | None:
-        """Table of the step times in the fastest stretch of each launch."""
+        """Return the table of the step times in the fastest stretch of each launch."""
         return best_table(self.alike, steps=self.steps)
 
     @cached_property
     def launches(self) -> Sequence[BothWays]:
-        """Step times of each version's launches: of those in turn, and of those that waited for images."""
+        """Return the step times of each version's launches: of those in turn, and of those that waited for images."""
         return step_time_launches(self.alike, steps=self.steps)
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
-        """Tables of the level signals that can be compared, by name."""
+        """Return the tables of the level signals that can be compared, by name."""
         found = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
         found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
         return {name: table for name, table in found.items() if table is not None}
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
-        """Figures of all versions, comparable or not, by the name of the level signal."""
+        """Return the figures of all versions, comparable or not, by the name of the level signal."""
         return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
 
     @cached_property
@@ -90,7 +91,7 @@ class Compared:
         """Return the trials that a level signal compares."""
         return self.steady if SIGNALS[name].group == "memory" else self.alike
 
-    def levels(self, name: str, *, limit: float | None) -> Mapping[int, Level]:
+    def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
         common rounds, or over all launches if the equivalence test clears every version.
         """
@@ -101,17 +102,17 @@ class Compared:
             place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
         }
 
-    def own_levels(self, name: str) -> Mapping[int, Level]:
+    def own_levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of each version's own launches by position, comparable or not."""
         return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
 
-    def _acquitted(self, limit: float | None) -> Mapping[int, Level]:
+    def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
         if acquitted(self.launches, limit=limit) is None:
             return {}
         return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
 
 
-def _exact_table(levels: Mapping[int, Level]) -> RoundTable | None:
+def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
     """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
     if len(levels) < 2:
         return None
@@ -127,17 +128,17 @@ def with_compared(compared: Compared, *, limits: Limits, searched: bool = False)
     return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
 
 
-def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, Level]:
+def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
     levels = compared.own_levels(name) if searched else compared.levels(name, limit=limits.of(name))
     return levels if len(levels) > 1 else {}
 
 
-def level_of(figures: Sequence[float]) -> Level:
+def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
-def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> CellVerdict:
+def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
     step, step_ci = _scaled(step_s, 1000.0)
     peak, peak_ci = _scaled(peak_kib, 1 / 1024)
     own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
@@ -152,7 +153,7 @@ def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> Ce
     )
 
 
-def _scaled(level: Level | None, factor: float) -> tuple[float | None, Interval | None]:
+def _scaled(level: LevelEstimate | None, factor: float) -> tuple[float | None, Interval | None]:
     if level is None:
         return None, None
     value, interval = level

@@ -21,7 +21,7 @@ SURE = 0.95
 """Confidence of each one-sided t-test: the chance to notice a version that is slower by the bound."""
 FEWEST_FREEDOM = 4
 """Fewest degrees of freedom with which the spread of launches can be estimated."""
-Ways = tuple[Floats, Floats]
+LogTimes = tuple[Floats, Floats]
 """Logs of a version's step times: of launches in turn, and of launches that waited for images."""
 
 
@@ -34,7 +34,7 @@ def acquitted(launches: Sequence[BothWays], *, limit: float | None) -> float | N
     return bound if bound is not None and limit is not None and bound <= math.log1p(limit) else None
 
 
-def bound_of(known: Sequence[Ways]) -> float | None:
+def bound_of(known: Sequence[LogTimes]) -> float | None:
     """Return the upper 95 % bound, a log, of the differences between versions and of the effect of waiting for images.
 
     Least squares fits each launch as the level of its version plus, if it waited, the effect of waiting. The bound is
@@ -71,5 +71,5 @@ def may_hold(launches: Sequence[BothWays], *, limit: float, wanted: int) -> bool
     return max(means, default=0.0) - min(means, default=0.0) + margin <= math.log1p(limit)
 
 
-def _logs(launches: Sequence[BothWays]) -> list[Ways]:
+def _logs(launches: Sequence[BothWays]) -> list[LogTimes]:
     return [(np.log(turn), np.log(wait)) for turn, wait in launches]

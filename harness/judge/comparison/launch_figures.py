@@ -1,4 +1,4 @@
-"""Figures of the level signals: which launches have one, and how to compute it from a launch.
+"""Computes the figures of the level signals from launches.
 
 A figure covers only what all compared launches have: the steps up to the end of the shortest launch, and the looks that
 all of them took. Each rule therefore first sees all launches (`prepare`), and then gives the figure of each.
@@ -7,26 +7,28 @@ all of them took. Each rule therefore first sees all launches (`prepare`), and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.pace import (
-    LEAST_SLOW,
-    SLOW,
-    WARM_UP,
-    last_step,
-    own_step_s,
-    usual_step_s,
-    without_slow_starts,
+from harness.judge.comparison.pace import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
+from harness.judge.comparison.which_launches import (
+    Launches,
+    at_least,
+    common_steps,
+    ended_as_slow,
+    is_clean,
+    is_in_turn,
+    is_measured,
+    is_warm,
+    is_whole,
+    paced_steps,
 )
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 
-Launches = Sequence[Sequence[Trial]]
-"""The launches of each version, oldest version first."""
-Figure = Callable[[Trial], float | None]
+LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, positive, in the unit of its signal; None if it has none."""
 TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
@@ -36,9 +38,6 @@ PACES = frozenset({"step_time", "throughput"})
 """Level signals that a slow launch has all the same."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
-SHORT_SHARE = 0.5
-"""Share of the longest launch, or of the first look if that is earlier, that a slow version's launches must reach to be
-compared by more than their pace."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 """Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
@@ -51,14 +50,15 @@ SHORTEST_CPU_S = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRule:
-    """How a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the `Figure`.
+    """The rule by which a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the
+    figure's function.
 
     `any_round`: the figure does not depend on the machine, so that launches of different rounds, or of different days,
     are compared as well.
     """
 
     usable: Callable[[Trial, Steps], bool]
-    prepare: Callable[[Launches], Figure]
+    prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
 
 
@@ -70,38 +70,17 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
-    if rule.usable in (_is_warm, _is_measured):
+    if rule.usable in (is_warm, is_measured):
         return chosen
     longest = max((last_step(trial.trace) for version in chosen for trial in version), default=0.0)
     if name in PACES:
-        return _at_least(LEAST_SLOW, chosen)
+        return at_least(LEAST_SLOW, chosen)
     hasty = ended_as_slow(launches, steps=steps)
     kept = [[] if is_hasty else version for version, is_hasty in zip(chosen, hasty, strict=True)]
-    return _at_least(min(longest, steps.first) / SLOW, kept)
+    return at_least(min(longest, steps.first) / SLOW, kept)
 
 
-def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
-    """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
-    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
-    longest = max((last_step(trial.trace) for version in clean for trial in version), default=0.0)
-    short = SHORT_SHARE * min(longest, steps.first)
-    hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
-    usual_s = usual_step_s(launches) if any(hasty) else None
-    if usual_s is None:
-        return [False] * len(launches)
-    return [
-        is_hasty and (own_step_s(version) or 0.0) > SLOW * usual_s
-        for version, is_hasty in zip(launches, hasty, strict=True)
-    ]
-
-
-def _at_least(steps: float, launches: Launches) -> list[list[Trial]]:
-    return [
-        [trial for trial in version if trial.trace is None or last_step(trial.trace) >= steps] for version in launches
-    ]
-
-
-def figure_of(name: str, launches: Launches) -> Figure:
+def figure_of(name: str, launches: Launches) -> LaunchFigure:
     """Return what gives the figure of each of these launches, which are `usable`; a larger figure is worse."""
     figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
 
@@ -128,74 +107,13 @@ def best_step_s(trace: Trace, common: int) -> float | None:
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
-def common_steps(launches: Launches) -> int:
-    """Return the number of steps that all launches have."""
-    return int(min((last_step(trial.trace) for version in launches for trial in version), default=0))
-
-
-def paced_steps(launches: Launches) -> int:
-    """Return the number of steps over which step times are compared: those that all launches have, except those of slow
-    versions, whose own steps count.
-    """
-    longest = max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
-    usual_s, common = None, common_steps(launches)
-    if common < longest:
-        usual_s = usual_step_s(launches)
-    if usual_s is None:
-        return common
-    return common_steps([version for version in launches if (own_step_s(version) or 0.0) <= SLOW * usual_s])
-
-
-# ---------------------------------------------------------------- which launches
-
-
-def is_clean(trial: Trial, steps: Steps) -> bool:
-    """Return whether the trial made the steps that it was asked for. One that its time limit cut short would shorten
-    the comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
-    """
-    if not trial.made_its_steps or trial.trace is None:
-        return False
-    return last_step(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
-
-
-def has_step_times(trial: Trial) -> bool:
-    """Return whether the rows of the trial are steps that were timed."""
-    durations = None if trial.trace is None else trial.trace.column("step_s")
-    return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
-
-
-def is_timed(trial: Trial, steps: Steps) -> bool:
-    """Return whether the step times are usable: nothing on the machine disturbed them."""
-    return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
-
-
-def is_in_turn(trial: Trial, steps: Steps) -> bool:
-    """Return whether the step times can be compared by rounds: usable, and launched in turn."""
-    return is_timed(trial, steps) and trial.pulled != "awaited"
-
-
-def _is_whole(trial: Trial, steps: Steps) -> bool:
-    in_time = trial.end == "completed" and (trial.time_asked_s or steps.time_s) is not None
-    whole = in_time or last_step(trial.trace) >= steps.budget
-    return is_in_turn(trial, steps) and whole
-
-
-def _is_warm(trial: Trial, steps: Steps) -> bool:
-    """Return whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
-    return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
-
-
-def _is_measured(trial: Trial, steps: Steps) -> bool:
-    return trial.measured
-
-
 # ---------------------------------------------------------------- step times
 
 
-def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], Figure]:
+def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of a figure over the steps that all launches have."""
 
-    def prepare(launches: Launches) -> Figure:
+    def prepare(launches: Launches) -> LaunchFigure:
         common = paced_steps(launches)
         return lambda trial: (
             None if trial.trace is None else figure(trial.trace, min(common, int(last_step(trial.trace))))
@@ -249,7 +167,7 @@ def _throughput(trace: Trace, common: int) -> float | None:
     return float(items[both].sum()) / total_s if total_s > 0 else None
 
 
-def _cpu(launches: Launches) -> Figure:
+def _cpu(launches: Launches) -> LaunchFigure:
     """Processor seconds a step, up to the last look that all launches took, or the last of each where the time decides
     when they are; None if launches take too little.
     """
@@ -270,12 +188,12 @@ def _cpu(launches: Launches) -> Figure:
 # ---------------------------------------------------------------- memory
 
 
-def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
+def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of a memory peak: the highest value of a column, which is sampled at the ends of steps, and of
     the peaks inside steps that looks report, up to the last look that all these launches have.
     """
 
-    def prepare(launches: Launches) -> Figure:
+    def prepare(launches: Launches) -> LaunchFigure:
         traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
         told = [_told(trace, inside) for trace in traces]
         looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
@@ -291,10 +209,10 @@ def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
     return prepare
 
 
-def _highest_of(*columns: str) -> Callable[[Launches], Figure]:
+def _highest_of(*columns: str) -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of the highest value, over the common steps, of the first column that a launch has."""
 
-    def prepare(launches: Launches) -> Figure:
+    def prepare(launches: Launches) -> LaunchFigure:
         common = common_steps(launches)
 
         def highest(trial: Trial) -> float | None:
@@ -314,10 +232,10 @@ def _highest(trace: Trace, name: str, common: int) -> float | None:
 # ---------------------------------------------------------------- start-up and the rest
 
 
-def _of_fact(name: str) -> Callable[[Launches], Figure]:
+def _of_fact(name: str) -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of a figure that the agent reported about the start."""
 
-    def prepare(launches: Launches) -> Figure:
+    def prepare(launches: Launches) -> LaunchFigure:
         def told(trial: Trial) -> float | None:
             value = trial.facts.get(name)
             return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -327,7 +245,7 @@ def _of_fact(name: str) -> Callable[[Launches], Figure]:
     return prepare
 
 
-def _output(launches: Launches) -> Figure:
+def _output(launches: Launches) -> LaunchFigure:
     """Bytes printed a step, and no less than the least amount that counts: a figure of zero has no ratio."""
 
     def bytes_a_step(trial: Trial) -> float | None:
@@ -338,23 +256,23 @@ def _output(launches: Launches) -> Figure:
     return bytes_a_step
 
 
-def _image_size(launches: Launches) -> Figure:
+def _image_size(launches: Launches) -> LaunchFigure:
     return lambda trial: None if trial.image_bytes is None else float(trial.image_bytes)
 
 
 RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
-    "late_step_time": FigureRule(usable=_is_whole, prepare=_of_steps(_late_ratio)),
+    "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio)),
     "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
     "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu),
     "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
-    "setup_time": FigureRule(usable=_is_warm, prepare=_of_fact("setup_s")),
-    "first_step": FigureRule(usable=_is_warm, prepare=_of_fact("first_step_s")),
+    "setup_time": FigureRule(usable=is_warm, prepare=_of_fact("setup_s")),
+    "first_step": FigureRule(usable=is_warm, prepare=_of_fact("first_step_s")),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
     "output": FigureRule(usable=is_clean, prepare=_output, any_round=True),
-    "image_size": FigureRule(usable=_is_measured, prepare=_image_size),
+    "image_size": FigureRule(usable=is_measured, prepare=_image_size),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import launch_figures
-from harness.judge.comparison.launch_figures import BEST, RULES, Figure, Launches, median_step_s
+from harness.judge.comparison.launch_figures import BEST, RULES, LaunchFigure, median_step_s
+from harness.judge.comparison.which_launches import Launches, is_timed, paced_steps
 from harness.model import Floats, Steps, Trace, Trial
 
 Round = tuple[str, int]
@@ -62,8 +63,8 @@ def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
     """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
-    timed = [[trial for trial in version if launch_figures.is_timed(trial, steps)] for version in launches]
-    common = launch_figures.paced_steps(timed)
+    timed = [[trial for trial in version if is_timed(trial, steps)] for version in launches]
+    common = paced_steps(timed)
 
     def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
         chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
@@ -103,7 +104,7 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
     usable = launch_figures.usable(name, sound, steps=steps)
     known = [
-        [trial for trial in version if launch_figures.is_timed(trial, steps)] if name == "step_time" else chosen
+        [trial for trial in version if is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(known, usable, strict=True)
@@ -124,11 +125,11 @@ def often(columns: Columns) -> Columns:
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
 
 
-def _by_place(launches: Launches, figure: Figure, *, any_round: bool = False) -> dict[int, dict[Round, float]]:
+def _by_place(launches: Launches, figure: LaunchFigure, *, any_round: bool = False) -> dict[int, dict[Round, float]]:
     return {place: _by_round(version, figure, any_round=any_round) for place, version in enumerate(launches)}
 
 
-def _by_round(version: Sequence[Trial], figure: Figure, *, any_round: bool) -> dict[Round, float]:
+def _by_round(version: Sequence[Trial], figure: LaunchFigure, *, any_round: bool) -> dict[Round, float]:
     figures = dict(zip(_rounds_of(version, any_round=any_round), map(figure, version), strict=True))
     return {number: value for number, value in figures.items() if value is not None and value > 0}
 

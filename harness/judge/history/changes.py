@@ -78,7 +78,7 @@ def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """What is compared of one block, and how to judge it."""
+    """The figures of one block that are compared, with the rules for judging them."""
 
     compared: Compared
     limits: Limits

@@ -1,4 +1,4 @@
-"""The minimum detectable effect of a comparison: the smallest change of a version that would have shown."""
+"""Computes the minimum detectable effect of a comparison: the smallest change of a version that would have shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a comparison has enough rounds, or takes another one.
+"""Decides whether a comparison has enough rounds, or takes another one.
 
 Rounds stop when the difference of two versions is known precisely enough, whatever it is: stopping at a small p-value
 would find changes where there are none.

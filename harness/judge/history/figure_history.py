@@ -19,7 +19,7 @@ LASTING = 4
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFound:
-    """What a table shows. `better` are improvements that end nothing bad; they are no findings.
+    """The changes that a table shows. `better` are improvements that end nothing bad; they are no findings.
 
     `noise` is the standard deviation of a log, `visible` the minimum detectable effect (a log) of a level that
     `lasting` versions have; both are None if the noise cannot be estimated. `alone`: each version has one figure, and

@@ -9,6 +9,7 @@ from itertools import accumulate, takewhile
 
 from harness.failure_rate import luck
 from harness.model import FAILURES, CellVerdict, Trial, Trials
+from harness.model.judged import State
 
 MISS = 1e-3
 """Chance of having missed the failure that a good version may have. By `benchmarks/accuracy_failures.py`, a wrong
@@ -23,8 +24,6 @@ in three of three; one more launch is likely to end well and show that."""
 
 AGREE = 2
 """Launches of one version that must fail before it is known to."""
-State = bool | None
-"""Whether a cell is bad; None if that is unknown."""
 
 
 def outliving(
@@ -83,7 +82,7 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
 
 @dataclass(frozen=True)
 class _History:
-    """Which cells fail, before good ones are doubted."""
+    """The cells that fail, before good ones are doubted."""
 
     states: Sequence[State]
     cells: Sequence[CellVerdict]
@@ -127,12 +126,12 @@ class _History:
 
     @cached_property
     def _failing(self) -> list[CellVerdict]:
-        """Cells that failed at all: without those that failed once, the failure would seem more frequent."""
+        """Return the cells that failed at all: without those that failed once, the failure would seem more frequent."""
         return [cell for cell, bad in zip(self.cells, self.states, strict=True) if bad or (bad is None and cell.failed)]
 
     @cached_property
     def _lucky(self) -> frozenset[int]:
-        """Good positions between two bad ones that may be bad as well."""
+        """Return the good positions between two bad ones that may be bad as well."""
         found: set[int] = set()
         for bad, direction in self.sides:
             good, between = self._outwards(bad, direction)

@@ -13,7 +13,7 @@ from harness.judge import logs
 from harness.judge.comparison.round_effects import Spread, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
-from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric, signal_of
+from harness.model import LEVELS, SIGNALS, Change, Effect, FindingKind, Interval, Metric, signal_of
 
 ALPHA = 0.008
 """Chance of a false change in a series, for each metric."""
@@ -54,7 +54,7 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 
 @dataclass(frozen=True, kw_only=True)
 class LevelRule:
-    """How tables are judged. `least` is the smallest change that counts, a log.
+    """The rule by which tables are judged. `least` is the smallest change that counts, a log.
 
     `baseline` is the position that bad is measured against; None means what was good so far. `drifting` are positions
     whose step times drift within a trial. `noise` is the A/A noise.
@@ -134,7 +134,7 @@ def level_changes(
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
         worse = level > good + rule.least
         if worse and shift.size > 0:
-            kind: Kind = "drift" if shift.drift else "first_bad"
+            kind: FindingKind = "drift" if shift.drift else "first_bad"
             found.append((shift, _level_change(metric, kind, table, shift)))
         elif bad and not worse:
             found.append((shift, _level_change(metric, "first_fixed", table, shift)))
@@ -166,7 +166,7 @@ def _level_at(table: RoundTable, levels: Levels, baseline: int | None) -> float 
     return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
 
 
-def _level_change(metric: Metric, kind: Kind, table: RoundTable, shift: Changepoint) -> Change:
+def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: Changepoint) -> Change:
     before, after = table.positions[shift.before], table.positions[shift.after]
     return Change(
         metric=metric,

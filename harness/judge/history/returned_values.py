@@ -8,27 +8,27 @@ launch is compared as a level: by the medians of the launches, in rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.launch_figures import Launches, common_steps, is_clean
-from harness.judge.comparison.pace import WARM_UP
 from harness.judge.comparison.round_effects import spread_within, without_rounds
-from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.comparison.round_tables import RoundTable, often, table_of
+from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, between, strictest
 from harness.judge.history.transitions import transitions
+from harness.judge.history.value_figures import median, ratio, relative, same, scale
 from harness.model import (
     METRIC_PREFIX,
     Change,
     Effect,
+    FindingKind,
     Floats,
-    Kind,
     Limits,
     MetricLimit,
     Observed,
@@ -47,7 +47,7 @@ NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What a block's versions show of one metric: changes, a verdict for each version, and observations. `is_tested`:
+    """The judgement of one metric of a block: changes, a verdict for each version, and observations. `is_tested`:
     its levels were searched for a change, so that chance may have made one.
     """
 
@@ -131,7 +131,7 @@ class _Metric:
 
     @cached_property
     def first_nan(self) -> int:
-        """First step at which any version returned NaN; 0 if none did."""
+        """Return the first step at which any version returned NaN; 0 if none did."""
         steps = [
             trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
         ]
@@ -159,29 +159,36 @@ class _Metric:
             if not states[place]:
                 good = values
         changes = tuple(
-            self._change(kind, before, after, known)
+            self._change(kind, before, after, known, effect=ratio(median(known[before]), median(known[after])))
             for kind, before, after in transitions(states)
             if before is not None
         )
         named = {change.after for change in changes}
-        differ = [(a, b) for a, b in pairwise(known) if not _same(known[a], known[b]) and b not in named]
-        return changes, tuple(self._observed(a, b, _median(known[a]), _median(known[b])) for a, b in differ)
+        differ = [(a, b) for a, b in pairwise(known) if not same(known[a], known[b]) and b not in named]
+        return changes, tuple(self._observed(a, b, median(known[a]), median(known[b])) for a, b in differ)
 
     def _is_worse(self, first: Floats, values: Floats) -> bool:
         if self.limit is None:
             return False
         if self.limit.rule == "equal":
-            return not _same(first, values)
-        return self._is_beyond(_relative(_median(first), _median(values)))
+            return not same(first, values)
+        return self._is_beyond(relative(median(first), median(values)))
 
     def _is_beyond(self, relative: float) -> bool:
         limit = self.limit or NO_LIMIT
         worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(limit.rule, 0.0)
         return worse > limit.limit
 
-    def _change(self, kind: Kind, before: int, after: int, known: Mapping[int, Floats]) -> Change:
-        old, new = _median(known[before]), _median(known[after])
-        effect = _ratio(old, new)
+    def _change(
+        self,
+        kind: FindingKind,
+        before: int,
+        after: int,
+        known: Collection[int],
+        *,
+        effect: Effect | None,
+        p: float | None = None,
+    ) -> Change:
         return Change(
             metric=self.signal,
             kind=kind,
@@ -189,6 +196,7 @@ class _Metric:
             after=after,
             untestable=between(known, before, after),
             effect=effect,
+            p=p,
             verdict="value",
         )
 
@@ -205,11 +213,11 @@ class _Metric:
         """Return the changes by the limit, or observed levels without one, and the minimum detectable effect."""
         both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
         columns = {
-            place: {(trial.run, trial.round): _median(values) for trial, values in version if np.isfinite(values).any()}
+            place: {(trial.run, trial.round): median(values) for trial, values in version if np.isfinite(values).any()}
             for place, version in enumerate(both)
         }
-        scale = _scale(columns)
-        table = table_of(often(columns), scale=lambda value: value / scale)
+        size = scale(columns)
+        table = table_of(often(columns), scale=lambda value: value / size)
         spread = None if table is None else spread_within(without_rounds(table.values))
         if table is None or spread is None:
             return (), (), None
@@ -218,7 +226,7 @@ class _Metric:
         changes = tuple(self._noisy_changes(table, levels))
         if self.limit is None:
             shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
-            means = dict(zip(table.positions, table.values.mean(axis=0) * scale, strict=True))
+            means = dict(zip(table.positions, table.values.mean(axis=0) * size, strict=True))
             return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
         alpha = strictest(self.signal, blocks=1)
         return changes, (), least_found(table.values, spread=spread, alpha=alpha)
@@ -227,21 +235,11 @@ class _Metric:
         middle = float(table.values.mean())  # levels are relative to their round's mean
         good, bad = middle + levels.means[0], False
         for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
-            worse = self._is_beyond(_relative(good, level, scale=1.0))
-            kind: Kind = "first_bad" if worse else "first_fixed"
+            worse = self._is_beyond(relative(good, level, scale=1.0))
+            kind: FindingKind = "first_bad" if worse else "first_fixed"
             before, after = table.positions[shift.before], table.positions[shift.after]
             if worse != bad:
-                effect = _ratio(good, level)
-                yield Change(
-                    metric=self.signal,
-                    kind=kind,
-                    before=before,
-                    after=after,
-                    untestable=between(table.positions, before, after),
-                    effect=effect,
-                    p=shift.p,
-                    verdict="value",
-                )
+                yield self._change(kind, before, after, table.positions, effect=ratio(good, level), p=shift.p)
             bad = worse
             good = good if worse else level
 
@@ -256,7 +254,7 @@ class _Metric:
         return values[: int(np.searchsorted(trace.step, self.common, side="right"))]
 
     def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
-        medians = [_median(values) for values in rows if np.isfinite(values).any()]
+        medians = [median(values) for values in rows if np.isfinite(values).any()]
         is_nan = self._is_nan(self.launches[place])
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
@@ -292,37 +290,6 @@ class _Metric:
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
     """Return what all launches of a version returned, if there are at least two and they agree."""
-    if len(rows) < AGREE or not len(rows[0]) or not all(_same(rows[0], other) for other in rows[1:]):
+    if len(rows) < AGREE or not len(rows[0]) or not all(same(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]
-
-
-def _same(one: Floats, other: Floats) -> bool:
-    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
-
-
-def _median(values: Floats) -> float:
-    """Return the median after the warm-up quarter; NaN if nothing is left."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
-
-
-def _relative(old: float, new: float, *, scale: float = 0.0) -> float:
-    """Return the change as a share of the old value, or of `scale` if given, as a value near zero has no share."""
-    if old == new:
-        return 0.0
-    size = scale or abs(old)
-    return (new - old) / size if size else math.copysign(math.inf, new - old)
-
-
-def _ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two values, if they have one."""
-    if old * new <= 0 or not math.isfinite(new / old):
-        return None
-    return Effect(value=new / old, unit="ratio")
-
-
-def _scale(columns: Columns) -> float:
-    """Return the usual size of the value, which differences are shares of; one if that is zero."""
-    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
-    return float(np.median(sizes)) or 1.0 if sizes else 1.0

@@ -10,8 +10,21 @@ from math import comb
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.cell.verdict import SAME_RATE
-from harness.judge.history.flaky import MISS, State, outliving, proven, wanted
-from harness.model import FAILURES, SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
+from harness.judge.history.flaky import MISS, outliving, proven, wanted
+from harness.model import (
+    FAILURES,
+    SIGNALS,
+    UNSURE,
+    CellVerdict,
+    Change,
+    Effect,
+    FindingKind,
+    Interval,
+    Metric,
+    Trial,
+    Trials,
+)
+from harness.model.judged import State
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0
@@ -20,7 +33,7 @@ MUCH_WORSE = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """What the baseline itself shows, and what is therefore not bad: failures, leaks up to a rate, a slowdown."""
+    """The faults of the baseline itself, which are therefore not bad: failures, leaks up to a rate, a slowdown."""
 
     failures: frozenset[str] = frozenset()
     leak_kib_per_step: float = -1.0
@@ -143,9 +156,9 @@ def wants_launches(
     return wanted(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
 
-def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:
+def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
     """Return (kind, last of the old side, first of the new side) wherever known states differ or the first is bad."""
-    found: list[tuple[Kind, int | None, int]] = []
+    found: list[tuple[FindingKind, int | None, int]] = []
     last: int | None = None
     for place, bad in enumerate(states):
         if bad is None:
@@ -167,7 +180,7 @@ def _changes(metric: Metric, states: Sequence[State], cells: Sequence[CellVerdic
 
 def _change(
     metric: Metric,
-    kind: Kind,
+    kind: FindingKind,
     *,
     before: int | None,
     after: int,

@@ -1,4 +1,4 @@
-"""The layer that holds the leaked memory, from growth rates in one trace.
+"""Names the layer that holds the leaked memory, from growth rates in one trace.
 
 In main memory: the rates of resident memory, of the C heap in use and of Python's blocks. On a GPU: those of the
 device's memory, of the framework's pool and of what the pool has reserved.

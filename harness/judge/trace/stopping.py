@@ -1,4 +1,4 @@
-"""The decision at a look: whether a launch goes on or stops early."""
+"""Decides at a look whether a launch goes on or stops early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on one trace: growth of memory and of further metrics, and drift of the step time.
+"""Judges one trace: growth of memory and of further metrics, and drift of the step time.
 
 Growth is judged by the rule of `growth`. A slowdown is a trend by AR(1) feasible least squares on log block medians.
 """

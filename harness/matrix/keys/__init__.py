@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Duration, Engines, Gpus, Name, Parallel, Scalar, Size, Text, Truth, Whole
+from harness.matrix.fields import Duration, Engines, Gpus, Name, Parallel, ScalarValue, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
 from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry, StepsFunction
@@ -24,7 +24,7 @@ from harness.matrix.keys.series import (
     Listed,
     Locks,
     Repository,
-    Series,
+    SeriesEntry,
     TagRange,
 )
 from harness.matrix.keys.slurm import HoldEntry, Nodes, SelectEntry
@@ -33,7 +33,6 @@ __all__ = [
     "OWN",
     "SERIES_KINDS",
     "AnyMetricLimit",
-    "AnySeries",
     "Built",
     "HoldEntry",
     "HostEntry",
@@ -47,6 +46,7 @@ __all__ = [
     "Probes",
     "Repository",
     "ScenarioEntry",
+    "SeriesEntry",
     "StepsFunction",
     "TagRange",
 ]
@@ -91,7 +91,7 @@ class TrialsEntry(Shape):
 
 
 class StopEntry(Shape):
-    """When a sweep ends before every result is as certain as it can be; whichever comes first."""
+    """End the sweep before every result is as certain as it can be, at whichever of these comes first."""
 
     until: Literal["first-bad"] | None = None
     """first-bad: end after the first finding that is confirmed."""
@@ -108,15 +108,15 @@ class MatrixFile(Shape):
     """The version of this format, always 1."""
     name: Text | None = None
     """The name of the matrix; default: the file's name without its extension."""
-    series: Annotated[dict[Name, Series], Field(min_length=1)]
+    series: Annotated[dict[Name, AnySeries], Field(min_length=1)]
     """The histories: each is a list of versions, oldest first."""
     hosts: Annotated[dict[Name, HostEntry], Field(min_length=1)] | None = None
     """The machines; default: `local`, which is this machine without containers."""
     scenarios: Annotated[dict[Name, ScenarioEntry], Field(min_length=1)]
     """The scenarios to run on each version."""
-    include: list[dict[str, Scalar]] = []
+    include: list[dict[str, ScalarValue]] = []
     """Additional variants: a scenario and its params, one mapping per variant."""
-    exclude: list[dict[str, Scalar]] = []
+    exclude: list[dict[str, ScalarValue]] = []
     """Cells to leave out: any of series, image, host, scenario and params, with an optional why."""
     baseline: dict[str, Text] = {}
     """For each series, the version that all others are compared with; default: the preceding version."""

@@ -16,10 +16,10 @@ from harness.matrix.fields import (
     CountOrNone,
     Duration,
     Environment,
-    Leak,
+    LeakLimit,
     LeakOrNone,
     Name,
-    Names,
+    NameList,
     ParamValues,
     Share,
     ShareOrNone,
@@ -46,7 +46,7 @@ class StepsEntry(Shape):
 class _OwnLimits(Shape):
     """The limits that need more than an entry in the table of signals."""
 
-    leak: Annotated[Leak, Field(json_schema_extra={"default": "0.5KiB"})] = model.Limits().leak_kib_per_step
+    leak: Annotated[LeakLimit, Field(json_schema_extra={"default": "0.5KiB"})] = model.Limits().leak_kib_per_step
     """Memory growth per step that counts as a leak: 0.5KiB."""
     slowdown: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().slowdown
     """Rise of the step time within a trial: 10%."""
@@ -180,9 +180,9 @@ class ScenarioEntry(Shape):
     """exit: only the command's exit code decides: 0 good, 125 untested, else bad."""
     params: dict[str, ParamValues] = {}
     """The values of each parameter; every combination is a variant."""
-    series: Names | None = None
+    series: NameList | None = None
     """The series to run it on; default: all."""
-    hosts: Names | None = None
+    hosts: NameList | None = None
     """The hosts to run it on; default: all."""
     steps: StepsEntry = StepsEntry()
     """Number of steps of a trial."""

@@ -11,7 +11,7 @@ from harness.matrix.fields import (
     Anything,
     Environment,
     Images,
-    Names,
+    NameList,
     Text,
     Truth,
     Variable,
@@ -21,7 +21,7 @@ from harness.matrix.fields import (
 from harness.matrix.keys.base import Shape
 
 
-class AnySeries(Shape):
+class SeriesEntry(Shape):
     environment: Environment = {}
     """Environment variables of these images, as a mapping or a list of NAME=value; {version} is replaced by the
     version."""
@@ -45,7 +45,7 @@ Tags = Annotated[
 ]
 
 
-class Repository(AnySeries):
+class Repository(SeriesEntry):
     """Tags of one repository of a registry, oldest first."""
 
     repository: Text
@@ -54,30 +54,30 @@ class Repository(AnySeries):
     """The tags (or sha256 digests), oldest first; or a range of the registry's tags."""
 
 
-class Listed(AnySeries):
+class Listed(SeriesEntry):
     """Any images, oldest first."""
 
     images: Images
     """References, oldest first: a list, or a mapping from a version's name to its reference."""
 
 
-class Built(AnySeries):
+class Built(SeriesEntry):
     """One Dockerfile, built once per version."""
 
     build: Text
     """The folder of the Dockerfile, relative to the matrix file."""
     arg: Variable
     """The build arg that takes the version."""
-    versions: Names
+    versions: NameList
     """The versions, oldest first."""
     args: dict[Variable, Anything] = {}
     """Further build args, the same for all versions."""
 
 
-class Installed(AnySeries):
+class Installed(SeriesEntry):
     """Python packages laid over one base image, or into a virtual environment on a process host."""
 
-    install: Names
+    install: NameList
     """Requirements to install, at least one with {version}: ["pandas=={version}", "numpy==1.26.4"]."""
     versions: Versions
     """The versions, oldest first, or a range of the package index: ">=2.0,<2.3"."""
@@ -87,7 +87,7 @@ class Installed(AnySeries):
     """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
-class Locks(AnySeries):
+class Locks(SeriesEntry):
     """Requirement or lock files, each with everything that one version installs."""
 
     locks: dict[VersionName, Text] = Field(min_length=1)
@@ -98,7 +98,7 @@ class Locks(AnySeries):
     """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
-SERIES_KINDS: dict[str, type[AnySeries]] = {
+SERIES_KINDS: dict[str, type[SeriesEntry]] = {
     "repository": Repository, "images": Listed, "build": Built, "install": Installed,
     "locks": Locks,
 }  # fmt: skip
@@ -109,7 +109,7 @@ def _series_kind(value: Any) -> str | None:
     return f"<{kinds[0]}>" if len(kinds) == 1 else None
 
 
-Series = Annotated[
+AnySeries = Annotated[
     Annotated[Repository, Tag("<repository>")]
     | Annotated[Listed, Tag("<images>")]
     | Annotated[Built, Tag("<build>")]

@@ -18,7 +18,7 @@ class ScriptProblem(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What the script declares. `accepts`: setup's parameters, None for any; `requires`: those without a default."""
+    """The declarations of a script. `accepts`: setup's parameters, None: any; `requires`: those without a default."""
 
     name: str
     title: str

@@ -50,7 +50,7 @@ def read_series(
     return tuple(result)
 
 
-def _image(series: str, entry: keys.AnySeries, version: Entry, context: Context) -> model.Image:
+def _image(series: str, entry: keys.SeriesEntry, version: Entry, context: Context) -> model.Image:
     return model.Image(
         series=series,
         version=version.version,

@@ -33,7 +33,7 @@ WHOLE = ("culprit", "together", "needed")
 """What B, or B without the causes before it, is good without."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """What is shown of B itself by a proof with B without the causes named before."""
-ENDS_FIRST = "the good and the bad version themselves, before any hybrid"
+ENDS_FIRST = "the good and the bad version themselves, again"
 TOLD = 3
 """Most groups that a reason names."""
 Answer = Generator[Ask, HybridResult, Narrowed]

@@ -1,4 +1,4 @@
-"""What the launches of a hybrid say: bad, good, unresolved, or not settled yet.
+"""Judges the launches of a hybrid: bad, good, unresolved, or not settled yet.
 
 A failure that comes in a part of the launches: one failure is bad, and launches that end well are good once they would
 be luck rarely enough, given how often bad hybrids fail (`harness.failure_rate`). A level: how much of the effect from A
@@ -42,8 +42,8 @@ class HybridEvidence:
 
     @cached_property
     def launches(self) -> int:
-        """Launches and attempts to make a hybrid, those of A and B among them, and one look into each: at least as many
-        as were made.
+        """Return the number of launches and attempts to make a hybrid, those of A and B among them, and one look into
+        each: at least as many as were made.
         """
         return sum(1 + len(each) for each in self._by_hybrid.values())
 

@@ -1,7 +1,7 @@
-"""How much of the effect from A (0) to B (1) a hybrid has, from rounds in which it ran beside both.
+"""Estimates the share of the effect from A (0) to B (1) that a hybrid has, from rounds in which it ran beside both.
 
 Figures are compared within a round only, because rounds differ by heat and clock. With y the difference of a hybrid's
-figure from the middle of A and B, and d that of B from A (of logs, where all figures are positive), its share is
+figure from the middle of A and B, and d that of B from A (of logs), its share is
 1/2 + mean(y) / mean(d). The variance of y is 3/2 of one launch's.
 """
 
@@ -26,20 +26,19 @@ NONE_OR_ALL = 0.45
 GRID: Floats = np.linspace(-0.5, 1.5, 81)
 LEVEL = 0.95
 LEAST_VARIANCE = 1e-12
-"""Of one launch: figures that do not vary at all are no infinite evidence."""
+"""Least variance of one launch: figures that do not vary at all are no infinite evidence."""
 
 
 class LevelRounds:
-    """A level in rounds of hybrids. `figures`: (round, hybrid, figure of one launch)."""
+    """A level in rounds of hybrids. `figures`: (round, hybrid, figure of one launch, which is positive)."""
 
     def __init__(
         self, figures: Iterable[tuple[int, Hybrid, float]], *, a: Hybrid, b: Hybrid, rules: NarrowRules
     ) -> None:
-        told = [each for each in figures if math.isfinite(each[2])]
-        self.is_log = all(figure > 0 for *_, figure in told)
         rounds: dict[int, dict[Hybrid, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for number, hybrid, figure in told:
-            rounds[number][hybrid].append(math.log(figure) if self.is_log else figure)
+        for number, hybrid, figure in figures:
+            if math.isfinite(figure):
+                rounds[number][hybrid].append(math.log(figure))
         means = ({one: float(np.mean(values)) for one, values in each.items()} for each in rounds.values())
         self._rounds: Sequence[Mapping[Hybrid, float]] = [each for each in means if a in each and b in each]
         self._a, self._b, self._rules = a, b, rules
@@ -54,26 +53,20 @@ class LevelRounds:
 
     @cached_property
     def effect(self) -> tuple[float, float]:
-        """Return the step from A to B, and its standard error; of logs if `is_log`."""
+        """Return the step from A to B, and its standard error, of logs."""
         size = float(self._steps.mean()) if len(self._steps) else 0.0
         return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
 
     def told(self) -> Effect:
-        """Return the step from A to B with its 95 % interval: a ratio, or a difference if a figure is not positive."""
+        """Return the step from A to B with its 95 % interval, as a ratio."""
         size, error = self.effect
         reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * error
-        if not self.is_log:
-            return Effect(value=size, unit="", ci=(size - reach, size + reach))
         return Effect(value=math.exp(size), unit="ratio", ci=(math.exp(size - reach), math.exp(size + reach)))
 
     @cached_property
     def spread(self) -> tuple[float, float]:
-        """Return the standard deviation of one launch, and its degrees of freedom: of all rounds and of what was
-        known.
-        """
-        known = self._rules.spread is not None and self._rules.freedom > 0
-        squares = (self._rules.spread or 0.0) ** 2 * self._rules.freedom if known else 0.0
-        freedom = float(self._rules.freedom) if known else 0.0
+        """Return the standard deviation of one launch over all rounds, and its degrees of freedom."""
+        squares, freedom = 0.0, 0.0
         hybrids = {hybrid for each in self._rounds for hybrid in each} - {self._a, self._b}
         for values, share in ((self._steps, 2.0), *((self._from_middle(each), 1.5) for each in hybrids)):
             if len(values) > 1:

@@ -46,7 +46,8 @@ class Prover:
         )
 
     def without_it(self, suspects: Groups, *, upper: Groups, others: Groups) -> Testing:
-        """B - c, or `upper` - c. `others` are groups without which, and without c, `upper` is good, and with c bad."""
+        """Test B - c, or `upper` - c. `others` are groups without which, and without c, `upper` is good, and with c
+        bad."""
         return self._test(
             "B - c", suspects, others, expected="good", put=lambda beside: self.swaps.lowered(upper - suspects - beside)
         )
@@ -87,7 +88,7 @@ class Prover:
         return swapped - suspects
 
     def _besides(self, others: Groups) -> list[Groups]:
-        """Halves, then quarters of the others."""
+        """Return halves, then quarters of the others."""
         listed = [each for each in self.order if each in others]
         parts = [listed[hand::hands] for hands in (2, 4) for hand in range(hands)]
         return list(dict.fromkeys(frozenset(part) for part in parts if part and len(part) < len(listed)))[: BESIDE + 2]

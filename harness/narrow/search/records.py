@@ -16,8 +16,7 @@ class NarrowRules:
     `failures`: launches of B before a failure is taken for one that comes in every launch. `most`: launches of one
     hybrid. `most_hybrids`: hybrids that are asked for, without A and B. `most_launches`: of all, with those of A and B.
     `alpha`: the chance of error with which a hybrid of a proof is called bad or good; on the way to it `doubt` is
-    enough. `spread`: the standard deviation of the log of a launch's figure, where it is known from `freedom` degrees
-    of freedom (A/A noise of the lane).
+    enough.
 
     What the finding's run knows of B: `seen`, how many of its launches showed the fault and how many did not, and
     `effect`, the step of the figure's log from A to B. A fault that does not come back is told by them.
@@ -31,8 +30,6 @@ class NarrowRules:
     most_launches: int = 400
     alpha: float = 0.002
     doubt: float = 0.02
-    spread: float | None = None
-    freedom: int = 0
     seen: tuple[int, int] = (0, 0)
     effect: float | None = None
 

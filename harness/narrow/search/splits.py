@@ -1,4 +1,4 @@
-"""Which groups to try next: the set that is expected to tell most, and that can probably be made.
+"""Chooses the groups to try next: the set that is expected to tell most, and that can probably be made.
 
 A hybrid that could not be made cuts a coupling: something from B needs something that is still A's, or the other way
 round. Each ordered pair that it cuts, and that no hybrid that ran has cut, is suspected; the next sets avoid suspects.
@@ -92,7 +92,7 @@ def _likeliest(left: Sequence[str], weights: Mapping[str, float]) -> list[str]:
 
 
 def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Groups]:
-    """Sets of groups: likeliest halves first, then parts in other arrangements, single ones and all but one."""
+    """Yield sets of groups: likeliest halves first, then parts in other arrangements, single ones and all but one."""
     for arrangement in (_likeliest(left, weights), list(left), *_arrangements(list(left))):
         yield from _cuts(arrangement)
     for each in left:
@@ -101,7 +101,7 @@ def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Group
 
 
 def _cuts(arrangement: Sequence[str]) -> Iterator[Groups]:
-    """Both parts of an arrangement that is cut in two."""
+    """Yield both parts of an arrangement that is cut in two."""
     for end in _ends(len(arrangement)):
         yield frozenset(arrangement[:end])
         yield frozenset(arrangement[end:])

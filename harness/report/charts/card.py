@@ -25,7 +25,7 @@ _LETTER = 6.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class PointMark:
     """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad only by another finding."""
 
     x: float
@@ -52,7 +52,7 @@ class Chart:
     """The elements of a chart. `lines` join the points: an SVG `points` attribute for each run of known figures."""
 
     title: str
-    marks: tuple[Mark, ...]
+    marks: tuple[PointMark, ...]
     lines: tuple[str, ...]
     labels: tuple[Label, ...]
     description: str
@@ -98,13 +98,13 @@ class _Marker:
     heights: tuple[float, float]
     scale: float
 
-    def mark(self, number: int, point: Point) -> Mark:
+    def mark(self, number: int, point: Point) -> PointMark:
         value, *interval = (each if _is_known(each) else None for each in (point.value, point.low, point.high))
         low, high = (value if each is None else each for each in interval)
         x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
         y = None if value is None else self._y(value)
         text = f"{version(point.version)}: {self._told(value, interval)}"
-        return Mark(
+        return PointMark(
             x=round(x, 1),
             y=y,
             low=self._y(low),
@@ -127,7 +127,7 @@ class _Marker:
         return f"{numbers.number(self.scale * value)}{ends}"
 
 
-def _lines(marks: Sequence[Mark]) -> list[str]:
+def _lines(marks: Sequence[PointMark]) -> list[str]:
     stretches: list[list[str]] = [[]]
     for mark in marks:
         if mark.y is None:
@@ -149,7 +149,7 @@ def _short(value: float) -> float:
     return float(f"{value:.1e}")
 
 
-def _names(points: Sequence[Point], marks: Sequence[Mark]) -> list[Label]:
+def _names(points: Sequence[Point], marks: Sequence[PointMark]) -> list[Label]:
     """Return labels for the oldest and the newest version, and for as many versions with a change as fit."""
     y = HEIGHT - 6.0
     names = [version(point.version) for point in points]

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Chart = Literal["history", "trace", "frontier"]
-DRAWN_BY_A_PAGE: tuple[Chart, ...] = ("history", "trace")
+ChartName = Literal["history", "trace", "frontier"]
+DRAWN_BY_A_PAGE: tuple[ChartName, ...] = ("history", "trace")
 Palette = Mapping[str, str]
 Definition = dict[str, Any]
 
@@ -38,7 +38,7 @@ _ROOM = 8
 class Drawing:
     """A chart with its data: `rows` by the dataset names of the definition."""
 
-    chart: Chart
+    chart: ChartName
     title: str
     description: str
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -49,7 +49,7 @@ class Drawing:
         return {"title": self.title, "description": self.description, "datasets": dict(self.rows)}
 
 
-def definitions(palette: Palette) -> dict[Chart, Definition]:
+def definitions(palette: Palette) -> dict[ChartName, Definition]:
     """Return every chart without data, as wide as its container."""
     return {"history": _history(palette), "trace": _trace(palette), "frontier": _frontier(palette)}
 

@@ -12,7 +12,7 @@ from harness.report.content.table import Row, Shown
 from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import version
 
-Figure = Callable[[CellResult], tuple[float | None, Interval | None]]
+CellFigure = Callable[[CellResult], tuple[float | None, Interval | None]]
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 
 
@@ -55,7 +55,7 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
     return any(metric in one.verdict.signals and one.verdict.signals[metric].seen == "bad" for one in cells)
 
 
-def _other(metric: Metric) -> tuple[str, Figure]:
+def _other(metric: Metric) -> tuple[str, CellFigure]:
     """Return the title and the figure of any other signal, in its own unit."""
     signal = signal_words.signal_of(metric)
 
@@ -87,7 +87,7 @@ def _failed(entry: CellResult) -> tuple[float | None, Interval | None]:
     return (100 * verdict.failed / verdict.trials if verdict.trials else None), None
 
 
-_FIGURES: Mapping[Metric, tuple[str, Figure]] = {
+_FIGURES: Mapping[Metric, tuple[str, CellFigure]] = {
     "memory": ("growth, KiB a step (grey: more is ruled out)", _rate),
     "outcome": ("launches that failed, %", _failed),
     "step_time": ("step time, ms", _step),

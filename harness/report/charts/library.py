@@ -10,12 +10,13 @@ import secrets
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from harness.errors import InfrastructureError
+from harness.model.watching import Say
 from harness.safe_files import opened
 
 _PACK = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'))"
@@ -23,7 +24,7 @@ _TIMEOUT_S = 120
 MOST_BYTES = 32 << 20
 
 
-def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> str:
+def library_or_none(environ: Mapping[str, str], say: Say) -> str:
     """Return the script; or "", after `say` with the reason, so that a report without charts can be written."""
     try:
         return chart_library(environ)

@@ -13,10 +13,11 @@ from harness.model import Attribution, CellResult, Episode, Finding, Install, Ru
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report.bad_ranges import ordered, place_of, place_of_cell
 from harness.report.content.card_figure import Figure, change_text, figure_of
-from harness.report.text import blame, fault, finding_phrases, words
 from harness.report.text import numbers as figures
+from harness.report.text import words
 from harness.report.text.clean import plain, shortened
-from harness.report.text.param_rule import evidence, rule_text
+from harness.report.text.faults import blame, fault, finding_phrases
+from harness.report.text.faults.param_rule import evidence, rule_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from harness.model.evidence import Changed, EnvironmentDifference, Section
 from harness.report.text import words
 from harness.report.text.clean import shortened
 
-Row = tuple[str, str, str, str]
+DiffRow = tuple[str, str, str, str]
 """Kind, name, before, after."""
 LONGEST = 72
 ABSENT = "-"
@@ -52,7 +52,7 @@ def render(found: EnvironmentDifference) -> str:
     return "\n".join([*lines, "", *same(found.sections), *unknown(found.sections)])
 
 
-def rows(sections: Iterable[Section]) -> list[Row]:
+def rows(sections: Iterable[Section]) -> list[DiffRow]:
     """Return every change, by kind, as cleaned texts."""
     return [
         (section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after))
@@ -61,7 +61,7 @@ def rows(sections: Iterable[Section]) -> list[Row]:
     ]
 
 
-def _once(changes: Iterable[Row]) -> Iterator[Row]:
+def _once(changes: Iterable[DiffRow]) -> Iterator[DiffRow]:
     """Yield the rows with each kind named at its first change only."""
     last = None
     for kind, *rest in changes:

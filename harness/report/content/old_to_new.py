@@ -103,7 +103,8 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     ends = [known[0], known[-1]] if known else []
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda one: _ORDER.index(one.seen), default=None)
-    visible = [value for entry in cells if (value := signal_words.visible_of(name, entry.verdict)) is not None]
+    together = [] if any(_is_apart(name, entry.verdict) for entry, _ in ends) else cells
+    visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
     limit = next((one.limit for one in seen if one.limit is not None), None)
     return Both(
         name=name,
@@ -169,7 +170,14 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
     if taken.get(name) is not None:
         return True
     known = verdict.signals.get(name)
-    return known is not None and known.seen != "none"
+    return known is not None and known.seen != "none" and not _is_apart(name, verdict)
+
+
+def _is_apart(name: str, verdict: CellVerdict) -> bool:
+    """Return whether the level could not be compared with that of the other versions: it is of another day."""
+    known = verdict.signals.get(name)
+    is_blind = known is not None and known.seen == "blind" and known.visible is None
+    return is_blind and signal_words.signal_of(name).kind == "level"
 
 
 # ---------------------------------------------------------------- a row on one line

@@ -277,8 +277,7 @@ def _median_cells(
     """
     marks = _marks(findings)
     sizes = {one.after: numbers.change(one.effect) for one in findings if one.effect is not None}
-    first = next((marks[version] for version in versions if version in marks), "first_bad")
-    bad = first == "first_fixed"
+    bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for one in findings for version in one.untestable}
     drifted = {one.after for one in findings if one.kind == "drift"}
     cells: list[Shown | None] = []

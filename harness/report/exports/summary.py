@@ -26,8 +26,9 @@ from harness.model import (
     Variant,
 )
 from harness.report.bad_ranges import ordered
-from harness.report.text import blame, narrowed, signal_words, words
-from harness.report.text.param_rule import rule_text
+from harness.report.text import narrowed, signal_words, words
+from harness.report.text.faults import blame
+from harness.report.text.faults.param_rule import rule_text
 
 SCHEMA = 1
 

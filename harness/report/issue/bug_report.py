@@ -6,19 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tabulate import tabulate
-
-from harness.model import BAD, Build, CellResult, Install, Pull
+from harness.model import BAD, Build, CellResult, Install
 from harness.model.evidence import Container, Issue, Machine, Recipe
-from harness.private import is_private, scrubbed
+from harness.private import scrubbed
 from harness.report.charts.definitions import png, svg
 from harness.report.content import diff
-from harness.report.exports.markdown import escaped
 from harness.report.issue import plot
 from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.redaction import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
+from harness.report.issue.tables import line, packages, system, versions
 from harness.report.text import narrowed, numbers, words
 from harness.report.text.clean import plain_lines
 from harness.report.text.memory_shares import growth_lines
@@ -27,15 +25,9 @@ MOST_CODE = 30_000
 """The longest script in the text, in characters; a longer one is a file beside it. A tracker takes 65,536 in all."""
 MOST_CHANGES = 40
 MOST_ELSEWHERE = 8
-MOST_VERSIONS = 60
 TAIL_LINES = 25
 OBVIOUS = ("Created", "Size")
 """Settings of an image that always differ and say nothing about the fault."""
-SYSTEM = {
-    "engine": "engine", "kernel": "kernel", "architecture": "architecture", "cpu": "CPU", "cpus": "CPUs",
-    "memory_bytes": "memory, bytes", "python": "Python", "implementation": "implementation", "libc": "C library",
-    "huge_pages": "transparent huge pages",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,32 +49,32 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     bad_version = issue.bad.cell.image.version
     markdown = templates().get_template("issue.md.j2").render(
         title=_title(issue),
-        summary=_line(f"{words.finding_line(issue.finding)}."),
-        causes=[_line(cause) for cause in issue.causes],
-        narrowed=[_line(text) for text in narrowed.lines(issue.narrowed)],
+        summary=line(f"{words.finding_line(issue.finding)}."),
+        causes=[line(cause) for cause in issue.causes],
+        narrowed=[line(text) for text in narrowed.lines(replace(each, finding=None) for each in issue.narrowed)],
         swaps=list(_swaps(issue)),
-        versions=_versions(issue),
-        pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
+        versions=versions(issue),
+        pictures=[{"title": line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
         code=code if len(code) <= MOST_CODE else "",
         attached="repro.py" if code else "",
         fence=_fence(code),
-        problem=_line(issue.problem),
-        expect=_line(_expected(issue)),
+        problem=line(issue.problem),
+        expect=line(_expected(issue)),
         commands=told,
         commands_fence=_fence(told),
         notes=list(_notes(issue)),
         dockerfile=scrubbed(issue.dockerfile).rstrip(),
         dockerfile_fence=_fence(issue.dockerfile),
-        sure=[_line(text) for text in _sure(issue)],
-        ruled_out=[_line(text) for text in _ruled_out(issue)],
+        sure=[line(text) for text in _sure(issue)],
+        ruled_out=[line(text) for text in _ruled_out(issue)],
         failure=_failure(issue),
-        before=_line(issue.finding.before or ""),
-        after=_line(issue.finding.after),
+        before=line(issue.finding.before or ""),
+        after=line(issue.finding.after),
         changed=list(_changed(issue)),
-        printed=[_line(scrubbed(text)) for text in issue.new_lines],
-        system=_system(issue),
-        bad_version=_line(bad_version),
-        packages=_packages(issue),
+        printed=[line(text) for text in issue.new_lines],
+        system=system(issue),
+        bad_version=line(bad_version),
+        packages=packages(issue),
         harness_version=harness_version,
     )  # fmt: skip
     images = {f"{name}.png": png(one) for name, one in drawings.items()}
@@ -103,13 +95,8 @@ def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
             lines = swapping(recipe, recipe.run, old=old, new=new)
             yield {"into": "in this environment", "commands": scrubbed(lines)}
         else:
-            into = f"in {_line(each.good)}"
+            into = f"in {line(each.good)}"
             yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(each)))}
-
-
-def _line(text: str) -> str:
-    """Return `text` as one line of Markdown, without private content."""
-    return escaped(scrubbed(text))
 
 
 def _fence(code: str) -> str:
@@ -147,43 +134,7 @@ def _title(issue: Issue) -> str:
     finding = issue.finding
     effect = "" if finding.effect is None else f", {numbers.effect(finding.effect).partition(' (')[0]}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    return _line(f"{finding.series} {issue.bad.cell.image.version}: {words.symptom(finding)}{effect}{good}")
-
-
-def _versions(issue: Issue) -> str:
-    shown = issue.history[-MOST_VERSIONS:]
-    rows = [[_line(cell) for cell in _row(one)] for one in shown]
-    header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
-    return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
-
-
-def _row(one: CellResult) -> list[str]:
-    verdict = one.verdict
-    failed = f", {verdict.failed} failed" if verdict.failed else ""
-    peak_mib, _ = verdict.peak_level
-    return [
-        one.cell.image.version,
-        _image(one),
-        words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        _with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        _with_interval(*verdict.step_level),
-        "" if peak_mib is None else numbers.number(peak_mib),
-        f"{verdict.trials}{failed}",
-    ]
-
-
-def _image(one: CellResult) -> str:
-    source = one.cell.image.source
-    digest = f" ({one.digest[:19]})" if one.digest else ""
-    if isinstance(source, Install):
-        return f"{' '.join(source.packages)}{digest}"
-    return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
-
-
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None:
-        return ""
-    return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
+    return line(f"{finding.series} {issue.bad.cell.image.version}: {words.symptom(finding)}{effect}{good}")
 
 
 # ---------------------------------------------------------------- what to expect, and with what confidence
@@ -207,13 +158,13 @@ def _notes(issue: Issue) -> Iterator[str]:
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
-        yield _line(f"The image is built from a folder {source.context.name} with {what} and the files that it copies.")
-    yield from map(_line, _images_out_of_reach(issue, issue.recipe))
+        yield line(f"The image is built from a folder {source.context.name} with {what} and the files that it copies.")
+    yield from map(line, _images_out_of_reach(issue, issue.recipe))
     for place in issue.recipe.missing:
-        yield _line(f"It also needs {place} beside it, which is too large to be part of this report.")
+        yield line(f"It also needs {place} beside it, which is too large to be part of this report.")
     if issue.recipe.run.withheld:
         names = ", ".join(issue.recipe.run.withheld)
-        yield _line(f"These variables were also set; their values are left out here: {names}.")
+        yield line(f"These variables were also set; their values are left out here: {names}.")
 
 
 def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
@@ -281,7 +232,7 @@ def _failure(issue: Issue) -> str:
         return ""
     lines = [*plain_lines(trial.message, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
     lines += plain_lines(trial.output_tail, most=TAIL_LINES)
-    text = scrubbed("\n".join(line for line in lines if line))
+    text = scrubbed("\n".join(filter(None, lines)))
     if machine := _machine(issue):
         text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)
     fence = _fence(text)
@@ -303,28 +254,9 @@ def _changed(issue: Issue) -> Iterator[str]:
     sections = issue.difference.sections
     found = [(one.title, change) for one in sections for change in one.changes if change.name not in OBVIOUS]
     for title, one in found[:MOST_CHANGES]:
-        yield _line(f"{title}: {diff.told(one)}")
+        yield line(f"{title}: {diff.told(one)}")
     if len(found) > MOST_CHANGES:
         yield f"and {len(found) - MOST_CHANGES} more"
     for section in sections:
         if section.unknown:
-            yield _line(f"{section.title}: not known")
-
-
-def _system(issue: Issue) -> str:
-    told = issue.system
-    rows = [[label, _line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
-    for gpu in told.get("gpus", ()):
-        rows.append(["GPU", _line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
-    if not told.get("gpus"):
-        rows.append(["GPU", "none used"])
-    environment = told.get("environment", {}).items()
-    rows += [[_line(name), _line(value)] for name, value in environment if not is_private(name, value)]
-    return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
-
-
-def _packages(issue: Issue) -> str:
-    packages = issue.system.get("packages", {})
-    text = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
-    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
-    return _line(text or "packages not known") + "\n\n" + _line(libraries or "libraries not known")
+            yield line(f"{section.title}: not known")

@@ -1,4 +1,4 @@
-"""Which images the readers of a bug report can get: those in public registries, not those that only one machine has."""
+"""Selects the images that readers of a bug report can get: those in public registries, not those of one machine."""
 
 from __future__ import annotations
 

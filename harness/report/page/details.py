@@ -16,8 +16,6 @@ from harness.report.issue import commands
 from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import plain, plain_lines, version
 
-MOST_LINES = 3000
-"""The most trace lines on a page, over all cells; beyond it, cells have figures only."""
 MOST_POINTS = 90_000
 TAIL_LINES = 20
 MOST_DIFFERENCES = 60
@@ -71,7 +69,7 @@ class Apart:
     finding: str
     before: str
     after: str
-    rows: tuple[diff.Row, ...]
+    rows: tuple[diff.DiffRow, ...]
     more: int
     notes: tuple[str, ...]
 
@@ -115,35 +113,6 @@ def histories(
 
 def _is_bad(row: table.Row, medians: Iterable[table.Row]) -> bool:
     return any(each.is_bad for each in (row, *medians))
-
-
-def left_out(result: RunResult, in_full: frozenset[str]) -> int:
-    """Return how many cells with trials have no details, because the file would become too large."""
-    return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
-
-
-def shown_in_full(result: RunResult) -> frozenset[str]:
-    """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
-
-    The two sides of findings come first, then bad cells, undecided cells, and good ones.
-    """
-    sides = {(*place_of(one)[:3], version) for one in result.findings for version in (one.before, one.after)}
-    measured = [entry for entry in result.cells if entry.trials]
-    measured.sort(key=lambda entry: _importance(entry, sides))
-    shown, lines = set(), 0
-    for entry in measured:
-        lines += max(1, traces.lines_of(entry))
-        if lines > MOST_LINES:
-            break
-        shown.add(entry.cell_id)
-    return frozenset(shown)
-
-
-def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
-    """Return a sort key, the most important first: a side of a finding before one bad version among many."""
-    if place_of_cell(entry.cell) in sides:
-        return 0
-    return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)
 
 
 @dataclass(frozen=True, kw_only=True)

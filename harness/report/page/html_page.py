@@ -26,7 +26,7 @@ from harness.report.charts.definitions import Drawing
 from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import Card, cards
 from harness.report.exports import probe_tables
-from harness.report.page import details
+from harness.report.page import details, full_cells
 from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
@@ -48,7 +48,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     """
     tables = table.tables(result)
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
-    in_full = details.shown_in_full(result)
+    in_full = full_cells.shown_in_full(result)
     scripts = [_inline(library), _inline(_own_script())] if library else []
     page = environment().get_template("report.html.j2").stream(
         result=result,
@@ -68,7 +68,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         noticed_title=observed.TITLE,
         warnings=words.warnings(result),
         notes=[*gaps.asides(result), *sensitivity.slow_growth(result)],
-        left_out=details.left_out(result, in_full),
+        left_out=full_cells.left_out(result, in_full),
         legend=table.legend(tables),
         words=words,
         spark=sparkline,

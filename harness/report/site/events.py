@@ -1,4 +1,4 @@
-"""What happened, and when: findings found, fixed or no longer seen, drifts. The feed and the timelines tell it."""
+"""Lists what happened when: findings found, fixed or no longer seen, and drifts. The feed and the timelines show it."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
-"""The report of `harness doctor`: hosts side by side and images by GPU on a terminal, and the same as JSON."""
+"""The report of `harness doctor`: hosts side by side and images by GPU on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import exit_codes
 from harness.model import Noise
 from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
 from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
-SCHEMA = 1
 MOST_NAMES = 4
 HOST_WIDTH, FIT_WIDTH, NAMES_WIDTH = 30, 24, 22
 SIGNS = {"runs": "✓", "incompatible": "✗", "unknown": "?"}
@@ -44,22 +42,6 @@ def render(checkup: Checkup, console: Console) -> None:
         console.print(_fits_table([fit for fit in checkup.fits if _place(fit) in columns], reasons, console))
     for number, reason in enumerate(reasons, start=1):
         console.print(_text(f"[{number}] {reason}", console))
-
-
-def to_json(checkup: Checkup) -> dict[str, Any]:
-    """Return the checkup in JSON's own types. Every field is always there; null stands for what is not known."""
-    return {
-        "schema": SCHEMA,
-        "matrix": checkup.matrix,
-        "exit_code": exit_code(checkup),
-        "hosts": [_host_json(host) for host in checkup.hosts],
-        "images": [_fit_json(fit) for fit in checkup.fits],
-    }
-
-
-def exit_code(checkup: Checkup) -> int:
-    """Return UNAVAILABLE if a host cannot be used, else OK."""
-    return exit_codes.UNAVAILABLE if checkup.problems else exit_codes.OK
 
 
 # ---------------------------------------------------------------- hosts
@@ -248,47 +230,6 @@ def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text
 def _where(fit: ImageFit) -> str:
     size = "" if fit.bytes is None else f" {_size(fit.bytes)}"
     return f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
-
-
-# ---------------------------------------------------------------- JSON
-
-
-def _host_json(host: HostCheck) -> dict[str, Any]:
-    found, wanted = host.condition, host.wanted
-    return {
-        "name": host.host.name,
-        "machine": host.host.machine or None,
-        "engine": host.host.engine,
-        "problem": host.problem,
-        "version": found.engine if found else None,
-        "api": found.api if found else None,
-        "gpu_way": found.gpu_way if found else None,
-        "gpus": [asdict(gpu) for gpu in host.gpus],
-        "lanes": [str(lane) for lane in host.lanes] if host.problem is None else [],
-        "lease": found.holder if found else None,
-        "room": asdict(found.room) if found and found.room else None,
-        "disk_bytes": host.host.disk_bytes,
-        "kept_bytes": found.kept_bytes if found else None,
-        "memory_limit_bytes": found.memory_limit_bytes if found else None,
-        "images": asdict(wanted) if wanted else None,
-        "noise": {name: {"spread": dict(one.spread), "pairs": dict(one.freedom)} for name, one in host.noise.items()},
-        "control_ms": host.control_ms,
-        "odd": host.odd or None,
-        "leftovers": list(found.leftovers) if found else [],
-    }
-
-
-def _fit_json(fit: ImageFit) -> dict[str, Any]:
-    return {
-        "host": fit.host,
-        "gpu": None if fit.gpu is None else fit.gpu.uuid,
-        "series": fit.series,
-        "image": fit.version,
-        "state": fit.state,
-        "why": fit.why,
-        "at_hand": fit.at_hand,
-        "bytes": fit.bytes,
-    }
 
 
 # ---------------------------------------------------------------- text

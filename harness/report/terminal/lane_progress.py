@@ -1,9 +1,9 @@
-"""The progress of a lane while it runs: its trials, the growth rate so far, and the time that is left."""
+"""Counts for each lane, while it runs, its trials, the growth rate so far, and the time that is left."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 _LEAST_STEPS = 200
@@ -26,7 +26,7 @@ class TrialPace:
 
 @dataclass(kw_only=True)
 class Activity:
-    """What one thread does in a lane: it prepares an image (no `steps`), or runs a trial of so many steps at most."""
+    """The work of one thread in a lane: it prepares an image (no `steps`), or runs a trial of so many steps at most."""
 
     text: str = ""
     steps: int = 0
@@ -61,7 +61,7 @@ class LaneState:
 
     @property
     def count(self) -> str:
-        """`12/30`, or `launch 12, about 30, at most 40` if the number of launches is not known in advance."""
+        """Return `12/30`, or `launch 12, about 30, at most 40` if the number of launches is not known in advance."""
         if not self.most or self.exact:
             return f"{self.done}/{self.most}" if self.most else ""
         likely = f"about {self.about:,}, " if self.done < self.about < self.most else ""
@@ -110,3 +110,20 @@ class LaneState:
         if self.exact or self.ran == 0 or not self.done < self.about < self.most:
             return None
         return self.pace.elapsed_s() / self.ran * (self.about - self.done)
+
+
+class LanesProgress:
+    """The lanes of a run, as every progress display counts them. Hold `_lock` to read or change them."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._lock = threading.RLock()
+        self._lanes: dict[str, LaneState] = {}
+        self._pace = TrialPace(clock=clock)
+
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+        with self._lock:
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
+
+    def _lane(self, name: str) -> LaneState:
+        return self._lanes.setdefault(name, LaneState(pace=self._pace))

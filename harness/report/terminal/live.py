@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.console import Console, Group
@@ -12,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.lane_progress import LanesProgress, LaneState
 from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
@@ -34,24 +33,17 @@ class _Row:
     left: str
 
 
-class LiveProgress:
+class LiveProgress(LanesProgress):
     """A thread-safe ProgressListener. `display` is the context in which the bars are shown."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
         self._console = console
-        self._lock = threading.RLock()
-        self._lanes: dict[str, LaneState] = {}
-        self._pace = TrialPace(clock=clock)
+        super().__init__(clock=clock)
         self._found = ""
         self.display = Live(
             console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
-
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
-        with self._lock:
-            for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -81,9 +73,6 @@ class LiveProgress:
 
     def note(self, text: str) -> None:
         self._say("!", text, style="bold yellow")
-
-    def _lane(self, name: str) -> LaneState:
-        return self._lanes.setdefault(name, LaneState(pace=self._pace))
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
         """Print one line above the bars. Do not hold the lock: the display takes its own lock, then calls `_bars`."""

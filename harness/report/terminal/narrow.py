@@ -1,4 +1,4 @@
-"""What `harness narrow` prints: the groups in which two versions differ, and what a search among them costs."""
+"""Writes what `harness narrow` prints: the groups in which two versions differ, and what a search among them costs."""
 
 from __future__ import annotations
 

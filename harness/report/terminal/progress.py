@@ -7,7 +7,6 @@ Neither ever fails a run: a stream that is closed or cannot write a character lo
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,15 +15,13 @@ from typing import TextIO
 from rich.console import Console
 
 from harness.model import ProgressListener
-from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.lane_progress import LanesProgress
 from harness.report.terminal.live import LiveProgress
 from harness.report.text.clean import plain, spelled
 
-Clock = Callable[[], float]
-
 
 def open_progress(
-    stderr: TextIO, environ: Mapping[str, str], *, clock: Clock = time.monotonic
+    stderr: TextIO, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
 ) -> AbstractContextManager[ProgressListener]:
     """Return live bars if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
 
@@ -43,7 +40,7 @@ def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+def live_progress(console: Console, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
     """Show one bar per lane at the foot of `console`; finished trials scroll above it."""
     live = LiveProgress(console, clock=clock)
     with live.display:
@@ -51,7 +48,9 @@ def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterato
 
 
 @contextmanager
-def plain_progress(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+def plain_progress(
+    stream: TextIO | LenientStream, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[ProgressListener]:
     """Print one line per finished trial, prepared image and note, without carriage returns and colours."""
     yield PlainProgress(stream, clock=clock)
 
@@ -89,20 +88,13 @@ class LenientStream:
             self.lost = True
 
 
-class PlainProgress:
+class PlainProgress(LanesProgress):
     """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
 
-    def __init__(self, stream: TextIO | LenientStream, *, clock: Clock) -> None:
+    def __init__(self, stream: TextIO | LenientStream, *, clock: Callable[[], float]) -> None:
         self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
-        self._lock = threading.Lock()
-        self._lanes: dict[str, LaneState] = {}
-        self._pace = TrialPace(clock=clock)
+        super().__init__(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
-
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
-        with self._lock:
-            for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -132,9 +124,6 @@ class PlainProgress:
     def note(self, text: str) -> None:
         with self._lock:
             self._say(f"note {text}")
-
-    def _lane(self, name: str) -> LaneState:
-        return self._lanes.setdefault(name, LaneState(pace=self._pace))
 
     def _say(self, line: str) -> None:
         self._stream.write(f"{plain(line)}\n")

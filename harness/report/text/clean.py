@@ -42,7 +42,7 @@ def version(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """`text` line by line as `plain` has it, each with its indentation: what is printed, whoever wrote it."""
+    """Return each line of `text` as `plain` has it, with its indentation: what is printed, whoever wrote it."""
     return "\n".join(_indentation(line) + plain(line) for line in text.split("\n"))
 
 

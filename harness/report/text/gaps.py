@@ -1,4 +1,4 @@
-"""What a reader must not mistake for good: cells and signals that were not measured, not decided or not checked."""
+"""Lists what a reader must not mistake for good: cells and signals that were not measured, decided or checked."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _NO_METRICS = "the scenario returns none"
 _NOTHING_LOGGED = "the program logs none"
 _NOT_MEASURED = "not measured"
 _MOST_SCENARIOS = 3
-Groups = dict[tuple[str, str, str], list[CellResult]]
-"""Cells by what is not known, the place, and the reason."""
 
 
 def lines(result: RunResult) -> list[str]:
@@ -28,7 +26,7 @@ def lines(result: RunResult) -> list[str]:
     The reason for an image omits the image's place in the file, so that versions with the same reason share a line.
     The problem of a whole host is in `words.troubles`, and what a search did not need is no gap.
     """
-    told: Groups = {}
+    told: dict[tuple[str, str, str], list[CellResult]] = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
         told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
     return [

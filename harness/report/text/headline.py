@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
-from harness.report.text import blame, numbers, signal_words, so_far, words
+from harness.report.text import numbers, signal_words, so_far, words
 from harness.report.text.clean import plain, version
+from harness.report.text.faults import blame
 from harness.report.text.sensitivity import is_needless
 from harness.report.text.signal_words import signal_of
 

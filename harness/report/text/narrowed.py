@@ -40,7 +40,8 @@ def _answers(narrowed: Narrowed) -> list[str]:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     named = [_culprit(each, narrowed) for each in narrowed.culprits]
     if narrowed.verdict == "not reproduced":
-        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
+        again = "`--fresh` launches both again"
+        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)}); {again}"]
     if narrowed.verdict == "method":
         return [_method(narrowed)]
     nothing = not named or len(narrowed.culprits[0].groups) == len(narrowed.groups) > 1
@@ -139,12 +140,18 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """`numpy 1.26.4 → 2.0.0`; a private value of a variable is withheld."""
-    return f"{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
+    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+
+    A private value of a variable is withheld.
+    """
+    if component.kind == "library":
+        return f"library {change_text(component)}"
+    kind = "variable " if component.kind == "variable" else ""
+    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
 
 
 def change_text(component: Component) -> str:
-    """`1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
+    """Return `1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
     old, new = (value_text(component, value) for value in (component.old, component.new))
     same = component.old == component.new
     return f"{old}, with other content" if same else f"{old} → {new}"
@@ -177,25 +184,30 @@ def proof(narrowed: Narrowed) -> list[str]:
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
-    """`20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
+    """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    own = f"its own {names}" if len(cell.groups) == 1 else _own(len(cell.groups), len(narrowed.groups))
+    own = _own(cell, narrowed)
     others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
         "B - c": f"{bad} without {names}{others}",
-        "sham A": f"{good} with {own} put in again",
-        "sham B": f"{bad} with {own} put in again",
+        "sham A": f"{good} {own}",
+        "sham B": f"{bad} {own}",
     }[cell.role]
 
 
-def _own(some: int, everything: int) -> str:
-    return f"its own {some} groups that differ" if some == everything else f"{some} of its own groups"
+def _own(cell: ProofCell, narrowed: Narrowed) -> str:
+    """Return what a sham swap does, so that it can be read without knowing the word."""
+    if len(cell.groups) == 1 < len(narrowed.groups):
+        return f"with its own {plain(cell.groups[0])} put in again"
+    if len(cell.groups) == len(narrowed.groups):
+        return "put together again from its own parts"
+    return f"with {len(cell.groups)} of its own groups put in again"
 
 
 def result_text(result: HybridResult) -> str:
-    """`bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
+    """Return `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {_launches(result.launches)} ({share})"
@@ -217,7 +229,8 @@ def _left(narrowed: Narrowed) -> Iterator[str]:
     refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
     told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or told nothing" if refused else ""
     if narrowed.hybrids:
-        yield f"{numbers.count(len(narrowed.hybrids), 'hybrid')} in {_launches(narrowed.launches)}{told_of}"
+        hybrids = numbers.count(len(narrowed.hybrids), "hybrid")
+        yield f"{hybrids} of the two versions, in {_launches(narrowed.launches)}{told_of}"
 
 
 # ---------------------------------------------------------------- a reproduction

@@ -37,7 +37,7 @@ class Demux:
     """
 
     def __init__(self, *, merge: bool = False) -> None:
-        """If `merge` is true, treat stderr as stdout."""
+        """Start without data. If `merge` is true, treat stderr as stdout."""
         self._merge = merge
         self._header = bytearray()
         self._left = 0

@@ -8,7 +8,6 @@ import json
 import re
 import secrets
 import tarfile
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -27,8 +26,6 @@ from harness.run.hosts import owner
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
-UNCHECKED_AGE_S = 600
-"""Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
 ABANDONED: set[str] = set()
 """Ids or names of containers, leases too, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
@@ -39,12 +36,12 @@ RLIMITS = (
 )  # fmt: skip
 """The limits of setrlimit(2) by their numbers on Linux, where the engine is."""
 MEMORY_SHARE = 0.9
-"""Of the host's memory: what a container gets at most, where the matrix gives no limit."""
+"""Largest share of the host's memory that a container gets if the matrix gives no limit."""
 
 
 @dataclass
 class Ways:
-    """What the engine is known to allow. Each option is tried; a refused one is left out from then on.
+    """The options that the engine is known to allow. Each is tried; a refused one is left out from then on.
 
     `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
     `memory_bytes`: what a container gets where nobody asks for less; None where the engine does not tell what it has.
@@ -256,48 +253,3 @@ def remove(client: docker.DockerClient, container_id: str) -> None:
     except BaseException:
         ABANDONED.add(container_id)
         raise
-
-
-def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
-    """Remove the harness's containers whose harness process is gone; return how many.
-
-    If the owner cannot be looked up (it ran on another machine, or before a reboot), only containers that do not run
-    and are older than ten minutes count as dead: a living harness removes its own at once.
-    """
-    found = dead(client, now_s=now_s)
-    for container_id in found:
-        remove(client, container_id)
-    return len(found)
-
-
-def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
-    """Return the containers that `remove_dead` would remove: names by id."""
-    now_s = time.time() if now_s is None else now_s
-    return {
-        container["Id"]: container["Labels"][NAME_LABEL]
-        for container in _all_of_ours(client)
-        if _is_dead(container, now_s=now_s)
-    }
-
-
-def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
-    """Return the names of the containers whose harness process lives, or may live."""
-    now_s = time.time() if now_s is None else now_s
-    return [
-        container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)
-    ]
-
-
-def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
-    found = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
-    return [container for container in found if is_ours(container)]
-
-
-def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
-    if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
-        return True
-    named = owner.parse(container["Labels"][owner.OWNER_LABEL])
-    alive = None if named is None else owner.is_alive(named)
-    if alive is not None:
-        return not alive
-    return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import docker
 
 from harness.model import Image
+from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.gpu_probe import GetOne, with_python
-from harness.run.engine import Say
 
 PRINT_MODEL = (
     "import platform; lines = open('/proc/cpuinfo').read().splitlines(); "

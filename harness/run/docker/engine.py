@@ -13,11 +13,12 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.run.docker import containers, cpu_probe, gpu_probe, lease
+from harness.model.watching import Say, unheard
+from harness.run.docker import containers, cpu_probe, dead_containers, gpu_probe, lease
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman import check_podman, is_podman
-from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
+from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session
 from harness.run.images import build as builds
 from harness.run.images import free_disk, grafts, images, overlay, ownership
 from harness.run.images.disk_budget import total_bytes
@@ -109,7 +110,7 @@ class DockerEngine:
             return int(images.inspect(self._client, prepared.reference)["Size"])
 
     def at_hand(self, image: Image) -> bool:
-        return self.look(image, _unheard) is not None
+        return self.look(image, unheard) is not None
 
     def _known(self, image: Image) -> images.Found | None:
         match image.source:
@@ -171,16 +172,16 @@ class DockerEngine:
         place = str(self._host.where)
         with engine_errors(place):
             lapsed = lease.lapsed(self._client, place=place)
-            return (*containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
+            return (*dead_containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
 
     def remove_leftovers(self) -> int:
         place = str(self._host.where)
         with engine_errors(place):
-            return containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=place)
+            return dead_containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=place)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._host.where):
-            used = containers.in_use(self._client) or lease.holder_of(self._client, place=str(self._host.where))
+            used = dead_containers.in_use(self._client) or lease.holder_of(self._client, place=str(self._host.where))
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
                 return ()
@@ -213,10 +214,6 @@ class DockerEngine:
 
     def close(self) -> None:
         self._client.close()
-
-
-def _unheard(text: str) -> None:
-    """Discard progress messages: a quick operation needs none."""
 
 
 def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, Any]:

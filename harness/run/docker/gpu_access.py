@@ -1,4 +1,4 @@
-"""How an engine gives GPUs to containers: each way is tried in turn, and the first that works is kept.
+"""Finds the way in which an engine gives GPUs to containers: each is tried in turn, and the first that works is kept.
 
 `request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or support CDI.
 The engine's info does not say which of them works: it names runtimes and folders, not the driver of `--gpus`. Podman

@@ -16,11 +16,11 @@ from docker.errors import APIError
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.gpus import Gpu
+from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.client import CDI_REMEDY, explanation
 from harness.run.docker.containers import ROOT, archive
 from harness.run.docker.gpu_access import ALL, GpuAccess, Way
-from harness.run.engine import Say
 from harness.run.hosts.gpus import PROBE_S, parse
 from harness.run.images.images import find_python, found_locally
 from harness.run.trial.payload import agent_files

@@ -28,7 +28,7 @@ class Unfinished(Exception):
 
 
 class TooLate(Unfinished):
-    """It took too long."""
+    """Raised when a helper takes too long."""
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ import docker
 from docker.errors import APIError, NotFound
 
 from harness.errors import InfrastructureError, Interrupted
+from harness.model.watching import Say
 from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.docker.containers import ABANDONED, CONFLICT, remove
-from harness.run.engine import Say
 from harness.run.hosts import owner
 from harness.run.images.images import local_image
 from harness.run.images.ownership import IMAGE_LABEL

@@ -1,4 +1,4 @@
-"""What may run beside what on one host: pure rules about a scenario's limits and what launches took so far.
+"""Decides which launches may run side by side on one host, by a scenario's limits and what launches took so far. Pure.
 
 A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, memory and GPUs
 allow.
@@ -44,7 +44,7 @@ def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What a launch takes of its host. `memory_bytes`: None if nobody knows; then it runs with no other."""
+    """The resources that a launch takes of its host. `memory_bytes`: None if nobody knows; then it runs alone."""
 
     memory_bytes: float | None = 0.0
     gpus: frozenset[str] = frozenset()

@@ -16,8 +16,8 @@ from harness.run.hosts import doubts
 from harness.run.hosts.gpus import mismatch
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, CellRun, Journal, Oracle, Review
-from harness.run.trial.conversation import run_trial
 from harness.run.trial.keys import trial_key
+from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 
 INFRASTRUCTURE_TRIES = 3

@@ -1,4 +1,4 @@
-"""The gate that every launch of a host goes through: alone where times are compared, else beside others."""
+"""Lets the launches of a host start: alone where times are compared, else beside others."""
 
 from __future__ import annotations
 

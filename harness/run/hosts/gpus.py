@@ -1,4 +1,4 @@
-"""The GPUs of a host, found by the agent's probe, and the check that a trial saw the GPUs that it was given.
+"""Reads the GPUs of a host from the agent's probe, and checks that a trial saw the GPUs that it was given.
 
 The probe is `start.py gpus` of the agent. On a container engine it runs in a container with all GPUs, because only the
 engine's toolkit makes them visible. On a process host it runs in a process of its own, because a hanging driver would

@@ -1,4 +1,4 @@
-"""All the trials of one worker: launches what is most urgent among the rows of its host.
+"""Runs all the trials of one worker: launches what is most urgent among the rows of its host.
 
 A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` names the row
 whose turn it is and its next `Batch`, which has one launch of each of its cells. There are no statistics here.

@@ -10,11 +10,12 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.file_locks import try_lock
+from harness.model.watching import Say
 
 TRIES = 5
 KINDS = {True: "process", False: "container"}
@@ -26,7 +27,7 @@ NOTE = (
 
 @contextlib.contextmanager
 def announced(
-    host: str, facts: Mapping[str, Any], *, is_process: bool, note: Callable[[str], None], folder: Path | None = None
+    host: str, facts: Mapping[str, Any], *, is_process: bool, note: Say, folder: Path | None = None
 ) -> Iterator[None]:
     """Announce this sweep to others on this machine during the block; call `note` if one of the other kind runs.
 

@@ -17,22 +17,27 @@ from pathlib import Path
 import psutil
 
 OWNER_LABEL = "harness.owner"
-START_TOLERANCE_S = 2.0  # psutil adds the boot time to it, which a clock correction may move
+STARTED = 19
+"""Position of the start in /proc/PID/stat, in clock ticks since the boot, among the words after the command's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
+    """A process. `start` distinguishes it from others with the same pid. On Linux it is in clock ticks since the boot,
+    because seconds since 1970 move when the clock is set; elsewhere it is in such seconds.
+    """
+
     machine: str
     pid: int
-    start_s: int
+    start: int
 
     def __str__(self) -> str:
-        return f"{self.machine}:{self.pid}:{self.start_s}"
+        return f"{self.machine}:{self.pid}:{self.start}"
 
 
 def this_process() -> Owner:
     pid = os.getpid()
-    return Owner(machine=_machine(), pid=pid, start_s=round(psutil.Process(pid).create_time()))
+    return Owner(machine=_machine(), pid=pid, start=_start(pid))
 
 
 def in_words() -> str:
@@ -50,7 +55,7 @@ def parse(text: str) -> Owner | None:
     pid, _, start = rest.partition(":")
     if not (machine and pid.isdecimal() and start.isdecimal()):
         return None
-    return Owner(machine=machine, pid=int(pid), start_s=int(start))
+    return Owner(machine=machine, pid=int(pid), start=int(start))
 
 
 def is_alive(owner: Owner) -> bool | None:
@@ -58,12 +63,17 @@ def is_alive(owner: Owner) -> bool | None:
     if owner.machine != _machine():
         return None
     try:
-        process = psutil.Process(owner.pid)
-        return process.status() != psutil.STATUS_ZOMBIE and (
-            abs(process.create_time() - owner.start_s) <= START_TOLERANCE_S
-        )
-    except psutil.NoSuchProcess:
+        is_zombie = psutil.Process(owner.pid).status() == psutil.STATUS_ZOMBIE
+        return not is_zombie and _start(owner.pid) == owner.start
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False
+
+
+def _start(pid: int) -> int:
+    """Raises FileNotFoundError, ProcessLookupError or psutil.NoSuchProcess if there is no such process."""
+    if not psutil.LINUX:
+        return round(psutil.Process(pid).create_time())
+    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])
 
 
 def _machine() -> str:

@@ -23,8 +23,8 @@ from docker.utils.build import create_archive, exclude_paths
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Image
+from harness.model.watching import Say
 from harness.run.docker.client import ca_bundle, explanation, if_full, proxies
-from harness.run.engine import Say
 from harness.run.images import build_errors, build_intermediates
 from harness.run.images.images import Found, inspect, local_image
 from harness.run.images.ownership import IMAGE_LABEL

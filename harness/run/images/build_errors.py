@@ -58,7 +58,7 @@ def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
 
 
 def of_uv(stderr: str) -> str:
-    """uv's explanation in one line, without its drawing; of a package that could not be built, its own reason first."""
+    """Return uv's explanation in one line, without its drawing. The reason of a failed build goes first."""
     lines = [line.strip(_DRAWING) for line in readable(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     told, inner = lines, ""

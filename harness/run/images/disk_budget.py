@@ -1,4 +1,4 @@
-"""The disk space that a host gives to images (`disk:` of the matrix), and what is removed when it is used up.
+"""Keeps images within the disk space that a host gives them (`disk:` of the matrix): removes some when it is used up.
 
 Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while
 the lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs
@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness.model import Build, Image
-from harness.run.engine import ImageStore, Kept, Prepared, Say
+from harness.model.watching import Say
+from harness.run.engine import ImageStore, Kept, Prepared
 
-Name = tuple[str, str]
+ImageName = tuple[str, str]
 NEVER = 1 << 30
 """Distance in blocks of an image that is not needed again."""
 
 
-def name_of(image: Image) -> Name:
+def name_of(image: Image) -> ImageName:
     return image.series, image.version
 
 
@@ -38,18 +39,18 @@ class Disk:
     """
 
     limit_bytes: int | None = None
-    expected_bytes: Mapping[Name, int] = field(default_factory=dict)
+    expected_bytes: Mapping[ImageName, int] = field(default_factory=dict)
     stay: frozenset[str] = frozenset()
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _images: dict[str, Image] = field(default_factory=dict)
     """Images by the reference that the engine launches."""
-    _orders: dict[int, Sequence[Collection[Name]]] = field(default_factory=dict)
-    _pins: list[Name] = field(default_factory=list)
-    _coming: list[Name] = field(default_factory=list)
-    _last_used: dict[Name, int] = field(default_factory=dict)
-    _measured: dict[Name, int] = field(default_factory=dict)
+    _orders: dict[int, Sequence[Collection[ImageName]]] = field(default_factory=dict)
+    _pins: list[ImageName] = field(default_factory=list)
+    _coming: list[ImageName] = field(default_factory=list)
+    _last_used: dict[ImageName, int] = field(default_factory=dict)
+    _measured: dict[ImageName, int] = field(default_factory=dict)
 
-    def expect(self, lane: int, order: Sequence[Collection[Name]]) -> None:
+    def expect(self, lane: int, order: Sequence[Collection[ImageName]]) -> None:
         """Set what a lane will need from now on, soonest first. `lane` is any number that identifies it."""
         with self._lock:
             self._orders[lane] = order
@@ -96,7 +97,7 @@ class Disk:
             yield
 
     @contextmanager
-    def _pinned(self, name: Name) -> Iterator[None]:
+    def _pinned(self, name: ImageName) -> Iterator[None]:
         with self._lock:
             self._pins.append(name)
         try:
@@ -128,7 +129,7 @@ class Disk:
     def _coming_bytes(self) -> int:
         return sum(map(self._bytes, self._coming))
 
-    def _bytes(self, name: Name) -> int:
+    def _bytes(self, name: ImageName) -> int:
         """Return the bytes that an image will take: as measured in this run, else as expected."""
         return self._measured.get(name, self.expected_bytes.get(name, 0))
 
@@ -154,6 +155,6 @@ class Disk:
         image = self._images.get(kept.reference)
         return 0 if image is None else self._last_used.get(name_of(image), 0)
 
-    def _distance(self, name: Name) -> int:
+    def _distance(self, name: ImageName) -> int:
         places = (place for order in self._orders.values() for place, names in enumerate(order) if name in names)
         return min(places, default=NEVER)

@@ -8,9 +8,9 @@ import re
 import docker
 
 from harness.model.doctor import Room
+from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.gpu_probe import smallest
-from harness.run.engine import Say
 from harness.run.images.images import find_python
 
 PRINT_ROOM = "import os; s = os.statvfs('/'); print(s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize)"

@@ -19,9 +19,9 @@ from docker.errors import APIError
 
 from harness.errors import ImageUnavailable
 from harness.model import Graft, Image
+from harness.model.watching import Say
 from harness.run.docker.client import explanation, if_full
 from harness.run.docker.containers import archive
-from harness.run.engine import Say
 from harness.run.images import overlay
 from harness.run.images.images import Found, inspect, local_image
 

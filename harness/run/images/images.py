@@ -13,9 +13,9 @@ from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from harness.model import Where
+from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
-from harness.run.engine import Say
 from harness.run.images import ownership
 from harness.run.images.ownership import IMAGE_LABEL
 from harness.run.retrying import BUSY, unavailable

@@ -19,11 +19,11 @@ import docker
 
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
+from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.attach import read_stream
 from harness.run.docker.client import ca_bundle, if_full, proxies
 from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
-from harness.run.engine import Say
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images import build_errors
 from harness.run.images.images import Found, find_python, found_locally, inspect, local_image, pull

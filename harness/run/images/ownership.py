@@ -1,4 +1,4 @@
-"""Which images of an engine the harness may remove: those that it made, and those that it pulled.
+"""Finds the images of an engine that the harness may remove: those that it made, and those that it pulled.
 
 An image that the harness made has its own name in a label. A pulled image cannot be given a label, so the engine keeps
 a second name beside each pulled name: `harness/pulled:<hash of that name>`. A later `harness clean` finds it there,
@@ -15,18 +15,19 @@ from typing import Any, Protocol
 from docker.errors import APIError
 
 from harness.errors import InfrastructureError
+from harness.model.watching import Say
 from harness.run.docker.client import explanation
-from harness.run.engine import Kept, Say
+from harness.run.engine import Kept
 
 IMAGE_LABEL = "harness.image"
 REPOSITORY = "harness/pulled"
 
-Entry = Mapping[str, Any]
+EngineImage = Mapping[str, Any]
 """One image in the engine's list."""
 
 
 class Client(Protocol):
-    """What is asked of an engine: the client of the Docker SDK, or the command of a node (`slurm/images/`)."""
+    """The questions that an engine is asked, through the Docker SDK or the command of a node (`slurm/images/`)."""
 
     @property
     def api(self) -> Any: ...
@@ -37,7 +38,7 @@ def mark_of(reference: str) -> str:
     return f"{REPOSITORY}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
-def note_pull(client: Client, image: Entry, *, before: Mapping[str, Entry]) -> None:
+def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
     """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
 
     All names are recorded if the image is new, and the new names if it was the harness's; no name if the image was
@@ -54,13 +55,13 @@ def note_pull(client: Client, image: Entry, *, before: Mapping[str, Entry]) -> N
     _mark(client, (name for name in new if "@" not in name or _repository(name) not in tagged), image)
 
 
-def _mark(client: Client, names: Iterable[str], image: Entry) -> None:
+def _mark(client: Client, names: Iterable[str], image: EngineImage) -> None:
     for name in names:
         repository, _, tag = mark_of(name).rpartition(":")
         client.api.tag(str(image["Id"]), repository, tag)
 
 
-def entries(client: Client, *, inner: bool = False) -> dict[str, Entry]:
+def entries(client: Client, *, inner: bool = False) -> dict[str, EngineImage]:
     """Return all images by id; with `inner` also the unnamed images that others were made from."""
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
@@ -70,7 +71,7 @@ def familiar(name: str) -> str:
     return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
 
 
-def is_ours(entry: Entry) -> bool:
+def is_ours(entry: EngineImage) -> bool:
     """Return whether the harness pulled or made it, and it has no other name."""
     names = _names(entry)
     ours = {name for name in names if name.startswith(f"{REPOSITORY}:")} | ({_made_name(entry)} & names)
@@ -81,7 +82,7 @@ def is_ours(entry: Entry) -> bool:
     )
 
 
-def is_made(entry: Entry) -> bool:
+def is_made(entry: EngineImage) -> bool:
     """Return whether the harness built it or installed it over another image."""
     return _made_name(entry) in _names(entry)
 
@@ -137,7 +138,7 @@ def remove(client: Client, image_id: str, *, say: Say) -> bool:
     return image_id not in entries(client)
 
 
-def _in_order(entry: Entry) -> Iterator[str]:
+def _in_order(entry: EngineImage) -> Iterator[str]:
     """Yield the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
     names = sorted(_names(entry))
     yield from (name for name in names if "@" not in name and not name.startswith(f"{REPOSITORY}:"))
@@ -145,12 +146,12 @@ def _in_order(entry: Entry) -> Iterator[str]:
     yield from (name for name in names if name.startswith(f"{REPOSITORY}:"))
 
 
-def _names(entry: Entry) -> set[str]:
+def _names(entry: EngineImage) -> set[str]:
     listed = (*(entry.get("RepoTags") or ()), *(entry.get("RepoDigests") or ()))
     return {familiar(name) for name in listed if not name.startswith("<none>")}
 
 
-def _made_name(entry: Entry) -> str:
+def _made_name(entry: EngineImage) -> str:
     return str((entry["Labels"] or {}).get(IMAGE_LABEL, ""))
 
 
@@ -158,6 +159,6 @@ def _repository(name: str) -> str:
     return name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
 
 
-def shown(entry: Entry) -> str:
+def shown(entry: EngineImage) -> str:
     """Return the name that a user knows, if it has one."""
     return next(_in_order(entry), str(entry["Id"]))

@@ -1,4 +1,4 @@
-"""The images of one host: each is prepared once, and pulls run while trials run.
+"""Prepares the images of one host: each once, and pulls run while trials run.
 
 Only pulls run beside trials. A build or an installation occupies the machine's processors, so it waits for its turn.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, ProgressListener, Pull
 from harness.run.engine import Engine, ImageStore, Prepared
-from harness.run.images.disk_budget import Disk, Name, name_of
+from harness.run.images.disk_budget import Disk, ImageName, name_of
 
 POLL_S = 0.1
 """Seconds between two checks for an interrupt while a pull is awaited."""
@@ -34,12 +34,12 @@ class HostImages:
     progress: ProgressListener
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
-    _known: dict[Name, Prepared | str] = field(default_factory=dict)
+    _known: dict[ImageName, Prepared | str] = field(default_factory=dict)
     _queue: deque[Cell] = field(default_factory=deque)
-    _queued: set[Name] = field(default_factory=set)
-    _order: list[Name] = field(default_factory=list)
+    _queued: set[ImageName] = field(default_factory=set)
+    _order: list[ImageName] = field(default_factory=list)
     """Order in which the images are pulled ahead."""
-    _late: set[Name] = field(default_factory=set)
+    _late: set[ImageName] = field(default_factory=set)
     """Images that do not fit on the disk until they are launched."""
     _noted: set[str] = field(default_factory=set)
     _engine_lock: threading.RLock = field(default_factory=threading.RLock)
@@ -179,7 +179,7 @@ class HostImages:
             self._lost = error
             self._news.set()
 
-    def _wait_for(self, name: Name) -> None:
+    def _wait_for(self, name: ImageName) -> None:
         while name not in self._known and name in self._queued:
             self._check_stopped()
             if self._lost is not None:

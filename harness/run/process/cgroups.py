@@ -1,4 +1,4 @@
-"""A memory cgroup for one trial of the process engine, v1 or v2, if this user may create one.
+"""Creates a memory cgroup for one trial of the process engine, v1 or v2, if this user may create one.
 
 It limits memory (swap included), records whether the kernel killed a process for lack of it, and lists every process to
 kill at the end, including those that left their process group.

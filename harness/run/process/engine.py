@@ -25,7 +25,8 @@ from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host, Image
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Say, Session
+from harness.model.watching import Say
+from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
 from harness.run.hosts import gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import cgroups, environments, host_lock, leftovers

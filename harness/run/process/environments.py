@@ -14,8 +14,8 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,10 +24,11 @@ import uv
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.file_locks import try_lock
 from harness.model import Image, Install
-from harness.run.engine import Prepared, Say
+from harness.model.watching import Say
+from harness.run.engine import Prepared
 from harness.run.images import build_errors
 from harness.run.process import interpreters
-from harness.run.process.locks import locked, open_lock
+from harness.run.process.locks import locked, open_lock, protected
 from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
@@ -45,9 +46,9 @@ PASSED_ON = (
     "RUSTUP_HOME", "RUSTFLAGS", "RUSTC", "SOURCE_DATE_EPOCH", "SETUPTOOLS_SCM_*", "SETUPTOOLS_USE_DISTUTILS",
 )  # fmt: skip
 """The variables (fnmatch) that uv gets, and with it the build code of packages that have no wheel: what makes the
-network, indexes and compilers work. Nothing else of the user's environment, in which keys of clouds may be."""
+network, indexes and compilers work. The rest of the user's environment, which may hold keys of clouds, is kept back."""
 KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
-"""Of those: what only publishes, and what points at another environment."""
+"""Those of PASSED_ON that are kept back: what only publishes, and what points at another environment."""
 REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
 
 
@@ -120,19 +121,16 @@ def _found(folder: Path, *, say: Say) -> str | None:
         return _digest_in(folder)
 
 
-@contextmanager
-def in_use(python: Path) -> Iterator[None]:
+def in_use(python: Path) -> AbstractContextManager[None]:
     """Protect the environment of `python` from removal. Raises InfrastructureError if it was just removed."""
     folder = python.parents[1]
     gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
-    try:
-        lock = open_lock(folder)
-    except OSError as error:
-        raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
-    with lock:
-        if not try_lock(lock, shared=True) or _digest_in(folder) is None:
-            raise InfrastructureError(gone)
-        yield
+    return protected(
+        folder,
+        is_there=lambda: is_complete(python),
+        gone=gone,
+        unusable=lambda error: f"{_told(error)}; {REMEDY}",
+    )
 
 
 def is_complete(python: Path) -> bool:

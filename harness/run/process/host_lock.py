@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import file_locks
 from harness.errors import InfrastructureError, Interrupted
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.hosts import owner
 from harness.run.waiting import BEAT_S
 from harness.safe_files import opened

@@ -1,7 +1,7 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`containers.remove_dead` does the same for containers. The name of each item names its owner; nothing of a living owner
-is touched.
+`docker/dead_containers.py` does the same for containers. The name of each item names its owner; nothing of a living
+owner is touched.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ KILLING_S = 5.0
 """Seconds after which killing the processes of a cgroup is given up."""
 REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
+SHARED_S = 10.0
+"""Seconds more for which it is retried while another run removes it as well."""
 
 
 def new_name() -> str:
@@ -83,7 +85,8 @@ def remove_folder(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except OSError as error:
-            if time.monotonic() > until_s:
+            is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
+            if time.monotonic() > until_s + is_shared * SHARED_S:
                 what = f"{error.filename or path}: cannot be removed: {error.strerror}"
                 raise InfrastructureError(f"{what}; end what uses it, then remove it") from error
             _open_up(path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from harness.errors import InfrastructureError
 from harness.file_locks import try_lock
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.waiting import BEAT_S
 
 
@@ -26,4 +27,21 @@ def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Itera
         while not try_lock(lock, shared=shared):
             say(waiting)
             time.sleep(BEAT_S)
+        yield
+
+
+@contextmanager
+def protected(
+    path: Path, *, is_there: Callable[[], bool], gone: str, unusable: Callable[[OSError], str]
+) -> Iterator[None]:
+    """Protect `path` from removal. Raises InfrastructureError: `gone` if it was just removed, `unusable` if its lock
+    cannot be opened.
+    """
+    try:
+        lock = open_lock(path)
+    except OSError as error:
+        raise InfrastructureError(unusable(error)) from error
+    with lock:
+        if not try_lock(lock, shared=True) or not is_there():
+            raise InfrastructureError(gone)
         yield

@@ -15,7 +15,8 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.run.engine import Kept, LaunchRequest, Lease, Payload, Prepared, Say, Session
+from harness.model.watching import Say, unheard
+from harness.run.engine import Kept, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
 from harness.run.hosts.gpus import PROBE_S, parse
 from harness.run.images.disk_budget import total_bytes
@@ -29,7 +30,7 @@ from harness.run.slurm.node.containers import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.node.visible_gpus import ours
 from harness.run.slurm.queue import commands
 from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.trials import Images, NodeTrials
+from harness.run.slurm.trials import NodeStore, NodeTrials
 from harness.run.trial.payload import agent_files
 
 
@@ -51,7 +52,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     return engine
 
 
-def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> Images:
+def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
     if request.container in WITH_FILES:
         return ImageFiles(held, environ=environ)
     if request.container != "none":
@@ -146,7 +147,7 @@ class SlurmEngine:
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        allocation, begun_s = self._node(_unheard), time.monotonic()
+        allocation, begun_s = self._node(unheard), time.monotonic()
         with self._trials.started(allocation, launch) as session:
             yield session
         self._hold.longest_s = max(self._hold.longest_s, time.monotonic() - begun_s)
@@ -221,7 +222,3 @@ def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
             )
     output = b"".join(parts).decode(errors="replace")
     return output or session.exit().stderr_tail
-
-
-def _unheard(text: str) -> None:
-    """A node that is held already has nothing to tell."""

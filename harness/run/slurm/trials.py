@@ -1,4 +1,4 @@
-"""What a trial's step runs on the node: a Python of a virtual environment, or a container."""
+"""Starts what a trial's step runs on the node: a Python of a virtual environment, or a container."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.model import Host, Scenario
+from harness.model.watching import Say, unheard
 from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
-from harness.run.engine import LaunchRequest, Prepared, Say, Session
+from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process import environments, leftovers
 from harness.run.process.store import EnvironmentStore
 from harness.run.slurm.images.image_files import ImageFiles
@@ -32,7 +33,7 @@ from harness.run.slurm.queue.commands import environment
 SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STEP_S = 60.0
 
-Images = EnvironmentStore | NodeImages | ImageFiles
+NodeStore = EnvironmentStore | NodeImages | ImageFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class NodeTrials:
 
     host: Host
     hold: Hold
-    images: Images
+    images: NodeStore
 
     @property
     def container(self) -> str:
@@ -146,7 +147,7 @@ class NodeTrials:
         ):
             yield session
 
-    def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = lambda text: None) -> str:
+    def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = unheard) -> str:
         """Return the container that pyxis made of the image, "" for other programs. Raises InfrastructureError."""
         if self.container != "pyxis":
             return ""
@@ -164,7 +165,7 @@ class NodeTrials:
         }
 
     def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
-        """Nobody removes the image meanwhile."""
+        """Protect the image from removal."""
         return self.images.in_use(prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext()
 
     def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:

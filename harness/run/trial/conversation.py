@@ -1,4 +1,4 @@
-"""One trial: launches the agent, holds the conversation with it, and records how it ended.
+"""Holds the conversation with the agent of one trial, to the outcome.
 
 The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
 `infrastructure`, which is no verdict on the image.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Protocol, cast
 
-from harness.model import End, Trace, Trial
-from harness.run.engine import Exit, Launcher, LaunchRequest, Session
+from harness.model import End, Trace
+from harness.run.engine import Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
+from harness.run.trial.facts import facts_of
 from harness.run.trial.messages import (
     COUNT_LIMIT,
     ENDS,
@@ -26,7 +25,6 @@ from harness.run.trial.messages import (
     Misunderstood,
     columns_of,
     count,
-    facts_of,
     look_of,
     not_finite_of,
     number,
@@ -64,6 +62,8 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
+    """The end of a trial: the fields of the Trial that the conversation tells."""
+
     end: End
     message: str = ""
     signal: int | None = None
@@ -78,51 +78,6 @@ class Outcome:
     at_exit: bool = False
     buffered: str = ""
     stacks: str = ""
-
-
-def run_trial(
-    engine: Launcher,
-    launch: LaunchRequest,
-    *,
-    cell_id: str,
-    number: int,
-    key: str,
-    round: int,  # noqa: A002 - the field of Trial
-    decide: Decide,
-    on_step: OnStep,
-    cancelled: Callable[[], bool],
-    on_file: OnFile = lambda name, text: None,
-    clock: Clock = time,
-) -> Trial:
-    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
-    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` receives the
-    results of a wrapping probe: a file's name and a part of its text, the parts in order.
-
-    Raises InfrastructureError if the trial could not be launched; whatever happens later is in the Trial.
-    """
-    begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
-    with engine.launch(launch) as session:
-        talk = Conversation(
-            session, launch, decide=decide, on_step=on_step, cancelled=cancelled, on_file=on_file, clock=clock
-        )
-        outcome = talk.hold()
-    return Trial(
-        cell_id=cell_id,
-        number=number,
-        key=key,
-        run=launch.labels.get("harness.run", ""),
-        round=round,
-        steps_asked=talk.looks[-1],
-        time_asked_s=talk.time_s,
-        started=started.isoformat(timespec="microseconds"),
-        duration_s=clock.monotonic() - begun_s,
-        trace=talk.samples.trace(),
-        image_digest=launch.prepared.digest,
-        reference=launch.prepared.reference,
-        facts=talk.facts,
-        fingerprint={**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
-        **vars(outcome),
-    )
 
 
 class Conversation:

@@ -1,4 +1,4 @@
-"""The key of a trial: two trials with the same key measure the same thing."""
+"""Computes the key of a trial: two trials with the same key measure the same thing."""
 
 from __future__ import annotations
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, get_args
 
 import numpy as np
 
 from harness.model import End, Floats, Look
 from harness.model.measured import MOST_COLUMNS
-from harness.private import told
 from harness.run.tail import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -108,89 +107,6 @@ def _finite(text: str) -> float:
     return value
 
 
-def facts_of(message: Message) -> dict[str, Any]:
-    """Return the fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of
-    flat dicts (one for each GPU).
-
-    A field that the agent is known to send has the agent's type or is null: nobody who reads it has to ask. The value
-    of a variable that looks like a credential (NVIDIA_API_KEY) is withheld here, before anything is written.
-    """
-    facts: dict[str, Any] = {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
-    for name, fits in KINDS.items():
-        if facts.get(name) is not None and not fits(facts[name]):
-            raise Misunderstood(f"{message.get('type')}: {name} is of another type than the agent sends")
-    if facts.get("environment"):
-        facts["environment"] = told(facts["environment"].items())
-    return facts
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_measure(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
-
-
-def _is_truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _record_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, dict) and all(inner is None or fits(inner) for inner in value.values())
-
-
-def _is_environment(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
-
-
-def _is_gpu(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        value.get(name) is None or fits(value[name]) for name, fits in GPU_KINDS.items()
-    )
-
-
-GPU_KINDS: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("uuid", "name", "compute_capability", "driver", "cuda", "parent"), _is_text),
-    **dict.fromkeys(("index", "memory_mib", "power_limit_w", "processes"), _is_measure),
-    **dict.fromkeys(("ecc", "mig"), _is_truth),
-}
-KINDS: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("agent", "python", "implementation", "libc", "cpu", "huge_pages", "gpu_problem"), _is_text),
-    **dict.fromkeys(("protocol", "page_kib", "setup_s", "first_step_s", "stride"), _is_measure),
-    **dict.fromkeys(("environment_names", "libraries", "probes"), _list_of(_is_text)),
-    **dict.fromkeys(("packages", "wheels", "rlimits"), _record_of(_is_text)),
-    "environment": _is_environment,
-    "cgroup": _record_of(_is_measure),
-    "gpus": _list_of(_is_gpu),
-}
-"""What each field of `hello` and `ready` is, as `harness/agent/__init__.py` describes them."""
-
-
-def _facts(value: object) -> object:
-    if isinstance(value, dict):
-        return _record(value)
-    if isinstance(value, list):
-        return [_record(inner) if isinstance(inner, dict) else _fact(inner) for inner in value]
-    return _fact(value)
-
-
-def _record(value: dict[str, object]) -> dict[str, Any]:
-    return {_fact(name): _fact(inner) for name, inner in value.items()}
-
-
-def _fact(value: object) -> Any:
-    if isinstance(value, str):
-        return _writable(value)
-    if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT):
-        return value
-    raise Misunderstood("a fact that is no text, number or flat list of them")
-
-
 def number(message: Message, name: str) -> float | None:
     """Return a number or None (also if the field is missing)."""
     value = message.get(name)
@@ -229,7 +145,7 @@ def text_of(message: Message, name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
-    return _writable(value[-TEXT_LIMIT:])
+    return writable(value[-TEXT_LIMIT:])
 
 
 def whole_text_of(message: Message, name: str) -> str:
@@ -237,10 +153,10 @@ def whole_text_of(message: Message, name: str) -> str:
     value = message.get(name)
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
-    return _writable(value)
+    return writable(value)
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
     """Replace lone surrogates: json accepts them, but no file or terminal does."""
     return text.encode(errors="replace").decode()
 
@@ -253,7 +169,7 @@ def columns_of(message: Message) -> dict[str, Floats]:
     kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > MOST_COLUMNS:
         raise Misunderstood(f"{kind}: no columns with a step")
-    arrays = {_writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
+    arrays = {writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:
         raise Misunderstood(f"{kind}: columns of different lengths")
     if not np.all(np.isfinite(arrays["step"])):
@@ -278,7 +194,7 @@ def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
     told = message.get("not_finite") or {}
     if not isinstance(told, dict) or len(told) > METRICS_LIMIT:
         raise Misunderstood("done: not_finite is no record of metrics")
-    return {_writable(name[:200]): _pair(pair) for name, pair in told.items()}
+    return {writable(name[:200]): _pair(pair) for name, pair in told.items()}
 
 
 def _pair(pair: object) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The files that are copied in for one trial: the agent, the scenario with its files, and the job."""
+"""Packs the files that are copied in for one trial: the agent, the scenario with its files, and the job."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Samples:
     """
 
     def __init__(self, *, last_step: float) -> None:
-        """`last_step`: the largest step that a sample may have."""
+        """Start without rows. `last_step` is the largest step that a sample may have."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
         self._counts: dict[str, Floats] = {}

@@ -18,8 +18,9 @@ NEARLY = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How far a failure may reach. `places` go from the bad version next to the good ones outwards; `outermost[i]` is
-    the probability that places[i] is the last bad one of them. `seen` is the evidence of bad versions.
+    """The extent that a failure may have. `places` go from the bad version next to the good ones outwards;
+    `outermost[i]` is the probability that places[i] is the last bad one of them. `seen` is the evidence of bad
+    versions.
     """
 
     places: tuple[int, ...]

@@ -59,7 +59,7 @@ class PiecewiseFit:
 
     @property
     def margins(self) -> Floats:
-        """Half-width of the 95 % interval of each size."""
+        """Return the half-width of the 95 % interval of each size."""
         return np.asarray(self.errors * float(stdtrit(self.freedom, 0.975)))
 
     def p(self, number: int, *, places: int) -> float:

@@ -85,19 +85,19 @@ class Rules:
     whole: bool = False
 
 
-Kind = Literal["end", "halve", "repeat", "confirm", "compare", "done"]
+DecisionKind = Literal["end", "halve", "repeat", "confirm", "compare", "done"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is launched next, side by side, and why. `launch` is empty once the search is over.
+    """The launches to make next, side by side, with the reason. `launch` is empty once the search is over.
 
     `posterior`: (version, probability that it is the outermost one of the changed side), likeliest first. `whole`:
     these launches run their whole budget even if they are quiet.
     """
 
     launch: tuple[int, ...]
-    kind: Kind
+    kind: DecisionKind
     reason: str
     metric: str | None = None
     bracket: tuple[int, int] | None = None

@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundEvidence:
-    """What the rounds of one metric show so far. `able` are the versions that have a figure or may still give one."""
+    """The figures of one metric in all rounds so far. `able` are the versions that have a figure or may give one."""
 
     metric: str
     figures: Figures

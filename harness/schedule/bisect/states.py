@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 
+from harness.model.judged import State
 from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, Rules, VersionEvidence
 from harness.schedule.bisect.survival import luck
 
-State = bool | None
-"""Whether a version is bad; None if that is unknown."""
 PATIENCE = 3
 """Launches without a result after which a version is skipped."""
 BELIEVED = 3e-4

@@ -17,7 +17,7 @@ from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.enough_rounds import wants_round
-from harness.judge.unpaired import Side, compare
+from harness.judge.unpaired import ComparedCell, compare
 from harness.model import Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 
@@ -52,7 +52,7 @@ def test_what_is_cleared_has_step_times_elsewhere() -> None:
     trials = in_wait([1.0] * 6)
     compared = of_block(trials)
     sides = [
-        Side(verdict=cell, trials=each)
+        ComparedCell(verdict=cell, trials=each)
         for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
     ]
     assert all(side.verdict.step_ms is not None for side in sides)

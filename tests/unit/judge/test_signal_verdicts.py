@@ -235,3 +235,12 @@ def test_output_is_compared_with_that_of_another_day_and_times_and_peaks_are_not
     added = told(trials)[-1].signals
     assert [added[name].seen for name in ("output", "step_time", "peak_memory")] == ["good", "blind", "blind"]
     assert all("--fresh" in added[name].why for name in ("step_time", "peak_memory"))
+
+
+def test_a_version_of_a_slower_day_is_not_suspected() -> None:
+    """Launches beside the others would settle it, and no launches of its own."""
+    trials = block()
+    trials[-1] = [trial_of(number, ms=3, seed=9, steps=1000, run="another day") for number in range(3)]
+    step_time = told(trials)[-1].signals["step_time"]
+    assert step_time.seen == "blind"
+    assert "--fresh" in step_time.why

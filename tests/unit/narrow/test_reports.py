@@ -62,9 +62,9 @@ def test_the_answer_stands_first_and_its_proof_below() -> None:
         "22.12: bad in 5 of 5 launches",
         "20.12 with g3: bad in 2 of 2 launches",
         "22.12 without g3: good in 2 launches",
-        "20.12 with its own 8 groups that differ put in again: good in 2 launches",
-        "22.12 with its own 8 groups that differ put in again: bad in 2 of 2 launches",
-        "7 hybrids in 23 launches",
+        "20.12 put together again from its own parts: good in 2 launches",
+        "22.12 put together again from its own parts: bad in 2 of 2 launches",
+        "7 hybrids of the two versions, in 23 launches",
     ]
 
 
@@ -72,10 +72,10 @@ def test_a_method_that_changes_the_result_is_the_answer() -> None:
     made = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: hybrid.base == "A" or None)
     answer, *rest = text.told(made.narrowed())
     assert answer == (
-        "not narrowed: old with its own 4 groups that differ put in again is bad, so swapping itself changes the "
-        "result, and no hybrid proves anything"
+        "not narrowed: old put together again from its own parts is bad, so swapping itself changes the result, and no "
+        "hybrid proves anything"
     )
-    assert "old with its own 4 groups that differ put in again: bad in 2 of 2 launches" in rest
+    assert "old put together again from its own parts: bad in 2 of 2 launches" in rest
     assert "old with 3 of its own groups put in again: bad in 2 of 2 launches" in rest
     one = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: "g2" in hybrid.sham or None)
     answer, *rest = text.told(one.narrowed())
@@ -134,7 +134,7 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
-    assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
+    assert text.component_text(secret) == "variable API_TOKEN absent → [withheld]"
     told = terminal_narrow.differing(
         [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True
     )

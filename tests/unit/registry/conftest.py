@@ -82,8 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         """Tests are quiet."""
 
 
-def started() -> Iterator[Server]:
-    server = Server()
+def started(server: Server) -> Iterator[Server]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield server
@@ -94,13 +93,13 @@ def started() -> Iterator[Server]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    yield from started()
+    yield from started(Server())
 
 
 @pytest.fixture
 def other() -> Iterator[Server]:
     """Another server, which must not learn what is for the first."""
-    yield from started()
+    yield from started(Server())
 
 
 @dataclass(kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from harness.registry import RegistryTrouble
 from harness.registry.bounded_http import Exchange, ExchangeLimits, Question
-from tests.unit.registry.conftest import Reply, Server, World
+from tests.unit.registry.conftest import Reply, Server, World, started
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
 
@@ -55,12 +54,7 @@ def secured(certificate: Path) -> Iterator[Server]:
     context.load_cert_chain(certificate)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.answer = lambda request: OK
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    yield from started(server)
 
 
 def test_on_this_machine_any_certificate_will_do(secured: Server, world: World) -> None:

@@ -11,8 +11,8 @@ from harness.model import CellResult, Effect, RunResult, Variant
 from harness.report.content.cards import cards
 from harness.report.exports import junit, markdown
 from harness.report.page import html_page
+from harness.report.text.faults.param_rule import evidence, rule_text, when_text
 from harness.report.text.headline import sentence
-from harness.report.text.param_rule import evidence, rule_text, when_text
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
 from tests.unit.report.test_terminal import shown

@@ -21,7 +21,7 @@ from harness.report.charts import library, traces
 from harness.report.charts.definitions import Drawing
 from harness.report.content import table
 from harness.report.issue import commands, plot
-from harness.report.page import details, html_page
+from harness.report.page import details, full_cells, html_page
 from harness.report.terminal import frontier
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
@@ -29,7 +29,7 @@ from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 def first_history(result: Any) -> details.History:
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
-    return next(details.histories(table.tables(result), result, anchors, details.shown_in_full(result)))
+    return next(details.histories(table.tables(result), result, anchors, full_cells.shown_in_full(result)))
 
 
 def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:

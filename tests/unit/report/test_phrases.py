@@ -6,7 +6,7 @@ import pytest
 
 from harness.model import SIGNALS, Effect
 from harness.model.episodes import EpisodeBounds
-from harness.report.text import finding_phrases
+from harness.report.text.faults import finding_phrases
 from tests.unit.report import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]

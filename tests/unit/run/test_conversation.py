@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where
-from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Say, Session
-from harness.run.trial.conversation import run_trial
+from harness.model.watching import Say
+from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
+from harness.run.trial.one_trial import run_trial
 from harness.run.trial.samples import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 from docker.errors import APIError
 
@@ -85,10 +87,19 @@ def test_we_are_alive_and_others_are_not() -> None:
     ours = owner.this_process()
     assert owner.parse(str(ours)) == ours
     assert owner.is_alive(ours) is True
-    reused = owner.Owner(machine=ours.machine, pid=ours.pid, start_s=ours.start_s - 100)
+    reused = owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100)
     assert owner.is_alive(reused) is False
-    assert owner.is_alive(owner.Owner(machine="other", pid=1, start_s=1)) is None
+    assert owner.is_alive(owner.Owner(machine="other", pid=1, start=1)) is None
     assert owner.parse("nonsense") is None
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the start of a process is known by the clock alone")
+def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another sweep of the machine took it for dead, and removed its running trials."""
+    ours = owner.this_process()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() - 86_400)
+    assert owner.is_alive(ours) is True
+    assert owner.this_process() == ours
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a fold
 
 def dead_name(mark: str = "abcd") -> str:
     ours = owner.this_process()
-    return f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start_s - 100}_{mark}"
+    return f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
 
 
 def removed(folder: Path) -> int:

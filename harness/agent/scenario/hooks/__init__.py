@@ -1,4 +1,4 @@
-"""Where the steps of an unmodified program are counted, and where its logged numbers are seen: one file a framework.
+"""Count the steps of an unmodified program, and read the numbers that it logs: one file for each framework.
 
 Each file has `MODULES`, module name -> function(module, hook), called when the program has imported the module. It
 changes the module so that `hook.mark()` is called after each step and `hook.log({name: number})` with what is logged.
@@ -22,7 +22,7 @@ LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS)
 
 
 class Hook(object):
-    """What a framework's file calls. `kind`: its name."""
+    """The functions that a framework's file calls. `kind`: the name of the framework."""
 
     def __init__(self, kind, mark, log):
         self.mark = functools.partial(mark, kind)

@@ -23,7 +23,8 @@ SETUP_S = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What becomes a matrix file. `made_by`: the command that wrote it; `more`: further keys of its scenario."""
+    """The content of a matrix file that is to be written. `made_by`: the command that writes it; `more`: further keys
+    of its scenario."""
 
     made_by: Sequence[str]
     series: DraftSeries

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -59,15 +60,15 @@ def job_of(
         )
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
-        raise UsageError(f"{script}: is not in {folder}; name a Python program of this folder")
-    found = None if step_pattern or exit_code else _python(words, folder)
+        near = get_close_matches(script, [path.name for path in folder.glob("*.py")][:MOST_READ], n=1)
+        hint = f"did you mean {near[0]}?" if near else "name a Python program of this folder"
+        raise UsageError(f"{script}: is not in {folder.resolve()}; {hint}")
+    _check_pattern(step_pattern)
+    own = _python(words, folder)
+    found = None if step_pattern or exit_code else own
     kind, target, args, home = found or ("command", "", list(words), Path())
-    needed = [*_named(args, folder), *files]
-    if kind == "command":
-        scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
-        needed += [name for script in scripts for name in _imported(script, folder)]
-    else:
-        needed += _own(kind, target, folder, home)
+    code = _own(kind, target, folder, home) if found else _code_of_command(args, own, folder)
+    needed = [*_named(args, folder), *files, *code]
     carried = tuple(dict.fromkeys(needed))
     _check(carried, folder, home)
     entry: dict[str, Any] = {kind: args if kind == "command" else _written(kind, target, prefix)}
@@ -79,9 +80,17 @@ def job_of(
         entry["judge"] = "exit"
     if beside := [str(prefix / name) for name in carried if name != target]:
         entry["files"] = beside
-    name = safe(Path(target).stem if target else Path(_telling(words)).stem)
+    name = safe(Path(target).stem if target else Path(own[1] if own else _telling(words)).stem)
     source = _source(kind, target, folder) if kind != "command" else None
     return DraftJob(name=name, entry=entry, carried=carried, source=source)
+
+
+def _check_pattern(pattern: str | None) -> None:
+    """Raises UsageError."""
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise UsageError(f"--step-pattern {pattern}: is no regular expression: {error}") from error
 
 
 def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:
@@ -116,6 +125,13 @@ def _source(kind: str, target: str, folder: Path) -> Path:
     place = folder / (target if kind == "program" else target.replace(".", "/"))
     named = (place, place.with_name(f"{place.name}.py"), place / "__main__.py")
     return next((path for path in named if path.is_file()), place)
+
+
+def _code_of_command(args: Sequence[str], own: tuple[str, str, list[str], Path] | None, folder: Path) -> list[str]:
+    """Return what Python a command runs of the folder: the modules that its scripts import, or the module `own`."""
+    scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
+    found = [name for script in scripts for name in _imported(script, folder)]
+    return [*found, *(_own("module", own[1], folder, Path()) if own and own[0] == "module" else [])]
 
 
 def _own(kind: str, target: str, folder: Path, home: Path) -> list[str]:

@@ -64,7 +64,7 @@ def _files(words: Sequence[str], prefix: Path) -> DraftSeries:
 
 
 def _images(words: Sequence[str]) -> DraftSeries:
-    """Tags of one repository are told by their tags alone, which a report has room for."""
+    """Return the series of these images. Those of one repository are named by their tags, which fit into a report."""
     split = [word.rpartition(":") for word in words]
     repositories = {repository for repository, _, _ in split}
     if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 
 from harness.errors import UsageError
 from harness.flows.parts.drafts.draft import LEAST_BUDGET, Draft
@@ -14,6 +15,7 @@ from harness.model import NAME_ONE, RunResult, Trial
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
+BY_COMMAND = ", or measure it as a command"
 NO_MODULE = re.compile("No module named")
 NO_FILE = re.compile("No such file or directory")
 MOST_NAMES = 6
@@ -26,7 +28,8 @@ def check(draft: Draft, result: RunResult) -> None:
         return
     fact, more, _ = _said(trial).partition(NAME_ONE)
     remedies = [*([_by_function(draft)] if more else []), _by_pattern(trial)]
-    raise UsageError(f"{_named(draft)}: {fact}; {', or '.join(remedies)}")
+    link = "; or " if draft.job.source and not more else "; "
+    raise UsageError(f"{_named(draft)}: {fact.partition(BY_COMMAND)[0]}{link}{', or '.join(remedies)}")
 
 
 def fails_before_a_step(result: RunResult) -> bool:
@@ -42,8 +45,8 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
     what = _said(first)
-    remedy = next((words for pattern, words in _lacks(draft) if pattern.search(what)), "let it run with one of them")
-    raise UsageError(f"{_named(draft)}: fails with the oldest and with the newest version: {what}; {remedy}")
+    remedy = next((words for pattern, words in _lacks(draft) if pattern.search(what)), "it must run in one of them")
+    raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
 def _lacks(draft: Draft) -> list[tuple[re.Pattern[str], str]]:
@@ -88,15 +91,19 @@ def _named(draft: Draft) -> str:
 
 def _by_function(draft: Draft) -> str:
     """Return the option that names a function as a step, with one that the program defines."""
-    names = sorted(functions(draft.job), key=lambda name: not TRAINS.search(name))
-    example = f"{draft.job.module}:{names[0]}" if names else "MODULE:FUNCTION"
+    asked = draft.more.get("steps_are")
+    typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
+    names = sorted((name for name in functions(draft.job) if name != typed), key=lambda name: not TRAINS.search(name))
+    example = f", such as --steps-are {draft.job.module}:{names[0]}" if names else ": --steps-are MODULE:FUNCTION"
     told = f" (it defines {', '.join(names[:MOST_NAMES])})" if names else ""
-    return f"name the function that makes a step, such as --steps-are {example}{told}"
+    return f"name {'another' if typed else 'the'} function that makes a step{example}{told}"
 
 
 def _by_pattern(trial: Trial) -> str:
     """Return the option that counts lines of output, with the beginning that most of the printed lines share."""
     lines = f"{trial.output_head}\n{trial.output_tail}".splitlines()
-    begun = Counter(found[1] for line in lines if (found := UP_TO_A_NUMBER.match(line)))
-    example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0])) if begun else "REGEX"
+    begun = Counter(found[1] for line in lines if line.isprintable() and (found := UP_TO_A_NUMBER.match(line)))
+    if not begun:
+        return "let it print a number at each step, and count these lines: --step-pattern REGEX"
+    example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
     return f"count each line of its output that matches as a step: --step-pattern {example}"

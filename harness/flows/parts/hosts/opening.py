@@ -1,4 +1,4 @@
-"""The hosts of a sweep: opened side by side, and asked which GPUs they have."""
+"""Opens the hosts of a sweep side by side, and asks which GPUs they have."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, hosts_of, images_on, leave_out
 from harness.flows.parts.hosts.threads import side_by_side
 from harness.model import Host, Image, Plan
+from harness.model.watching import Say
 from harness.plan import choose_lanes, odd_ones
-from harness.run.engine import Engine, Say
+from harness.run.engine import Engine
 
 GATHER_S = 10.0
 """How long a pool of a cluster waits for more nodes once it has one, before it is used; the others join it later."""

@@ -1,4 +1,4 @@
-"""Test for the difference of two neighbouring levels, and the smallest difference that the test detects."""
+"""Tests the difference of two neighbouring levels, and computes the smallest difference that the test detects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWEST_FREEDOM = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """Test of two neighbouring levels, the smaller of which has `smaller` versions; it is corrected for `tried` such
+    """A test of two neighbouring levels, the smaller of which has `smaller` versions; it is corrected for `tried` such
     pairs.
 
     With many launches, it is a t-test of the mean difference. With few, some of them may be outliers on one side, and a
@@ -43,7 +43,7 @@ class Test:
 
     @property
     def _freedom(self) -> int:
-        """Degrees of freedom, limited by the launches (by simulation, with Student errors of three degrees)."""
+        """Return the degrees of freedom, limited by the launches (simulated, with Student errors of three degrees)."""
         return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
 
     @property
@@ -53,7 +53,7 @@ class Test:
 
     @property
     def least(self) -> float:
-        """Difference detected with a power of 50 %, in standard deviations of one measured difference."""
+        """Return the difference detected with a power of 50 %, in standard deviations of one measured difference."""
         return min(self._least_by_mean, self._least_by_worst)
 
     @property

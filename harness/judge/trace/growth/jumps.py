@@ -75,7 +75,7 @@ class Losses:
 
     @property
     def rate(self) -> float:
-        """Growth per row: the minimum-variance estimate for a compound Poisson process."""
+        """Return the growth per row: the minimum-variance estimate for a compound Poisson process."""
         return float(self.sizes.sum()) / self.rows
 
     def margin(self, alpha: float) -> float:
@@ -111,7 +111,7 @@ class Losses:
 
     @property
     def _alike(self) -> float:
-        """Effective number of jumps (Kish, 1965): so many jumps of one size have an equally variable sum."""
+        """Return the effective number of jumps (Kish, 1965): so many jumps of one size have an equally variable sum."""
         return float(self.sizes.sum()) ** 2 / float(self.sizes @ self.sizes)
 
     @property

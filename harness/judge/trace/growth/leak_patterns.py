@@ -1,4 +1,4 @@
-"""The five patterns in which a leak shows in one series, each a test of its own.
+"""Tests one series for the five patterns in which a leak shows.
 
 Window A is the second quarter of the rows, B the second half. The patterns are growth at one rate over A and B; growth
 that began late and is steady since; growth that a warm-up had covered; a rising floor under saw-teeth; and losses that

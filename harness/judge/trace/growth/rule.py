@@ -1,4 +1,4 @@
-"""The rule for unlimited growth of one series of a trace: memory, or any other quantity that should not grow.
+"""Decides whether one series of a trace grows without limit: memory, or any other quantity that should not grow.
 
 A series that matches one of the patterns of `leak_patterns` is a leak. Any other is flat if the upper confidence bound
 of its growth is below the limit, and otherwise undecided.

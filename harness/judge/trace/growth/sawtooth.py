@@ -1,4 +1,5 @@
-"""The floor of memory that returns to it again and again: saw-teeth of a garbage collector, cleared caches, waves.
+"""Finds the floor of memory that returns to it again and again: saw-teeth of a garbage collector, cleared caches,
+waves.
 
 Memory that is not returned shows in the troughs alone. If teeth are wider than the blocks of a trend, the block levels
 follow the teeth, but the troughs still follow the floor.

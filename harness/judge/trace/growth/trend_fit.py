@@ -1,4 +1,4 @@
-"""The linear trend of a noisy series, by block levels and AR(1) feasible generalised least squares.
+"""Fits the linear trend of a noisy series, by block levels and AR(1) feasible generalised least squares.
 
 A series is cut into BLOCKS blocks, each block becomes one level (a low percentile or the median), and a line is fitted
 to the levels. Neighbouring levels of a process's memory are nearly a random walk. The fit follows Perron and Yabu

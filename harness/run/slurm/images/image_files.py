@@ -17,11 +17,12 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.file_locks import try_lock
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
+from harness.model.watching import Say, unheard
 from harness.registry import PublishedImage, Registry, RegistryTrouble
-from harness.registry.names import DIGEST, Name, parse
-from harness.run.engine import Kept, Prepared, Say
+from harness.registry.names import DIGEST, RegistryName, parse
+from harness.run.engine import Kept, Prepared
 from harness.run.process import environments, leftovers
-from harness.run.process.locks import locked, open_lock
+from harness.run.process.locks import locked, open_lock, protected
 from harness.run.retrying import unavailable
 from harness.run.slurm.images.node_images import PULL_S, reference_of
 from harness.run.slurm.node import steps
@@ -41,10 +42,10 @@ WAITING = "waiting for another run that imports or uses this image"
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How a program keeps an image. `command` returns what imports `name` at `digest` into a file."""
+    """A format in which a program keeps an image. `command` returns what imports `name` at `digest` into a file."""
 
     suffix: str
-    command: Callable[[Name, str, Path], list[str]]
+    command: Callable[[RegistryName, str, Path], list[str]]
 
 
 SQSH = Format(
@@ -62,7 +63,7 @@ FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known of an image file: `references` are the names under which it was asked for."""
+    """The known facts about an image file: `references` are the names under which it was asked for."""
 
     digest: str
     references: tuple[str, ...]
@@ -111,7 +112,7 @@ class ImageFiles:
                 _write(file, record)
         return self._prepared(image, record)
 
-    def _digest(self, name: Name, reference: str, there: Record | None, say: Say) -> str:
+    def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
         """Return what the reference means now; a registry that does not answer matters only for a missing image."""
         if DIGEST.fullmatch(name.reference):
             return name.reference
@@ -126,12 +127,12 @@ class ImageFiles:
             raise InfrastructureError(f"{name.host} has no tag {name.reference} of {name.repository}; check the name")
         return found
 
-    def _published(self, name: Name, say: Say) -> PublishedImage:
+    def _published(self, name: RegistryName, say: Say) -> PublishedImage:
         self._hold.node(say)
         told = str(self._hold.facts.get("architecture"))
         return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(told, told))
 
-    def _import(self, name: Name, digest: str, file: Path, say: Say) -> None:
+    def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
         """Import on the node. The caller has the lock, so what others left under such names is of dead imports."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
@@ -151,7 +152,7 @@ class ImageFiles:
     # ------------------------------------------------------------ what is there
 
     def at_hand(self, image: Image) -> bool:
-        return self.look(image, _unheard) is not None
+        return self.look(image, unheard) is not None
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
@@ -173,19 +174,13 @@ class ImageFiles:
         usage = shutil.disk_usage(folder)
         return Room(free_bytes=usage.free, total_bytes=usage.total)
 
-    @contextlib.contextmanager
-    def in_use(self, prepared: Prepared) -> Iterator[None]:
+    def in_use(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
         """Protect the image from removal. Raises InfrastructureError if it was just removed."""
         file = Path(prepared.reference)
         gone = f"{file}: another run removed this image (`harness clean --images`); start again: trials are kept"
-        try:
-            lock = open_lock(file)
-        except OSError as error:
-            raise InfrastructureError(f"{self._hold.place}.images: {_told(error)}") from error
-        with lock:
-            if not try_lock(lock, shared=True) or not file.exists():
-                raise InfrastructureError(gone)
-            yield
+        return protected(
+            file, is_there=file.exists, gone=gone, unusable=lambda error: f"{self._hold.place}.images: {_told(error)}"
+        )
 
     def _named(self, reference: str) -> Record | None:
         """Return the image that was imported under that name, or has that digest; the newest of several."""
@@ -290,7 +285,3 @@ def _write(file: Path, record: Record) -> None:
 
 def _told(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-
-
-def _unheard(text: str) -> None:
-    """A quick question needs no progress."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.errors import InfrastructureError
-from harness.run.images.ownership import Entry, familiar
+from harness.run.images.ownership import EngineImage, familiar
 
 LIST = (
     'ids=$("$0" image ls --quiet --no-trunc $1 | sort -u) || exit 1;'
@@ -21,7 +21,7 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """What ownership needs of an engine. `run`: runs a command on the node and returns what it prints.
+    """Answers what ownership asks of an engine. `run`: runs a command on the node and returns what it prints.
 
     Each method raises InfrastructureError.
     """
@@ -29,9 +29,9 @@ class NodeApi:
     def __init__(self, program: str, run: Callable[..., str]) -> None:
         self._program, self._run = program, run
         self._names: dict[str, str] = {}
-        """By familiar name, the name as the engine writes it."""
+        """The name as the engine writes it, by familiar name."""
 
-    def images(self, *, all: bool = False) -> list[Entry]:  # noqa: A002 - as the Docker SDK has it
+    def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
         """Return every image; with `all` also those that others were made from."""
         told = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
         try:
@@ -59,7 +59,7 @@ class NodeApi:
         self._run(self._program, "rmi", self._names.get(name, name))
 
 
-def _entry(image: Mapping[str, Any]) -> Entry:
+def _entry(image: Mapping[str, Any]) -> EngineImage:
     config = image.get("Config") or {}
     return {
         "Id": str(image["Id"]),

@@ -9,7 +9,8 @@ from typing import Any
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.doctor import Room
-from harness.run.engine import Kept, Prepared, Say
+from harness.model.watching import Say, unheard
+from harness.run.engine import Kept, Prepared
 from harness.run.images import ownership
 from harness.run.process import leftovers
 from harness.run.retrying import unavailable
@@ -50,7 +51,7 @@ class NodeImages:
         return _prepared(image, found)
 
     def at_hand(self, image: Image) -> bool:
-        return self.look(image, _unheard) is not None
+        return self.look(image, unheard) is not None
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # no node is asked for only to look
@@ -62,10 +63,10 @@ class NodeImages:
         return None if found is None else _prepared(image, found)
 
     def holds(self, prepared: Prepared) -> bool:
-        return self._inspected(prepared.reference, _unheard) is not None
+        return self._inspected(prepared.reference, unheard) is not None
 
     def size_bytes(self, prepared: Prepared) -> int:
-        found = self._inspected(prepared.reference, _unheard)
+        found = self._inspected(prepared.reference, unheard)
         if found is None:
             raise InfrastructureError(f"{prepared.image.where}: {prepared.reference}: is gone from the node")
         return int(found["Size"])
@@ -109,7 +110,7 @@ class NodeImages:
         return self._on_node(self._program, *arguments, limit_s=limit_s, beat=beat)
 
     def _on_node(self, *command: str, limit_s: float, beat: Callable[[], object]) -> str:
-        allocation = self._hold.node(_unheard)
+        allocation = self._hold.node(unheard)
         return steps.printed(
             allocation, command, name=leftovers.new_name(), limit_s=limit_s, place=self._hold.place, beat=beat
         )
@@ -140,7 +141,3 @@ def _prepared(image: Image, found: dict[str, Any]) -> Prepared:
         labels=config.get("Labels") or {},
         environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
     )
-
-
-def _unheard(text: str) -> None:
-    """A quick question needs no progress."""

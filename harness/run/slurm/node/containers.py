@@ -1,4 +1,4 @@
-"""How a container of a trial is started on a node, by each program that can. Pure.
+"""Makes the commands that start a trial's container on a node, for each program that can. Pure.
 
 None of the programs' own defaults is relied on: the network is off unless it is asked for, nothing of the node's files
 is mounted, and no right is given. The program inside is `inside.py`, which takes the trial's files from its input.
@@ -25,7 +25,7 @@ KEPT_RUN = (
     ' "$program" inspect --format "harness-oom {{.State.OOMKilled}}" "$name" >&2;'
     ' "$program" rm --force --volumes "$name" >/dev/null 2>&1; exit $code'
 )
-"""Not `run --rm`: whether the kernel killed it for lack of memory is known only as long as the container is there."""
+"""Runs a container without `--rm`: whether the kernel killed it for lack of memory is known only while it is there."""
 NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
 """Podman raises these two by itself, and starts no container at all on a node that does not allow it."""
 OOM_TOLD = "harness-oom true"

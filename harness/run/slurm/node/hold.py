@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.process import leftovers
 from harness.run.slurm.node import steps
 from harness.run.slurm.node.containers import VERSIONS, options_of
@@ -42,7 +42,7 @@ _LOCK = threading.Lock()
 
 @dataclass(kw_only=True)
 class Hold:
-    """What is held of the cluster for one host. `facts`: the node, as it told when it was held first."""
+    """The part of the cluster that is held for one host. `facts`: the node, as it told when it was held first."""
 
     host: str
     place: str

@@ -1,4 +1,4 @@
-"""What killed runs left in the queue and on a node. The names say whose it is; nothing of a living owner is touched."""
+"""Removes what killed runs left in the queue and on a node. The names say whose it is; living owners keep theirs."""
 
 from __future__ import annotations
 

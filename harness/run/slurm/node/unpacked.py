@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.model import Scenario, Where
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.hosts import owner
 from harness.run.process import leftovers
 from harness.run.slurm.node import steps

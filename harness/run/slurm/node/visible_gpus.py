@@ -1,4 +1,4 @@
-"""Which GPUs of a node are those of the allocation. Pure.
+"""Selects the GPUs of a node that belong to the allocation. Pure.
 
 Slurm tells a step its GPUs in CUDA_VISIBLE_DEVICES. Where it also hides the others (ConstrainDevices), the driver lists
 only those, and the numbers begin at 0 again. Where it does not, the driver lists all cards of the node, and the numbers

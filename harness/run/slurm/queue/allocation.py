@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import SlurmRequest
-from harness.run.engine import Say
+from harness.model.watching import Say
 from harness.run.process import leftovers
 from harness.run.slurm.queue.commands import asked, environment, explained, missing, quietly
 from harness.run.tail import BoundedTail

@@ -10,7 +10,7 @@ from harness.errors import EngineUnreachable, InfrastructureError
 from harness.run.waiting import Beat, run_command
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
-"""Of the caller's environment. No other variable of Slurm's: inside a job they would change what its commands do."""
+"""Variables of the caller that are passed on. Slurm's others are not: inside a job they would change its commands."""
 OF_SLURM = re.compile(r"SLURM_CONF(_SERVER)?|SALLOC_\w+")
 OLDEST = (20, 11)
 LIMIT_S = 60

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from . import rss
+from ..probes import rss
 from .optrace import ProbeError
 
 

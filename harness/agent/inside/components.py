@@ -1,4 +1,4 @@
-"""What an image consists of, for `harness narrow`: its distributions with their files, and the libraries that the
+"""Lists the contents of an image for `harness narrow`: its distributions with their files, and the libraries that the
 scenario really maps. The launch reaches no verdict, so its cost does not matter."""
 
 import hashlib
@@ -8,8 +8,8 @@ import platform
 import re
 import sys
 
+from ..probes import tree
 from ..supervisor import hello
-from . import tree
 
 FORMAT = 1
 PIECE = 1 << 20

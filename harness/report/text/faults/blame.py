@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from harness.model import Attribution, RunResult
 from harness.report.text import words
 from harness.report.text.clean import plain
-from harness.report.text.fault import Clause, clause_of, severity, subject_of
-from harness.report.text.lane_names import Names, host_name
+from harness.report.text.faults.fault import Clause, clause_of, severity, subject_of
+from harness.report.text.faults.lane_names import Names, host_name
 
 MOST_AT_THE_TOP = 3
 _MOST_CONTROLS = 3

@@ -1,0 +1,103 @@
+"""Selects the launches that can be compared, and the steps over which they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.judge.comparison.pace import SLOW, last_step, own_step_s, usual_step_s
+from harness.model import Steps, Trial
+
+Launches = Sequence[Sequence[Trial]]
+"""The launches of each version, oldest version first."""
+SHORT_SHARE = 0.5
+"""Share of the longest launch, or of the first look if that is earlier, that a slow version's launches must reach to be
+compared by more than their pace."""
+
+
+# ---------------------------------------------------------------- which launches
+
+
+def is_clean(trial: Trial, steps: Steps) -> bool:
+    """Return whether the trial made the steps that it was asked for. One that its time limit cut short would shorten
+    the comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
+    """
+    if not trial.made_its_steps or trial.trace is None:
+        return False
+    return last_step(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
+
+
+def has_step_times(trial: Trial) -> bool:
+    """Return whether the rows of the trial are steps that were timed."""
+    durations = None if trial.trace is None else trial.trace.column("step_s")
+    return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
+
+
+def is_timed(trial: Trial, steps: Steps) -> bool:
+    """Return whether the step times are usable: nothing on the machine disturbed them."""
+    return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
+
+
+def is_in_turn(trial: Trial, steps: Steps) -> bool:
+    """Return whether the step times can be compared by rounds: usable, and launched in turn."""
+    return is_timed(trial, steps) and trial.pulled != "awaited"
+
+
+def is_whole(trial: Trial, steps: Steps) -> bool:
+    """Return whether the launch was in turn and made its whole budget, or ran for its whole time."""
+    in_time = trial.end == "completed" and (trial.time_asked_s or steps.time_s) is not None
+    whole = in_time or last_step(trial.trace) >= steps.budget
+    return is_in_turn(trial, steps) and whole
+
+
+def is_warm(trial: Trial, steps: Steps) -> bool:
+    """Return whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
+    return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
+
+
+def is_measured(trial: Trial, steps: Steps) -> bool:
+    """Return whether the launch says anything about its image, whatever it was asked for."""
+    return trial.measured
+
+
+# ---------------------------------------------------------------- slow versions
+
+
+def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
+    """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
+    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
+    longest = max((last_step(trial.trace) for version in clean for trial in version), default=0.0)
+    short = SHORT_SHARE * min(longest, steps.first)
+    hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
+    usual_s = usual_step_s(launches) if any(hasty) else None
+    if usual_s is None:
+        return [False] * len(launches)
+    return [
+        is_hasty and (own_step_s(version) or 0.0) > SLOW * usual_s
+        for version, is_hasty in zip(launches, hasty, strict=True)
+    ]
+
+
+def at_least(steps: float, launches: Launches) -> list[list[Trial]]:
+    """Return the launches of each version that made so many steps, and those without a trace."""
+    return [
+        [trial for trial in version if trial.trace is None or last_step(trial.trace) >= steps] for version in launches
+    ]
+
+
+def common_steps(launches: Launches) -> int:
+    """Return the number of steps that all launches have."""
+    return int(min((last_step(trial.trace) for version in launches for trial in version), default=0))
+
+
+def paced_steps(launches: Launches) -> int:
+    """Return the number of steps over which step times are compared: those that all launches have, except those of slow
+    versions, whose own steps count.
+    """
+    longest = max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
+    common = common_steps(launches)
+    usual_s = usual_step_s(launches) if common < longest else None
+    if usual_s is None:
+        return common
+    return common_steps([version for version in launches if (own_step_s(version) or 0.0) <= SLOW * usual_s])

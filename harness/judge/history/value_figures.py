@@ -1,0 +1,43 @@
+"""Compares the values that launches returned: medians, shares and ratios."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from harness.judge.comparison.pace import WARM_UP
+from harness.judge.comparison.round_tables import Columns
+from harness.model import Effect, Floats
+
+
+def same(one: Floats, other: Floats) -> bool:
+    """Return whether two launches returned the same values."""
+    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
+
+
+def median(values: Floats) -> float:
+    """Return the median after the warm-up quarter; NaN if nothing is left."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
+
+
+def relative(old: float, new: float, *, scale: float = 0.0) -> float:
+    """Return the change as a share of the old value, or of `scale` if given, as a value near zero has no share."""
+    if old == new:
+        return 0.0
+    size = scale or abs(old)
+    return (new - old) / size if size else math.copysign(math.inf, new - old)
+
+
+def ratio(old: float, new: float) -> Effect | None:
+    """Return the ratio of two values, if they have one."""
+    if old * new <= 0 or not math.isfinite(new / old):
+        return None
+    return Effect(value=new / old, unit="ratio")
+
+
+def scale(columns: Columns) -> float:
+    """Return the usual size of the value, which differences are shares of; one if that is zero."""
+    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
+    return float(np.median(sizes)) or 1.0 if sizes else 1.0

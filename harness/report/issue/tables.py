@@ -1,0 +1,81 @@
+"""Writes the Markdown tables of a bug report: the versions, and the system on which they were measured."""
+
+from __future__ import annotations
+
+from tabulate import tabulate
+
+from harness.model import CellResult, Install, Pull
+from harness.model.evidence import Issue
+from harness.private import is_private, scrubbed
+from harness.report.exports.markdown import escaped
+from harness.report.text import numbers, words
+
+MOST_VERSIONS = 60
+SYSTEM = {
+    "engine": "engine", "kernel": "kernel", "architecture": "architecture", "cpu": "CPU", "cpus": "CPUs",
+    "memory_bytes": "memory, bytes", "python": "Python", "implementation": "implementation", "libc": "C library",
+    "huge_pages": "transparent huge pages",
+}  # fmt: skip
+
+
+def line(text: str) -> str:
+    """Return `text` as one line of Markdown, without private content."""
+    return escaped(scrubbed(text))
+
+
+def versions(issue: Issue) -> str:
+    """Return a row for each version of the finding's row."""
+    shown = issue.history[-MOST_VERSIONS:]
+    rows = [[line(cell) for cell in _row(one)] for one in shown]
+    header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
+    return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
+
+
+def _row(one: CellResult) -> list[str]:
+    verdict = one.verdict
+    failed = f", {verdict.failed} failed" if verdict.failed else ""
+    peak_mib, _ = verdict.peak_level
+    return [
+        one.cell.image.version,
+        _image(one),
+        words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        _with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+        _with_interval(*verdict.step_level),
+        "" if peak_mib is None else numbers.number(peak_mib),
+        f"{verdict.trials}{failed}",
+    ]
+
+
+def _image(one: CellResult) -> str:
+    source = one.cell.image.source
+    digest = f" ({one.digest[:19]})" if one.digest else ""
+    if isinstance(source, Install):
+        return f"{' '.join(source.packages)}{digest}"
+    return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None:
+        return ""
+    return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
+
+
+def system(issue: Issue) -> str:
+    """Return a row for each fact about the machine."""
+    told = issue.system
+    rows = [[label, line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
+    for gpu in told.get("gpus", ()):
+        rows.append(["GPU", line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
+    if not told.get("gpus"):
+        rows.append(["GPU", "none used"])
+    environment = told.get("environment", {}).items()
+    rows += [[line(name), line(value)] for name, value in environment if not is_private(name, value)]
+    return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
+
+
+def packages(issue: Issue) -> str:
+    """Return the installed packages and the loaded libraries."""
+    installed = issue.system.get("packages", {})
+    text = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
+    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
+    return line(text or "packages not known") + "\n\n" + line(libraries or "libraries not known")

@@ -1,0 +1,40 @@
+"""Selects the cells whose traces and details are on the page."""
+
+from __future__ import annotations
+
+from harness.model import CellResult, RunResult
+from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.charts import traces
+from harness.report.text import words
+
+MOST_LINES = 3000
+"""The most trace lines on a page, over all cells; beyond it, cells have figures only."""
+
+
+def left_out(result: RunResult, in_full: frozenset[str]) -> int:
+    """Return how many cells with trials have no details, because the file would become too large."""
+    return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
+
+
+def shown_in_full(result: RunResult) -> frozenset[str]:
+    """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
+
+    The two sides of findings come first, then bad cells, undecided cells, and good ones.
+    """
+    sides = {(*place_of(one)[:3], version) for one in result.findings for version in (one.before, one.after)}
+    measured = [entry for entry in result.cells if entry.trials]
+    measured.sort(key=lambda entry: _importance(entry, sides))
+    shown, lines = set(), 0
+    for entry in measured:
+        lines += max(1, traces.lines_of(entry))
+        if lines > MOST_LINES:
+            break
+        shown.add(entry.cell_id)
+    return frozenset(shown)
+
+
+def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
+    """Return a sort key, the most important first: a side of a finding before one bad version among many."""
+    if place_of_cell(entry.cell) in sides:
+        return 0
+    return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)

@@ -1,0 +1,60 @@
+"""Finds and removes the containers that dead runs left on an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+
+from harness.run.docker.containers import ABANDONED, NAME_LABEL, is_ours, remove
+from harness.run.hosts import owner
+
+UNCHECKED_AGE_S = 600
+"""Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
+
+
+def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
+    """Remove the harness's containers whose harness process is gone; return how many.
+
+    If the owner cannot be looked up (it ran on another machine, or before a reboot), only containers that do not run
+    and are older than ten minutes count as dead: a living harness removes its own at once.
+    """
+    found = dead(client, now_s=now_s)
+    for container_id in found:
+        remove(client, container_id)
+    return len(found)
+
+
+def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
+    """Return the containers that `remove_dead` would remove: names by id."""
+    now_s = time.time() if now_s is None else now_s
+    return {
+        container["Id"]: container["Labels"][NAME_LABEL]
+        for container in _all_of_ours(client)
+        if _is_dead(container, now_s=now_s)
+    }
+
+
+def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
+    """Return the names of the containers whose harness process lives, or may live."""
+    now_s = time.time() if now_s is None else now_s
+    return [
+        container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)
+    ]
+
+
+def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
+    found = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
+    return [container for container in found if is_ours(container)]
+
+
+def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
+    if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
+        return True
+    named = owner.parse(container["Labels"][owner.OWNER_LABEL])
+    alive = None if named is None else owner.is_alive(named)
+    if alive is not None:
+        return not alive
+    return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S

@@ -1,0 +1,56 @@
+"""Runs one trial: launches the agent, lets the conversation take place, and records the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+from harness.model import Trial
+from harness.run.engine import Launcher, LaunchRequest
+from harness.run.trial.conversation import Clock, Conversation, Decide, OnFile, OnStep
+
+
+def run_trial(
+    engine: Launcher,
+    launch: LaunchRequest,
+    *,
+    cell_id: str,
+    number: int,
+    key: str,
+    round: int,  # noqa: A002 - the field of Trial
+    decide: Decide,
+    on_step: OnStep,
+    cancelled: Callable[[], bool],
+    on_file: OnFile = lambda name, text: None,
+    clock: Clock = time,
+) -> Trial:
+    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
+    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` receives the
+    results of a wrapping probe: a file's name and a part of its text, the parts in order.
+
+    Raises InfrastructureError if the trial could not be launched; whatever happens later is in the Trial.
+    """
+    begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
+    with engine.launch(launch) as session:
+        talk = Conversation(
+            session, launch, decide=decide, on_step=on_step, cancelled=cancelled, on_file=on_file, clock=clock
+        )
+        outcome = talk.hold()
+    return Trial(
+        cell_id=cell_id,
+        number=number,
+        key=key,
+        run=launch.labels.get("harness.run", ""),
+        round=round,
+        steps_asked=talk.looks[-1],
+        time_asked_s=talk.time_s,
+        started=started.isoformat(timespec="microseconds"),
+        duration_s=clock.monotonic() - begun_s,
+        trace=talk.samples.trace(),
+        image_digest=launch.prepared.digest,
+        reference=launch.prepared.reference,
+        facts=talk.facts,
+        fingerprint={**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
+        **vars(outcome),
+    )

@@ -1,0 +1,76 @@
+"""Measures the A/A noise of a block: one image is launched twice in every round, under two names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.judge.comparison.aa_noise import noise_of
+from harness.judge.comparison.which_launches import has_step_times
+from harness.judge.trace.stopping import is_brief
+from harness.model import Noise
+from harness.run.scheduler import CellRun
+
+MANY_VERSIONS = 4
+"""Fewest versions that show the noise themselves if their steps are brief."""
+
+
+@dataclass(kw_only=True)
+class AAReplicate:
+    """The A/A replicate (twin) of one version of a block. `runs` are the versions, oldest first; `run` is the
+    replicate, None as long as none is chosen.
+    """
+
+    runs: Sequence[CellRun]
+    run: CellRun | None = None
+    rounds: set[int] = field(default_factory=set)
+    """Rounds of this run in which the image of the replicate took part."""
+
+    @property
+    def originals(self) -> list[CellRun]:
+        """Return the runs of the image that the replicate copies."""
+        return [run for run in self.runs if self.run is not None and run.cell.image == self.run.cell.image]
+
+    def choose(self, may_go_on: Callable[[CellRun], bool]) -> None:
+        """Choose the oldest version whose step times can be compared, if there are others to compare.
+
+        The choice is the same in every run, in whatever order images arrive: an older version that is still to be
+        measured is waited for.
+        """
+        able = [run for run in self.runs if run.runnable]
+        if self.run is not None or len(able) < 2:
+            return
+        known = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
+        if known is not None and known.measured and not _tells_its_noise(known, len(able)):
+            self.run = CellRun(cell=replace(known.cell, twin=True))
+
+    def missing_round(self) -> int | None:
+        """Return the first round that the original ran before the replicate was chosen; None if none is missing."""
+        if self.run is None:
+            return None
+        ran = {trial.round for original in self.originals for trial in original.trials[original.adopted :]}
+        missing = (self.rounds & ran) - {trial.round for trial in self.run.measured[self.run.adopted :]}
+        return min(missing, default=None)
+
+    def noise(self) -> Noise | None:
+        """Return the A/A noise of the image and its replicate, side by side, launches of earlier runs included."""
+        if self.run is None:
+            return None
+        ours = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
+        pairs = [(ours.get((trial.run, trial.round)), trial) for trial in self.run.measured]
+        return noise_of(
+            [(one, other) for one, other in pairs if one is not None],
+            steps=self.run.cell.variant.scenario.steps,
+        )
+
+
+def is_compared(run: CellRun) -> bool:
+    """Return whether the step times of a version can be compared."""
+    return any(has_step_times(trial) for trial in run.measured)
+
+
+def _tells_its_noise(run: CellRun, versions: int) -> bool:
+    """Return whether the versions show the noise themselves: many of them, with steps too brief for small changes to
+    matter.
+    """
+    return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)

@@ -1,0 +1,104 @@
+"""What cannot be narrowed is told in one line, before anything is launched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.flows.parts.questions import Files, of_run, plan_of_files
+from harness.model import Finding
+from harness.store.saved_run import StoredRun, read_run
+from tests.unit import stored_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    return read_run(stored_run.write(tmp_path, environment=()))
+
+
+def refused(run: StoredRun, finding: Finding) -> str:
+    with pytest.raises(UsageError) as error, of_run(run, 1, finding):
+        pass
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_sides_of_a_finding_are_its_last_good_and_first_bad_version(run: StoredRun) -> None:
+    with of_run(run, 1, run.findings[0]) as question:
+        assert (question.a.image.version, question.b.image.version) == ("6.2.0", "6.3.0")
+        assert [cell.image.version for cell in question.plan.cells] == ["6.2.0", "6.3.0"]
+        script = question.a.variant.scenario.script
+        assert script is not None
+        assert script.read_text() == stored_run.SCRIPT
+        assert question.seen, "the launches of the bad version tell how often it fails"
+    assert not script.exists()
+
+
+def test_a_repair_is_no_finding_to_narrow(run: StoredRun) -> None:
+    assert "is where it was fixed; narrow takes a finding that something became worse" in refused(run, run.findings[1])
+
+
+def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
+    assert "bad from the start, so there is no good version" in refused(run, replace(run.findings[0], before=None))
+
+
+def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
+    lane = run.findings[0].lane
+    slurm = replace(lane, host=replace(lane.host, engine="slurm"))
+    assert "give --good and --bad on a node" in refused(run, replace(run.findings[0], lane=slurm))
+
+
+def test_a_value_that_the_run_withholds_is_named(tmp_path: Path) -> None:
+    run = read_run(stored_run.write(tmp_path))
+    assert "the value of API_TOKEN is withheld in it, so it cannot be launched" in refused(run, run.findings[0])
+
+
+def test_a_run_without_its_script_says_so(run: StoredRun) -> None:
+    for path in (run.path / "inputs").iterdir():
+        path.unlink()
+    assert "is not in it" in refused(run, run.findings[0])
+
+
+def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    return lambda: None\n") -> Files:
+    (folder / "a.txt").write_text(good)
+    (folder / "b.txt").write_text(bad)
+    (folder / "s.py").write_text(script)
+    return Files(good=folder / "a.txt", bad=folder / "b.txt", script=folder / "s.py", command=())
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same, so there is nothing to find"),
+        ("", "six==1.15.0\n", "names no requirement"),
+        ("six==1.15.0\n", "-r other.txt\n", "is an option"),
+        ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is no hash"),
+    ],
+)
+def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
+    good: str, bad: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        plan_of_files(files(tmp_path, good, bad), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("def setup(size):\n    return lambda: None\n", "give its params a default"),
+        ("def setup(:\n", r"s\.py"),
+        ("pass\n", "setup"),
+    ],
+)
+def test_a_script_that_cannot_be_launched_is_told_first(script: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=told):
+        plan_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script), seed=1)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), bad=tmp_path / "gone.txt")
+    with pytest.raises(UsageError, match=r"gone\.txt: cannot be read"):
+        plan_of_files(asked, seed=1)
