@@ -1,4 +1,4 @@
-"""The small chart of a card: the figure over the versions, with intervals, as an SVG that needs no script."""
+"""Draws the small chart of a card: the figure over the versions, with intervals, as an SVG that needs no script."""
 
 from __future__ import annotations
 

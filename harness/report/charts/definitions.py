@@ -1,4 +1,4 @@
-"""The charts, each defined once in Vega-Lite: a browser draws them in the page, and vl-convert as SVG and PNG.
+"""Defines each chart once in Vega-Lite: a browser draws it in the page, and vl-convert as SVG and PNG.
 
 A definition has no data; a Drawing adds it, in the page by a script. Colours come from a palette: the page's palette
 has its CSS variables, so that charts follow the page into dark mode and onto paper.

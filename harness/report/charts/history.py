@@ -1,4 +1,4 @@
-"""The figures of one history over its versions, as drawings: leak rate, step time, peak memory, and other changes."""
+"""Draws the figures of one history over its versions: leak rate, step time, peak memory, and other changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart library that the page embeds, so that it needs no network: Vega, Vega-Lite and vega-embed in one script.
+"""Bundles the chart library that the page embeds, so that it needs no network: Vega, Vega-Lite and vega-embed.
 
 vl-convert contains the three and bundles them in some seconds; the user's cache keeps the bundle.
 """

@@ -1,4 +1,4 @@
-"""The traces of a cell's trials, as drawings and as a table of looks. Memory is in MiB, step times are in ms."""
+"""Shows the traces of a cell's trials as drawings and as a table of looks. Memory is in MiB, step times are in ms."""
 
 from __future__ import annotations
 

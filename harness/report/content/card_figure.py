@@ -1,4 +1,4 @@
-"""The figures of a finding over the versions of one place: points for a small chart, and both sides in words."""
+"""Collects the figures of a finding over the versions of one place: points for a small chart, both sides in words."""
 
 from __future__ import annotations
 

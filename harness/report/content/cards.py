@@ -1,4 +1,4 @@
-"""One card per fault, worst first: all that a reader needs to know about it, as data for every report.
+"""Makes one card per fault, worst first: all that a reader needs to know about it, as data for every report.
 
 A fault is a set of findings, merged over variants and lanes. Its consequences stand on its card and have no card.
 """

@@ -1,6 +1,4 @@
-"""The environment changes between the last good and the first bad version: text and JSON for `harness diff`, and rows
-for the page.
-"""
+"""Shows what changed in the environment from the last good to the first bad version: text, JSON, rows for a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table that all reports show for a series and lane: a row per variant, a column per version, oldest first."""
+"""Makes the table that all reports show for a series and lane: a row per variant, a column per version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line below the headline of every report: how many cells are good, bad, or something else."""
+"""Writes the line below the headline of every report: how many cells are good, bad, or something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells as CSV, for spreadsheets and data frames: one line per cell, the fields of `summary.json` in columns.
+"""Writes the cells as CSV, for spreadsheets and data frames: one line per cell, with the fields of `summary.json`.
 
 An interval has a column for each end; params and metrics are JSON; what is not known is empty. Each signal has two
 columns: its figure, in the unit of `summary.json`, and its state. The last column, `changes`, has the findings that

@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which CI servers read: one test per cell, and in the last suite one per finding.
+"""Writes the report as JUnit XML, which CI servers read: one test per cell, and in the last suite one per finding.
 
 bad, or the first bad version of a finding  failure
 not run because of the infrastructure       error

@@ -1,4 +1,4 @@
-"""The report in Markdown, for a GitHub step summary or an issue."""
+"""Writes the report in Markdown, for a GitHub step summary or an issue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of probes as tables of texts, for the page and for Markdown.
+"""Turns the results of probes into tables of texts, for the page and for Markdown.
 
 The terminal has tables of its own, in the format of well-known tools: see `terminal/probes.py`.
 """

@@ -1,4 +1,4 @@
-"""The commands that measure a part of a run again, quoted for a shell."""
+"""Writes the commands that measure a part of a run again, quoted for a shell."""
 
 from __future__ import annotations
 

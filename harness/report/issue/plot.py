@@ -1,4 +1,4 @@
-"""The two charts of a bug report: the figure over the versions, and good beside bad over the steps.
+"""Draws the two charts of a bug report: the figure over the versions, and good beside bad over the steps.
 
 They are the charts of the page, with less data.
 """

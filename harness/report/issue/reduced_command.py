@@ -1,4 +1,4 @@
-"""The exact shell commands that run a reduced script, for readers with Docker or Python but without the harness."""
+"""Writes the shell commands that run a reduced script, for readers with Docker or Python but without the harness."""
 
 from __future__ import annotations
 

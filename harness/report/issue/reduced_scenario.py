@@ -1,4 +1,4 @@
-"""A scenario as one plain Python file without the harness: its own text, and a few lines that run and print steps."""
+"""Writes a scenario as one Python file without the harness: its own text, and a few lines that run and print steps."""
 
 from __future__ import annotations
 

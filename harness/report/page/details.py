@@ -1,4 +1,4 @@
-"""The part of the page below its tables: each history with its versions, and the details of the important cells."""
+"""Makes the part of the page below its tables: each history with its versions, and details of the important cells."""
 
 from __future__ import annotations
 

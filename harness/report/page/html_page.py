@@ -1,4 +1,4 @@
-"""The report as one self-contained page that needs no network; light and dark, wide and narrow, and on paper.
+"""Writes the report as one self-contained page that needs no network; light and dark, wide and narrow, and on paper.
 
 Everything that it says is in its text and tables. An embedded script draws the charts from embedded data; the page's
 content security policy lets these scripts run and no others.

@@ -1,4 +1,4 @@
-"""A badge: a small picture with a name and a state, for a README."""
+"""Draws a badge: a small picture with a name and a state, for a README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of the site: names from matrices, series and runs, whatever these are called."""
+"""Names the files of the site after matrices, series and runs, whatever these are called."""
 
 from __future__ import annotations
 

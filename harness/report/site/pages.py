@@ -1,4 +1,4 @@
-"""The pages of the site. Each has a key of what it is made from, so that a new run touches its own pages only."""
+"""Makes the pages of the site. Each has a key of what it is made from, so that a new run touches only its own pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the site, as texts that templates escape."""
+"""Makes the tables of the site, as texts that templates escape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of two places: a table on a terminal, and the same as JSON."""
+"""Shows the comparison of two places as a table on a terminal, and as JSON."""
 
 from __future__ import annotations
 

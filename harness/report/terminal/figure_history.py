@@ -1,4 +1,4 @@
-"""The verdict on a history of figures, as text."""
+"""Writes the verdict on a history of figures as text."""
 
 from __future__ import annotations
 

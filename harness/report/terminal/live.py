@@ -1,4 +1,4 @@
-"""The live display: a line with a bar for each lane, at any width, below the lines of finished trials."""
+"""Draws the live display: a line with a bar for each lane, at any width, below the lines of finished trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `--dry-run`: what a plan does, and the most that it can cost."""
+"""Writes the output of `--dry-run`: what a plan does, and the most that it can cost."""
 
 from __future__ import annotations
 

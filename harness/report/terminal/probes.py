@@ -1,4 +1,4 @@
-"""The results of probes as plain tables, with the columns of memory_profiler, line_profiler and valgrind."""
+"""Writes the results of probes as plain tables, with the columns of memory_profiler, line_profiler and valgrind."""
 
 from __future__ import annotations
 

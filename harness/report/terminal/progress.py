@@ -1,4 +1,4 @@
-"""The progress display of a run: live bars on a terminal, plain lines anywhere else.
+"""Shows the progress of a run: live bars on a terminal, plain lines anywhere else.
 
     with open_progress(sys.stderr, os.environ) as progress: ...
 

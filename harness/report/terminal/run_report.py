@@ -1,4 +1,4 @@
-"""The report on a terminal: headline, tables, findings, and what is not known.
+"""Writes the report on a terminal: headline, tables, findings, and what is not known.
 
 Text from images, tags, params and logs is cleaned by `clean.plain` and printed as `rich.text.Text`, never as markup.
 """

@@ -1,4 +1,4 @@
-"""The result of one registry poll of `harness watch`, in one line or as JSON-ready data."""
+"""Writes the result of one registry poll of `harness watch`, in one line or as JSON-ready data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentence at the top of every report."""
+"""Writes the sentence at the top of every report."""
 
 from __future__ import annotations
 

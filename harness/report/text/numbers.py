@@ -1,4 +1,4 @@
-"""The format of numbers in all reports: three significant digits, with a unit that suits their size."""
+"""Formats the numbers of all reports: three significant digits, with a unit that suits their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first bad version as far as it is known, where no finding names it yet."""
+"""Names the first bad version as far as it is known, where no finding names it yet."""
 
 from __future__ import annotations
 

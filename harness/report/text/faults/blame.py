@@ -1,4 +1,4 @@
-"""One plain sentence that says whose fault it is, and never more than the attribution shows."""
+"""Says in one plain sentence whose fault it is, and never more than the attribution shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clause for one fault: what it does and how much, since when, on which lanes, and with which params."""
+"""Writes the clause for one fault: what it does and how much, since when, on which lanes, and with which params."""
 
 from __future__ import annotations
 

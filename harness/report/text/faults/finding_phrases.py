@@ -1,4 +1,4 @@
-"""The phrases that make up sentences about findings: what is wrong, how much, and since when."""
+"""Writes the phrases that make up sentences about findings: what is wrong, how much, and since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of lanes in sentences about a fault: the name of the card, where only one lane has it."""
+"""Names lanes in sentences about a fault: by the card, where only one lane has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule that separates bad from good params, in words."""
+"""Writes the rule that separates bad from good params in words."""
 
 from __future__ import annotations
 
