@@ -1,16 +1,15 @@
 """What kills do to a sweep on a pool of a real Slurm: nothing may be lost, doubled, or left in the queue.
 
-    python -m benchmarks.cluster [--kills 10] [--seed 1]
+    python -m benchmarks.cluster [--kills 10] [--seed 1] [--rows 4] [--time 10m]
 
 Root, Slurm and munge (docs/cluster.md). Each sweep is hit once, at a random moment: the harness, a srun, a salloc, a
-node with its slurmd (back after some seconds), or `scancel`. A sweep whose harness was killed is started again. Ends
-with 1 if anything is wrong.
+node with its slurmd (back after some seconds), or `scancel`. A sweep whose harness was killed is started again. A
+trial's folder that a lost node keeps must be gone after the next sweep. Ends with 1 if anything is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import signal
 import subprocess
@@ -24,12 +23,13 @@ from pathlib import Path
 import psutil
 
 from benchmarks.pool import rows_wrong
+from harness.run.process import leftovers
+from harness.run.slurm.node.containers import NODE_FOLDER
 from tests.pools import start, write
 from tests.slurm.cluster import Cluster
 from tests.waiting import until
 
-FOLDER = Path("/var/tmp/harness-slurm-kills")
-NUMBER = 91
+FOLDER, NODES = Path("/var/tmp/harness-slurm-kills"), Path(NODE_FOLDER)
 
 
 def main() -> int:
@@ -37,16 +37,22 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", default="10m", help="hold.time of each allocation")
+    parser.add_argument("--rows", type=int, default=4, help="of each sweep, with 4 launches each")
+    parser.add_argument("--number", type=int, default=91, help="its own for each cluster that runs at the same time")
     options = parser.parse_args()
     chance, faults = random.Random(options.seed), 0
-    cluster = Cluster(folder=FOLDER, number=NUMBER)
+    cluster, kept = Cluster(folder=FOLDER / str(options.number), number=options.number), set[Path]()
     cluster.stop()
     try:
         cluster.start()
         for number in range(1, options.kills + 1):
             with tempfile.TemporaryDirectory() as folder:
-                what = _one(Path(folder), cluster, chance, hold=options.time)
-                found = [*rows_wrong(Path(folder)), *_left(cluster)]
+                what, pids = _one(Path(folder), cluster, chance, options)
+                found = [*rows_wrong(Path(folder)), *_left_in_queue(cluster)]
+            old, kept = kept, {path for pid in pids for path in NODES.glob(f"{leftovers.PREFIX}*_{pid}_*")}
+            found += [
+                f"{path} is left" for path in sorted(old if what.startswith("a node") else old | kept) if path.exists()
+            ]
             print(f"{number}: {what}: {'; '.join(found) or 'nothing lost, doubled or left'}", flush=True)
             faults += len(found)
             cluster.clear()
@@ -56,9 +62,10 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def _one(folder: Path, cluster: Cluster, chance: random.Random, *, hold: str) -> str:
-    hosts = f"{{farm: {{engine: slurm, nodes: 2, hold: {{time: {hold}, wait: 5m}}}}}}"
-    matrix = write(folder, hosts, rows=4, steps=125)
+def _one(folder: Path, cluster: Cluster, chance: random.Random, options: argparse.Namespace) -> tuple[str, list[int]]:
+    """Return what was killed, and the process ids of the sweeps."""
+    hosts = f"{{farm: {{engine: slurm, nodes: 2, hold: {{time: {options.time}, wait: 5m}}}}}}"
+    matrix = write(folder, hosts, rows=options.rows, steps=125)
     process = start(matrix, cluster.environ)
     output: list[str] = []
     reading = threading.Thread(target=lambda: output.append(process.communicate()[0]), daemon=True)
@@ -68,18 +75,20 @@ def _one(folder: Path, cluster: Cluster, chance: random.Random, *, hold: str) ->
     what = chance.choice(sorted(KILLS))
     told = KILLS[what](process, cluster, chance)
     reading.join(600)
+    pids = [process.pid]
     if process.returncode == -signal.SIGKILL:
-        start(matrix, cluster.environ).communicate(timeout=600)
+        again = start(matrix, cluster.environ)
+        again.communicate(timeout=600)
+        pids.append(again.pid)
     elif process.returncode not in (0, 4):
         told += f" (it ended with {process.returncode}: {output[0][-400:] if output else ''!r})"
-    return f"{what}{told}"
+    return f"{what}{told}", pids
 
 
-def _left(cluster: Cluster) -> Iterator[str]:
+def _left_in_queue(cluster: Cluster) -> Iterator[str]:
     """Yield what is left in the queue, once jobs that are ending have had time for it."""
     if not until(lambda: not cluster.jobs(), seconds=20):
         yield f"jobs {cluster.jobs()} are left in the queue"
-    yield from (f"{path} is left" for path in Path("/tmp").glob(f"harness-trial-*_{os.getpid()}_*"))
 
 
 # ---------------------------------------------------------------- kills

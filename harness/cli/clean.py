@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import click
 
 from harness.cli.common import FILE, OUT, option, say, show, to_stdout
+from harness.cli.interrupt import STOPPING
 from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows.parts import old_runs
@@ -37,6 +39,8 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
     if older_than is not None and not out.is_dir():
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
+    for number in STOPPING:
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: a request to a queue is taken back
     name, hosts = clean_flow.hosts_of(matrix, os.environ)
     problems = []
     for host in clean_flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):

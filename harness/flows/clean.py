@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import HarnessError
+from harness.errors import EngineUnreachable, HarnessError
 from harness.matrix import load_hosts
 from harness.model import Host, Where
 from harness.model.watching import Say
@@ -15,7 +16,7 @@ from harness.run import open_engine
 from harness.run.engine import Engine
 
 NODE_S = 60.0
-"""Seconds to wait for each node of a pool: those that others use now are cleaned another time."""
+"""Seconds to wait for each node of a cluster: those that others use now are cleaned another time."""
 HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 
@@ -82,16 +83,12 @@ def clean(
 
 def _machines(host: Host, *, images: bool) -> Sequence[Host]:
     """Return the machines to clean. Of a cluster, a node is needed for images that are on nodes alone."""
-    asked = host.slurm
-    if asked is None or not host.pool:
-        return host.machines
-    if not images or asked.container not in ("docker", "podman"):
-        return host.machines[:1]
-    return [
-        replace(each, slurm=replace(each.slurm, wait_s=min(NODE_S, asked.wait_s)))
-        for each in host.machines
-        if each.slurm is not None
-    ]
+    one_is_enough = host.slurm is not None and not (images and _keeps_images_on_nodes(host))
+    return host.machines[:1] if one_is_enough else host.machines
+
+
+def _keeps_images_on_nodes(host: Host) -> bool:
+    return host.slurm is not None and host.slurm.container in ("docker", "podman")
 
 
 def _name(machine: Host, engine: Engine | None = None) -> str:
@@ -106,5 +103,23 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
     if not dry_run:
         engine.remove_leftovers()
     if images:
+        if _keeps_images_on_nodes(host):
+            engine.cpu((), _for_a_while(say, place=host.where))  # the queue is asked for the node
+            if not dry_run:
+                engine.remove_leftovers()  # their images could not be removed
         gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
     return Cleaned(host=_name(host, engine), leftovers=left, images=gone, dry_run=dry_run)
+
+
+def _for_a_while(say: Say, *, place: Where) -> Say:
+    """Return what tells each reason of a wait once. It raises EngineUnreachable when a node is waited for too long."""
+    until_s, told = time.monotonic() + NODE_S, set[str]()
+
+    def waiting(text: str) -> None:
+        if time.monotonic() > until_s:
+            raise EngineUnreachable(f"{place}: no node within {NODE_S:.0f} s ({text}); clean it again when it is free")
+        if text not in told:
+            told.add(text)
+            say(f"{place}: {text}, {NODE_S:.0f} s at most")
+
+    return waiting

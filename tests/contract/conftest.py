@@ -62,6 +62,13 @@ def world(request: pytest.FixtureRequest) -> World:
     return found
 
 
+@pytest.fixture(params=[ENGINES[0], ENGINES[2]])
+def in_environments(request: pytest.FixtureRequest) -> World:
+    """Each kind of engine whose trials run in virtual environments."""
+    found: World = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
 def client(docker: World) -> Iterator[docker_sdk.DockerClient]:
     """The engine seen from outside the harness."""

@@ -49,8 +49,8 @@ def test_an_image_tells_its_environment_and_labels(docker: World, client: docker
         client.images.remove("harness-test/needs:1")
 
 
-def test_an_environment_is_kept_until_it_is_removed(process: World, tmp_path: Path) -> None:
-    alone = World.open("process", {**process.environ, "HARNESS_CACHE": str(tmp_path)})
+def test_an_environment_is_kept_until_it_is_removed(in_environments: World, tmp_path: Path) -> None:
+    alone = World.open(in_environments.kind, {**in_environments.environ, "HARNESS_CACHE": str(tmp_path)})
     assert alone.engine.condition(quiet).kept_bytes == 0
     prepared = alone.engine.prepare(installed(), quiet)
     (kept,) = alone.engine.kept()

@@ -62,26 +62,27 @@ def test_version_that_is_not_on_the_index(world: World) -> None:
     assert "\n" not in str(caught.value)
 
 
-# ---------------------------------------------------------------- the process engine
+# ---------------------------------------------------------------- in virtual environments
 
 
-def test_process_engine_takes_no_images(process: World) -> None:
-    with pytest.raises(ImageUnavailable, match="needs a container engine; this host is engine: process"):
-        process.engine.prepare(pulled(BASE), quiet)
+def test_an_engine_without_containers_takes_no_images(in_environments: World) -> None:
+    told = f"needs a container engine; this host is engine: {in_environments.kind}"
+    with pytest.raises(ImageUnavailable, match=told):
+        in_environments.engine.prepare(pulled(BASE), quiet)
 
 
-def test_missing_interpreter_is_told_with_those_that_are_there(process: World) -> None:
+def test_missing_interpreter_is_told_with_those_that_are_there(in_environments: World) -> None:
     with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; there are: .*3\.\d+\.\d+"):
-        process.engine.prepare(installed(python="3.99"), quiet)
+        in_environments.engine.prepare(installed(python="3.99"), quiet)
 
 
-def test_half_made_environment_is_made_anew(process: World) -> None:
+def test_half_made_environment_is_made_anew(in_environments: World) -> None:
     """As after a kill -9 in the middle of an install: everything there but the marker, written last."""
-    prepared = process.engine.prepare(installed(), quiet)
+    prepared = in_environments.engine.prepare(installed(), quiet)
     folder = Path(prepared.reference).parents[1]
     (folder / environments.MARKER).unlink()
     (folder / "half").write_text("made")
-    again = process.engine.prepare(installed(), quiet)
+    again = in_environments.engine.prepare(installed(), quiet)
     assert again.digest == prepared.digest
     assert not (folder / "half").exists()
 

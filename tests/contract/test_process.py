@@ -39,8 +39,8 @@ def test_a_temporary_folder_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "scenario/../../outside.txt", "/tmp/outside.txt", "."])
-def test_no_file_of_a_payload_leaves_the_trials_folder(process: World, path: str) -> None:
-    said = refused(process, with_files(process.launch("quiet"), {path: b"x"}))
+def test_no_file_of_a_payload_leaves_the_trials_folder(in_environments: World, path: str) -> None:
+    said = refused(in_environments, with_files(in_environments.launch("quiet"), {path: b"x"}))
     assert said.startswith(f"{path}: leads out of the trial's folder")
     assert not (Path(tempfile.gettempdir()) / "outside.txt").exists()
 
@@ -53,8 +53,13 @@ def test_a_file_where_a_folder_must_be(process: World) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("A", "nul \0 inside"), ("A=B", "x"), ("A", "x" * (1 << 20))], ids=["nul", "name", "long"]
 )
-def test_an_environment_that_the_system_does_not_take(process: World, name: str, value: str) -> None:
-    said = refused(process, process.launch("quiet", environment=((name, value),)))
+def test_an_environment_that_the_system_does_not_take(in_environments: World, name: str, value: str) -> None:
+    try:
+        trial = in_environments.trial("quiet", environment=((name, value),), timeout_s=20.0)
+        said, end = trial.message, trial.end
+    except InfrastructureError as error:
+        said, end = str(error), "infrastructure"
+    assert end == "infrastructure"
     assert re.search(r"the agent cannot be started: .+; see `environment:`", said)
 
 

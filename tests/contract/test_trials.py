@@ -152,9 +152,9 @@ def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> 
     assert remaining(world) == []
 
 
-def test_nobody_removes_the_environment_of_a_running_trial(process: World, tmp_path: Path) -> None:
+def test_nobody_removes_the_environment_of_a_running_trial(in_environments: World, tmp_path: Path) -> None:
     """`harness clean --images` beside a sweep: the trial must not be told as a crash of what is tested."""
-    alone = World.open("process", {**process.environ, "HARNESS_CACHE": str(tmp_path)})
+    alone = World.open(in_environments.kind, {**in_environments.environ, "HARNESS_CACHE": str(tmp_path)})
     removed: list[tuple[str, ...]] = []
     trial = alone.trial(
         "slow",

@@ -19,6 +19,7 @@ from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.run.hosts import owner
 from harness.run.process import leftovers
+from harness.run.slurm.node import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.own_place import ENGINES
 from tests.slurm.cluster import Cluster
@@ -115,6 +116,13 @@ def test_an_interrupted_trial_leaves_no_container(node: Node) -> None:
         "slow", steps=LONG, on_step=lambda step, rss_kib: seen.append(step), cancelled=lambda: bool(seen)
     )
     assert trial.end == "interrupted"
+    assert node.containers() == []
+
+
+@pytest.mark.kills
+def test_a_step_that_has_to_be_killed_leaves_no_container(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "ENDS_S", 0.0)
+    node.world.trial("quiet")
     assert node.containers() == []
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -237,49 +234,3 @@ def test_an_allocation_that_ends_soon_is_replaced_before_the_next_trial(
         (after,) = cluster.jobs()
         assert after != before
         assert any("ends soon; asking for node" in text for text in said)
-
-
-# ---------------------------------------------------------------- what killed runs leave
-
-
-@pytest.mark.kills
-def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluster, environ: dict[str, str]) -> None:
-    """Its allocation stays in the queue, and would keep a node for hours."""
-    code = (
-        "import os, sys, time\nfrom tests.slurm.test_queue import opened, held\n"
-        "with opened(os.environ) as world, held(world.engine):\n"
-        "    holder = world.engine._hold.allocation.holder\n    print(holder.pid, flush=True)\n    time.sleep(600)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env=environ, cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as victim:
-        assert victim.stdout is not None
-        holder = int(victim.stdout.readline())
-        with opened(environ) as world:
-            assert world.engine.leftovers() == (), "of a living run"
-            os.kill(holder, 9)
-            victim.kill()
-            victim.wait()
-            assert len(cluster.jobs()) == 1
-            assert len(world.engine.leftovers()) == 1
-            assert world.engine.remove_leftovers() == 1
-            assert world.engine.leftovers() == ()
-
-
-def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
-    from harness.run.hosts import owner
-    from harness.run.process import leftovers
-    from harness.run.slurm.node.containers import NODE_FOLDER
-
-    own = owner.this_process()
-    dead = replace(own, start=own.start - 1000)
-    left = Path(NODE_FOLDER) / f"{leftovers.PREFIX}{str(dead).replace(':', '_')}_00000001"
-    living = Path(NODE_FOLDER) / leftovers.new_name()
-    for folder in (left, living):
-        folder.mkdir()
-    try:
-        with opened(environ) as world, held(world.engine):
-            world.engine.remove_leftovers()
-        assert (left.exists(), living.exists()) == (False, True)
-    finally:
-        living.rmdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows.clean import Cleaned, clean, hosts_of
 from harness.flows.parts import old_runs
-from harness.model import Host
+from harness.model import Host, Image
 from harness.run.engine import Kept
 from harness.store import RunDirectory
 
@@ -129,6 +129,9 @@ class Planted:
     def remove_leftovers(self) -> int:
         self.left.clear()
         return 2
+
+    def cpu(self, images: Sequence[Image], say: Callable[[str], None]) -> str | None:
+        return None
 
     def kept(self) -> tuple[Kept, ...]:
         return tuple(Kept(reference=name, name=name, made=False, layers={}) for name in self.images)

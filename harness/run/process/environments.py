@@ -49,7 +49,7 @@ PASSED_ON = (
 network, indexes and compilers work. The rest of the user's environment, which may hold keys of clouds, is kept back."""
 KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
 """Those of PASSED_ON that are kept back: what only publishes, and what points at another environment."""
-REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
+REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:

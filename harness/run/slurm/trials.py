@@ -85,7 +85,9 @@ class NodeTrials:
         command = [*steps.command_of(allocation, name=name, memory_bytes=memory_bytes), *_python(launch.prepared)]
         with (
             environments.in_use(python),
-            steps.started(allocation, command, first=given, place=self.hold.place) as session,
+            steps.started(
+                allocation, command, first=given, place=self.hold.place, removal=_removal("none", name)
+            ) as session,
         ):
             yield session
 
@@ -135,7 +137,12 @@ class NodeTrials:
         with (
             self._protected(launch.prepared),
             steps.started(
-                allocation, command, first=given, place=self.hold.place, variables=self._variables(start)
+                allocation,
+                command,
+                first=given,
+                place=self.hold.place,
+                variables=self._variables(start),
+                removal=_removal(self.container, name),
             ) as session,
         ):
             yield session
@@ -188,6 +195,13 @@ class NodeTrials:
 
 def _python(prepared: Prepared) -> list[str]:
     return [prepared.reference, "-I", "-c", steps.INSIDE.read_text()]
+
+
+def _removal(container: str, name: str) -> list[str]:
+    """Return the command that removes what a trial has on the node, beside its memory."""
+    if container in ("docker", "podman"):
+        return [container, "rm", "--force", "--volumes", name]
+    return ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"]
 
 
 def _environment(launch: LaunchRequest) -> dict[str, str]:

@@ -244,6 +244,9 @@ class Conversation:
 
     def _not_started(self, what: str, last: Exit | None = None) -> Outcome:
         last = last or Exit()
+        own = [line for line in last.stderr_tail.splitlines() if line.startswith("harness: ")]
+        if own:  # what starts the agent on a node knows better
+            return self._outcome("infrastructure", own[-1].removeprefix("harness: "), last)
         said = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         hint = "its Python did not start"

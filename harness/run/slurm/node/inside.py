@@ -54,7 +54,7 @@ def taken(size):
 
 
 def header():
-    line = b""
+    line = bytearray()
     while not line.endswith(b"\n"):
         line += taken(1)
     return json.loads(line.decode("utf-8"))
@@ -125,15 +125,19 @@ def main():
             put(root, path, content, executable)
         if order["data_limit_bytes"]:
             resource.setrlimit(resource.RLIMIT_DATA, (order["data_limit_bytes"],) * 2)
-        child = subprocess.Popen(
-            [sys.executable, "-B", os.path.join(root, "start.py")] + order["arguments"],
-            cwd=root,
-            env=environment(order, root),
-            start_new_session=True,
-        )
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-B", os.path.join(root, "start.py")] + order["arguments"],
+                cwd=root,
+                env=environment(order, root),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
+            sys.exit("harness: the agent cannot be started: %s; see `environment:`" % error)
         code = child.wait()
         return 128 - code if code < 0 else code
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # else it would break off the removal
         if child is not None:
             try:
                 os.killpg(child.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.run.engine import Exit, Payload
+from harness.run.process import leftovers
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.node.containers import OOM_TOLD
 from harness.run.slurm.queue.allocation import ENDS, Allocation
@@ -24,6 +25,8 @@ from harness.run.waiting import BEAT_S, Beat, run_command
 INSIDE = Path(__file__).with_name("inside.py")
 ENDS_S = 5.0
 """Seconds that a step may need to end after its input has ended, and again after SIGTERM."""
+REMOVAL_S = 10.0
+"""Seconds that a command on the node may take that removes what a step left. A node that is lost does not answer."""
 CUT_OFF = re.compile(
     r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) .*? CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.MULTILINE
 )
@@ -64,7 +67,7 @@ def order(
     """Return what `inside.py` reads: its header and the content of the files. Raises InfrastructureError."""
     files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
     for path in files:
-        if os.path.normpath(path).startswith(("../", "/")):
+        if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
             raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` in the script's folder")
     header = {
         "root": root,
@@ -127,6 +130,12 @@ class StepSession(ProcessSession):
             return replace(found, exit_code=None, error=gone or silent)
         return replace(found, oom_killed=OOM.search(found.stderr_tail) is not None or OOM_TOLD in found.stderr_tail)
 
+    @property
+    def was_killed(self) -> bool:
+        """Return whether a signal ended srun or the step, so that nothing was removed on the node."""
+        code = self._process.returncode
+        return self._ended_by_us or (code is not None and not 0 <= code < 128)
+
     def cut_off(self) -> str:
         """Return why Slurm ended the step from outside, in words; "" if it did not."""
         found = CUT_OFF.search(self._stderr_tail.text())
@@ -166,9 +175,10 @@ def started(
     first: bytes,
     place: object,
     variables: Mapping[str, str] | None = None,
+    removal: Sequence[str] = (),
 ) -> Iterator[StepSession]:
     """Yield the session of a step that has been sent `first`. On leaving, the step has ended. `variables`: beside what
-    steps inherit.
+    steps inherit. `removal`: the command on the node that removes what a step leaves if it is killed.
 
     Raises InfrastructureError if it cannot be started, or if Slurm ended it from outside: then the scenario died by a
     signal of Slurm's, and not by a fault of its own.
@@ -192,5 +202,12 @@ def started(
         yield session
     finally:
         session.end()
+        if session.was_killed and removal:
+            with contextlib.suppress(InfrastructureError):  # the next sweep that gets this node removes it
+                printed(allocation, removal, name=leftovers.new_name(), limit_s=REMOVAL_S, place=place, beat=_unheard)
     if cut_off := session.cut_off():
         raise InfrastructureError(f"{place}: node {allocation.node}: {cut_off}")
+
+
+def _unheard() -> None:
+    """Nobody listens while a step is removed."""

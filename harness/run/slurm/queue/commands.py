@@ -79,9 +79,11 @@ def explained(stderr: str) -> str:
     """Return what a command of Slurm's complains of, in one line, with what to do where that is known."""
     kept = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in kept]
-    said = "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
-    remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, stderr)), None)
-    return f"{said}: {remedy}" if remedy else said
+    for pattern, remedy in REMEDIES:
+        for line in lines:
+            if re.search(pattern, line):
+                return f"{line[:160]}: {remedy}"
+    return "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
 
 
 def quietly(command: list[str], *, environ: Mapping[str, str]) -> None:
