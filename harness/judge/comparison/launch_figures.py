@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison.pace import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
+from harness.judge.comparison.trace_rows import all_rows, look_values, rows_between, rows_settled
 from harness.judge.comparison.which_launches import (
     Launches,
     at_least,
@@ -26,7 +27,7 @@ from harness.judge.comparison.which_launches import (
     paced_steps,
 )
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
-from harness.model import SIGNALS, Floats, Steps, Trace, Trial
+from harness.model import SIGNALS, Steps, Trace, Trial
 
 LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, positive, in the unit of its signal; None if it has none."""
@@ -97,13 +98,13 @@ def figure_of(name: str, launches: Launches) -> LaunchFigure:
 
 
 def median_step_s(trace: Trace, common: int) -> float | None:
-    settled = _settled(trace, "step_s", common)
+    settled = rows_settled(trace, "step_s", common)
     return float(np.median(settled)) if len(settled) else None
 
 
 def best_step_s(trace: Trace, common: int) -> float | None:
     """Return the lowest block median, in seconds: a neighbour that loads the machine for a while does not change it."""
-    settled = _settled(trace, "step_s", common)
+    settled = rows_settled(trace, "step_s", common)
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
@@ -123,14 +124,14 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
 
 
 def _tail_s(trace: Trace, common: int) -> float | None:
-    settled = _settled(trace, "step_s", common)
+    settled = rows_settled(trace, "step_s", common)
     return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
     """Return the median of the last eighth of the steps over that of the second quarter."""
-    early = _between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
-    late = _between(trace, "step_s", common * (1 - LATE), common)
+    early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
+    late = rows_between(trace, "step_s", common * (1 - LATE), common)
     if min(len(early), len(late)) < BLOCKS:
         return None
     before = float(np.median(early))
@@ -146,7 +147,7 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
     logs = []
     for trace in (trial.trace for version in whole for trial in version):
         stretches = [
-            np.array([]) if trace is None else _between(trace, "step_s", common * first, common * (first + LATE))
+            np.array([]) if trace is None else rows_between(trace, "step_s", common * first, common * (first + LATE))
             for first in (WARM_UP, WARM_UP + LATE, 2 * WARM_UP, 2 * WARM_UP + LATE)
         ]
         if min(map(len, stretches)) < BLOCKS:
@@ -159,7 +160,9 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
 def _throughput(trace: Trace, common: int) -> float | None:
     """Return the throughput, in items a second."""
     columns = [trace.column(name) for name in ("items", "step_s")]
-    items, step_s = (None if column is None else _rows(trace, column, common * WARM_UP, common) for column in columns)
+    items, step_s = (
+        None if column is None else all_rows(trace, column, common * WARM_UP, common) for column in columns
+    )
     if items is None or step_s is None:
         return None
     both = np.isfinite(items) & np.isfinite(step_s)
@@ -172,13 +175,13 @@ def _cpu(launches: Launches) -> LaunchFigure:
     when they are; None if launches take too little.
     """
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    looked = [each for trace in traces if (each := _told(trace, "cpu_s"))]
+    looked = [each for trace in traces if (each := look_values(trace, "cpu_s"))]
     common = max(set.intersection(*map(set, looked)), default=0) if looked else 0
     spent = [each[common or max(each)] for each in looked]
     is_enough = bool(spent) and float(np.median(spent)) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
-        told = {} if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s")
+        told = {} if trial.trace is None or not is_enough else look_values(trial.trace, "cpu_s")
         step = common or max(told, default=0)
         return told[step] / step if told.get(step) is not None and step else None
 
@@ -195,13 +198,13 @@ def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
 
     def prepare(launches: Launches) -> LaunchFigure:
         traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-        told = [_told(trace, inside) for trace in traces]
+        told = [look_values(trace, inside) for trace in traces]
         looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
 
         def peak(trial: Trial) -> float | None:
             if trial.trace is None:
                 return None
-            peaks = [kib for step, kib in _told(trial.trace, inside).items() if step <= looked]
+            peaks = [kib for step, kib in look_values(trial.trace, inside).items() if step <= looked]
             return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
 
         return peak
@@ -225,7 +228,7 @@ def _highest_of(*columns: str) -> Callable[[Launches], LaunchFigure]:
 
 
 def _highest(trace: Trace, name: str, common: int) -> float | None:
-    rows = _between(trace, name, 0, common)
+    rows = rows_between(trace, name, 0, common)
     return float(rows.max()) if len(rows) else None
 
 
@@ -276,30 +279,3 @@ RULES: Mapping[str, FigureRule] = {
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
-
-
-# ---------------------------------------------------------------- rows
-
-
-def _settled(trace: Trace, name: str, common: int) -> Floats:
-    """Return the rows after the warm-up quarter of the steps that all launches have."""
-    return _between(trace, name, common * WARM_UP, common)
-
-
-def _between(trace: Trace, name: str, after: float, last: float) -> Floats:
-    """Return the finite rows of the steps after `after`, up to `last`."""
-    values = trace.column(name)
-    if values is None:
-        return np.empty(0)
-    rows = _rows(trace, values, after, last)
-    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
-
-
-def _rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
-    first, stop = np.searchsorted(trace.step, (after, last), side="right")
-    return values[int(first) : int(stop)]
-
-
-def _told(trace: Trace, name: str) -> Mapping[int, float]:
-    """Return the values that looks report, by the step of the look."""
-    return {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
