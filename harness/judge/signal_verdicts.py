@@ -228,10 +228,19 @@ def with_changes(
     for changes, seen in groups:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
             signal = marked[place].get(name)
-            if signal is not None and (signal.value is not None or name.startswith(METRIC_PREFIX)):
+            if signal is not None and _is_covered(name, signal):
                 why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
                 marked[place][name] = replace(signal, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _is_covered(name: str, signal: SignalVerdict) -> bool:
+    """Return whether changes of a signal may say something of a version: a level that was not compared with the others
+    is not theirs, even between two of their changes or after the last one.
+    """
+    if name.startswith(METRIC_PREFIX):
+        return True
+    return signal.value is not None and not (signal.seen == "blind" and signal.visible is None)
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:
