@@ -240,7 +240,7 @@ def _is_covered(name: str, signal: SignalVerdict) -> bool:
     """
     if name.startswith(METRIC_PREFIX):
         return True
-    return signal.value is not None and not (signal.seen == "blind" and signal.visible is None)
+    return signal.value is not None and not signal.is_uncompared
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:

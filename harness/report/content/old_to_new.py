@@ -178,8 +178,7 @@ def _is_uncompared(name: str, verdict: CellVerdict) -> bool:
     few rounds.
     """
     known = verdict.signals.get(name)
-    is_blind = known is not None and known.seen == "blind" and known.visible is None
-    return is_blind and signal_words.signal_of(name).kind == "level"
+    return known is not None and known.is_uncompared and signal_words.signal_of(name).kind == "level"
 
 
 # ---------------------------------------------------------------- a row on one line

@@ -258,3 +258,10 @@ def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
     ]
     trials[1] = another_day(1, ms=0.5)
     assert told(trials)[2].signals["step_time"].seen == "blind"
+
+
+def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
+    """A quick version that was added after a slow one was called slow, though nothing was compared with it."""
+    cells = told([*block(versions=3), another_day(3, ms=1)])
+    marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
+    assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]
