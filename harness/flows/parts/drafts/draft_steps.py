@@ -1,4 +1,4 @@
-"""What `--steps-are` says of a drafted program, checked before anything is launched."""
+"""Check what `--steps-are` says of a drafted program, before anything is launched."""
 
 from __future__ import annotations
 
