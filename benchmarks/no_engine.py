@@ -1,4 +1,4 @@
-"""What the benchmarks share whose engines run nothing: the engine, the words of its agents, and a silent progress."""
+"""Share the engine that runs nothing, the words of its agents and a silent progress among the benchmarks."""
 
 from __future__ import annotations
 

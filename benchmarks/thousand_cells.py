@@ -87,9 +87,8 @@ class SleepingEngine(EngineAtHand):
     def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
         self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
         self._trial_s, self._ended = trial_s, ended
-        self._says = b"".join(
-            framed(MARKER, message) for message in messages(steps)
-        )  # once, since it costs processor time
+        # Once, because it costs processor time.
+        self._says = b"".join(framed(MARKER, message) for message in messages(steps))
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:

@@ -51,10 +51,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Name -> module and function, and the one-line help, in the order of `harness --help`."""
 
 
-NO_MEMORY = ("can't start new thread", "failed to map segment from shared object", "annot allocate memory")
-"""How errors end with which Python and the loader say that no memory is left."""
-
-
 def command(name: str) -> click.Command:
     """Return the command of that name; this imports its module."""
     module, _, function = COMMANDS[name][0].partition(":")
@@ -140,7 +136,8 @@ def run(arguments: list[str]) -> int:
         code = _code(error.code)
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
         if _lacks_memory(error):
-            say("no memory is left for the harness itself; what was measured is kept: run the same command again")
+            told = "no memory, or no thread, is left for the harness itself"
+            say(f"{told} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
             return exit_codes.UNAVAILABLE
         traceback.print_exc()
         say("this is a bug of the harness; please report the lines above")
@@ -150,8 +147,9 @@ def run(arguments: list[str]) -> int:
 
 def _lacks_memory(error: Exception) -> bool:
     """Return whether the system refused memory: to Python, for a thread, or for a library that is loaded."""
-    refused = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or refused or str(error).endswith(NO_MEMORY)
+    if isinstance(error, RuntimeError | ImportError):
+        return str(error).endswith(("can't start new thread", "failed to map segment from shared object"))
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 def _show(error: click.ClickException) -> None:

@@ -33,6 +33,9 @@ GPUS = click.option(
     show_default=True,
     help="none, all, each, or names with commas; auto: all of this machine, if it has any.",
 )
+FILES = click.option(
+    "--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable."
+)
 WITH = click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 STEPS_ARE = click.option(
     "--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function."
@@ -87,7 +90,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.argument("versions", nargs=-1, required=True)
 @ENGINE
 @GPUS
-@click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
+@FILES
 @WITH
 @click.option("--network", is_flag=True, help="Give the containers a network.")
 @STEPS_ARE

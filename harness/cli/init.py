@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import OUT, say
-from harness.cli.first import ENDED, ENGINE, GPUS, STEP_PATTERN, STEPS_ARE, WITH, rehearse
+from harness.cli.first import ENDED, ENGINE, FILES, GPUS, STEP_PATTERN, STEPS_ARE, WITH, rehearse
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
 )
 @ENGINE
 @GPUS
+@FILES
 @WITH
 @STEPS_ARE
 @STEP_PATTERN
@@ -37,7 +38,8 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
 @OUT
 def init(
     *, program: str | None, arguments: str | None, versions: tuple[str, ...], engine: str | None, gpus: str,
-    beside: tuple[str, ...], steps_are: str | None, step_pattern: str | None, yes: bool, no_run: bool, out: Path,
+    files: tuple[str, ...], beside: tuple[str, ...], steps_are: str | None, step_pattern: str | None, yes: bool,
+    no_run: bool, out: Path,
 ) -> None:  # fmt: skip
     """Write a matrix.yaml for the current folder, and run its first two cells.
 
@@ -70,7 +72,7 @@ def init(
     words = versions or tuple(_answer(VERSIONS, starting.suggested(here, os.environ), "--version", ask=ask).split())
     series = draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words))
     job = draft_job.job_of(
-        ("python", program, *_split(arguments)), folder=here, prefix=here, step_pattern=step_pattern,
+        ("python", program, *_split(arguments)), folder=here, prefix=here, files=files, step_pattern=step_pattern,
         has_image=draft.engine_of(engine, series) != "process",
     )  # fmt: skip
     drafted = draft.Draft(

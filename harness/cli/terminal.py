@@ -1,4 +1,4 @@
-"""What commands print styled text with: a file of its own, because its import takes as long as a short command."""
+"""Print styled text: in a file of its own, because its import takes as long as a short command."""
 
 from __future__ import annotations
 

@@ -113,22 +113,36 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     except Interrupted:
         interrupted = True
     found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
-    if found.verdict == "method" and both.lane.host.in_environments:
-        found = replace(found, reason=_changed_by_method(narrowing, made, found.shams[-1].result.hybrid))
     if not interrupted:
-        _remove_hybrids(narrowing, made)
+        try:
+            if found.verdict == "method" and both.lane.host.in_environments:
+                found = replace(found, reason=_changed_by_method(narrowing, made, found.shams[-1].result.hybrid))
+        finally:
+            _remove_hybrids(narrowing, made)
     return replace(found, finding=question.number, metric=question.finding.metric)
 
 
 def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
-    """Look in what an environment that was made again from a version's own parts differs from that version."""
+    """Look in what an environment that was made again from a version's own parts differs from that version; "" if that
+    cannot be seen any more. The answer of the search is known by then, and is kept.
+    """
     run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
     if run.prepared is None:
         return ""
-    seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+    try:
+        seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+    except (InfrastructureError, Interrupted):
+        return ""
     names = [each.name for each in components(own, seen)]
-    told = f"differ in {', '.join(names[:MOST_NAMED])}" if names else "hold the same files"
-    return f"the version and its copy {told}"
+    if not names:
+        return (
+            "no distribution, mapped library or variable differs between the version and its copy; "
+            "other files are not compared"
+        )
+    left = len(names) - MOST_NAMED
+    return (
+        f"the version and its copy differ in {', '.join(names[:MOST_NAMED])}{f' and {left} more' if left > 0 else ''}"
+    )
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:

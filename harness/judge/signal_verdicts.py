@@ -6,7 +6,7 @@ or an interruption prevent that, the signal is `blind`, and `why` names the reme
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -73,10 +73,9 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     highest = max((level for level, _ in known.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
     row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
+    apart = compared.apart(name)
     verdicts = [
-        _of_place(
-            row, cell, known.get(place), is_compared=place in levels or not levels, is_apart=place in compared.apart
-        )
+        _of_place(row, cell, known.get(place), is_compared=place in levels or not levels, is_apart=place in apart)
         for place, cell in enumerate(cells)
     ]
     verdicts = [
@@ -86,8 +85,7 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     if limit is None:
         return verdicts
     by_one = name == "late_step_time" and name not in compared.tables
-    told = _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one)
-    return [verdicts[place] if place in compared.apart else one for place, one in enumerate(told)]
+    return _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one, apart=apart)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +116,8 @@ def _of_place(
         return replace(plain, seen="bad")
     if others < 2:
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
-    if (
-        not is_compared and not asked.searched and not _is_little(row)
-    ):  # a search compares each version with some others
+    # A search compares each version with some others.
+    if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
         why = "it was not measured in the rounds of the others"
         return replace(plain, seen="blind", why=f"{why}; {FRESH if is_apart else _remedy(row)}")
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
@@ -183,14 +180,21 @@ def _share(fraction: float) -> str:
 
 
 def _with_suspects(
-    name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float, by_one: bool
+    name: str,
+    told: Sequence[SignalVerdict],
+    cells: Sequence[CellVerdict],
+    *,
+    limit: float,
+    by_one: bool,
+    apart: Collection[int],
 ) -> list[SignalVerdict]:
     """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`.
-    `by_one`: single launches of versions are compared.
+    `by_one`: single launches of versions are compared. `apart`: positions that were not measured beside the others.
     """
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
-    known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
+    beside = [place for place in range(len(told)) if place not in apart]
+    known = [place for place in beside if told[place].value is not None and told[place].seen in ("blind", "good")]
     unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None or by_one}
     for before, place in pairwise(known):
         old, new = told[before].value, told[place].value
@@ -224,10 +228,19 @@ def with_changes(
     for changes, seen in groups:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
             signal = marked[place].get(name)
-            if signal is not None and (signal.value is not None or name.startswith(METRIC_PREFIX)):
+            if signal is not None and _is_covered(name, signal):
                 why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
                 marked[place][name] = replace(signal, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _is_covered(name: str, signal: SignalVerdict) -> bool:
+    """Return whether changes of a signal may say something of a version: a level that was not compared with the others
+    is not theirs, even between two of their changes or after the last one.
+    """
+    if name.startswith(METRIC_PREFIX):
+        return True
+    return signal.value is not None and not signal.is_uncompared
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:

@@ -96,6 +96,12 @@ def unknown(name: object, known: Iterable[str], *, what: str) -> str:
 
 def did_you_mean(*names: str, known: Iterable[str]) -> str:
     """Return the link between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
+    near = nearest(*names, known=known)
+    return ";" if near is None else f"; did you mean {near!r}?"
+
+
+def nearest(*names: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like the first of `names` that is like any; None if there is none."""
     choices = list(known)[:1000]
-    close = [match for name in names for match in difflib.get_close_matches(name[:100], choices, n=1)]
-    return f"; did you mean {close[0]!r}?" if close else ";"
+    close = (match for name in names for match in difflib.get_close_matches(name[:100], choices, n=1))
+    return next(close, None)

@@ -68,7 +68,8 @@ class Install:
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
     for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require. `hashes`:
-    a requirement -> the hashes (`sha256:...`) of which its file must have one; one without an entry may be any file.
+    a requirement -> the hashes (`sha256:...`) of which its file must have one. All requirements have an entry, or none:
+    pip demands a hash of each as soon as one has it.
     """
 
     base: str

@@ -65,6 +65,13 @@ class SignalVerdict:
     visible: float | None = None
     why: str = ""
 
+    @property
+    def is_uncompared(self) -> bool:
+        """Return whether this version could not be compared with the others: it was measured on another day, or in too
+        few rounds. Changes of other versions then say nothing of it.
+        """
+        return self.seen == "blind" and self.visible is None
+
 
 CellState = Literal["bad", "good", "unsure", "none"]
 """What a cell is over all its signals; `none`: nothing is known of the image."""

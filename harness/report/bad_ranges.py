@@ -35,13 +35,15 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
     """Return `place_of_cell` of the cells in which a level or a value is worse than before.
 
-    That holds from each first bad version until the first good one. The verdict of such a cell alone may be good.
+    That holds from each first bad version until the first good one, but for versions that were not compared with the
+    others. The verdict of such a cell alone may be good.
     """
     changes: dict[RowKey, dict[str, bool]] = {}
     for one in ordered(result):
         if signal_of(one.metric).kind in ("level", "value"):
             changes.setdefault(place_of(one), {})[one.after] = one.kind != "first_fixed"
     found: set[tuple[str, ...]] = set()
+    uncompared = _uncompared(result) if changes else frozenset()
     for place, bad_since in changes.items():
         series, lane, variant, _ = place
         bad = None
@@ -49,9 +51,19 @@ def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
             bad = bad_since.get(version, bad)
             if bad is None:  # before the first change
                 bad = not next(iter(bad_since.values()))
-            if bad:
+            if bad and (place, version) not in uncompared:
                 found.add((series, lane, variant, version))
     return frozenset(found)
+
+
+def _uncompared(result: RunResult) -> frozenset[tuple[RowKey, str]]:
+    """Return the metrics and versions that were not compared with the others."""
+    return frozenset(
+        ((*place_of_cell(entry.cell)[:3], name), entry.cell.image.version)
+        for entry in result.cells
+        for name, signal in entry.verdict.signals.items()
+        if signal.is_uncompared
+    )
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

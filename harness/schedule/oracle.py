@@ -9,11 +9,10 @@ from typing import Any
 
 from harness.judge.cell import verdict
 from harness.judge.cell.summary import place_of
-from harness.judge.cell.trial_verdict import steps_of
+from harness.judge.cell.trial_verdict import steps_of, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.verdict import judge_trace
 from harness.model import (
     BAD,
     GOOD,
@@ -121,7 +120,7 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     if scenario.judge_exit:
         return "exit 0", False
     steps = steps_of(trial, scenario.steps)
-    alone = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
+    alone = trace_alone(trial.trace, scenario.limits, steps)
     found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
@@ -133,7 +132,7 @@ def slows(cell: Cell, trial: Trial) -> bool:
     scenario = cell.variant.scenario
     if trial.trace is None or trial.buffered or scenario.judge_exit:
         return False
-    found = judge_trace(trial.trace, limits=scenario.limits, steps=steps_of(trial, scenario.steps))
+    found = trace_alone(trial.trace, scenario.limits, steps_of(trial, scenario.steps))
     return "slowdown" in found.verdicts
 
 

@@ -35,7 +35,7 @@ DIGEST = digest_of(MANIFEST)
 @contextmanager
 def registry() -> Iterator[Server]:
     """Yield the server; `latest` and the digest are the image."""
-    running = started()
+    running = started(Server())
     server = next(running)
     server.answer = _answer
     try:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from harness.cli import run
+from harness.cli.first import try_
+from harness.cli.init import init
 from harness.errors import UsageError
 from harness.flows import starting, trying
 from harness.flows.parts.drafts import draft, draft_job, draft_series, first_launch
@@ -209,7 +211,7 @@ def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
 ) -> None:
     monkeypatch.chdir(folder)
     assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
-    said = f"harness: tran.py: is not in {folder}; did you mean train.py?\n"
+    said = f"harness: tran.py: is not in {folder}; did you mean 'train.py'? name a Python program of this folder\n"
     assert capsys.readouterr().err == said
     assert run(["init", "--program", "tran.py", "--version", "numpy==2.0.0", "--version", "numpy==2.1.0"]) == 2
     assert capsys.readouterr().err == said, "every version crashed, and was said to be bad"
@@ -435,6 +437,13 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     first_launch.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
 
 
+def test_each_command_has_the_options_that_the_first_launch_names() -> None:
+    """`harness init` suggested `--file NAME`, and had no such option."""
+    for command in (init, try_):
+        flags = {flag for one in command.params for flag in one.opts}
+        assert {"--file", "--with", "--steps-are", "--step-pattern"} <= flags
+
+
 def test_too_few_steps_are_told_after_the_first_launch(folder: Path) -> None:
     note = first_launch.few_steps(plain_loop(folder), ended("stopped", "", steps=5))
     assert note is not None
@@ -447,7 +456,7 @@ def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folde
     assert steps_of("loop:Net.forward", of) == {"steps_are": {"function": "loop:Net.forward"}}
     with pytest.raises(UsageError, match=r"--steps-are loop:nix: loop.py has no nix; it has: Net, load, train_one"):
         steps_of("loop:nix", of)
-    with pytest.raises(UsageError, match=r"--steps-are torhc: is none; did you mean 'torch'\?"):
+    with pytest.raises(UsageError, match=r"--steps-are torhc: is not a kind of step; did you mean 'torch'\?"):
         steps_of("torhc", of)
 
 

@@ -101,7 +101,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     if trial.trace is None or not len(trial.trace.step):
         return None
     asked, steps = steps, steps_of(trial, steps)
-    alone = _trace_alone(trial.trace, limits, steps)
+    alone = trace_alone(trial.trace, limits, steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
         found = replace(found, why=f"{found.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended")
@@ -114,7 +114,7 @@ _FOUND: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = Wea
 """The verdicts on traces that are in use: a sweep asks for each again whenever it decides what to launch next."""
 
 
-def _trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
+def trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, judged once for each limits and steps."""
     known = _FOUND.setdefault(trace, {})
     if (limits, steps) not in known:

@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.launch_figures import EXACT, late_spread
+from harness.judge.comparison.launch_figures import EXACT, RULES, late_spread
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -79,12 +79,17 @@ class Compared:
 
     @cached_property
     def late_spread(self) -> float | None:
-        """How much the late ratio of one launch varies, a log; None if no launch is whole."""
+        """Return how much the late ratio of one launch varies, a log; None if no launch is whole."""
         return late_spread(self.alike, steps=self.steps)
 
+    def apart(self, name: str) -> tuple[int, ...]:
+        """Return the positions that were measured in other rounds than the rest, on another day; none for a signal
+        that is compared whatever the day.
+        """
+        return () if RULES[name].any_round else self._apart
+
     @cached_property
-    def apart(self) -> tuple[int, ...]:
-        """Positions that were measured in other rounds than the rest, on another day."""
+    def _apart(self) -> tuple[int, ...]:
         return never_side_by_side(self.alike, steps=self.steps)
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:

@@ -56,10 +56,18 @@ class LockReader:
 def install_of(path: Path, *, python: str | None, base: str | None) -> model.Install:
     """Return what a requirement or lock file installs. Raises ValueError with the file and the line."""
     found: dict[str, tuple[str, ...]] = {}
-    for requirement, several in _requirements(path):
+    places: dict[str, str] = {}
+    for requirement, several, place in _requirements(path):
         found[requirement] = (*found.get(requirement, ()), *several)
+        places.setdefault(requirement, place)
     if not found:
         raise ValueError(f"{path}: names no requirement; {HELP}")
+    bare = [requirement for requirement, several in found.items() if not several]
+    if bare and len(bare) < len(found):
+        raise ValueError(
+            f"{places[bare[0]]}: {shown(bare[0])} has no hash and others have one, which pip refuses; give each "
+            "requirement a hash, or none"
+        )
     image = base or SLIM.format(python=python or RUNNING_PYTHON)
     hashes = tuple((requirement, several) for requirement, several in found.items() if several)
     return model.Install(base=image, python=python, packages=tuple(found), hashes=hashes)
@@ -67,11 +75,11 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
 
 def requirements(path: Path) -> Iterator[str]:
     """Yield the requirements of a file, without their hashes. Raises ValueError with the file and the line."""
-    return (requirement for requirement, _ in _requirements(path))
+    return (requirement for requirement, *_ in _requirements(path))
 
 
-def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each requirement with its hashes. Raises ValueError with the file and the line."""
+def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield each requirement with its hashes and with its place, which begins every ValueError that this raises."""
     try:
         text = read_regular(path.resolve(), most_bytes=MOST_BYTES).decode()
     except OSError as error:
@@ -79,7 +87,7 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
             f"{path}: cannot be read: {error.strerror or error}; give a requirement or lock file"
         ) from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is no text; {HELP}") from error
+        raise ValueError(f"{path}: is not text; {HELP}") from error
     for number, whole in _lines(text):
         line, place = COMMENT.sub("", whole), f"{path}:{number}"
         hashes, words = tuple(HASH.findall(line)), HASH.sub("", line).strip()
@@ -93,8 +101,8 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
                 "writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
             )
         if wrong := [each for each in hashes if not DIGEST.fullmatch(each)]:
-            raise ValueError(f"{place}: {shown(wrong[0])} is no hash; write one such as --hash=sha256:0f1e…")
-        yield _requirement(words, place), hashes
+            raise ValueError(f"{place}: {shown(wrong[0])} is not a hash; write one such as --hash=sha256:0f1e…")
+        yield _requirement(words, place), hashes, place
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -114,4 +122,4 @@ def _requirement(words: str, place: str) -> str:
     try:
         return str(Requirement(words))
     except InvalidRequirement:
-        raise ValueError(f"{place}: {shown(words)} is no requirement; write one such as numpy==1.26.4") from None
+        raise ValueError(f"{place}: {shown(words)} is not a requirement; write one such as numpy==1.26.4") from None

@@ -63,7 +63,7 @@ class PackageReader:
             try:
                 Requirement(item.replace(VERSION, "1.0"))
             except InvalidRequirement:
-                text = f"{shown(item)} is no requirement; write one such as numpy=={VERSION} or numpy==1.26.4"
+                text = f"{shown(item)} is not a requirement; write one such as numpy=={VERSION} or numpy==1.26.4"
                 problems.append(((*key, "install", position), text))
         if not any(VERSION in item for item in entry.install):
             text = f"no requirement has {VERSION}: all versions would be the same; write one such as numpy=={VERSION}"

@@ -6,7 +6,6 @@ text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import yaml
 
 from harness.errors import MatrixError
-from harness.matrix.problems import Document, KeyPath, Problems
+from harness.matrix.problems import Document, KeyPath, Problems, nearest
 from harness.matrix.text.substitute import substitute
 from harness.matrix.text.yaml_words import plain_words
 from harness.matrix.values import FloatAsWritten, IntAsWritten
@@ -62,9 +61,9 @@ def _near(path: Path) -> str:
         beside = [one.name for one in path.parent.iterdir() if one.suffix in SUFFIXES] if not path.exists() else []
     except (OSError, ValueError):
         beside = []
-    same = [name for name in beside if Path(name).stem == path.stem]
-    close = same or difflib.get_close_matches(path.name[:100], beside[:1000], n=1)
-    return f"; did you mean {path.with_name(close[0])}?" if close else ";"
+    same = next((name for name in beside if Path(name).stem == path.stem), None)
+    near = same or nearest(path.name, known=beside)
+    return f"; did you mean {path.with_name(near)}?" if near else ";"
 
 
 def _text(path: Path) -> str:

@@ -189,7 +189,7 @@ class _Play:
             return good.reason if good.state == "unresolved" else bad.reason
         if good.state == "bad":
             return f"the good one is bad in {good.bad} of {good.launches} launches"
-        return bad.reason or f"the bad one is good in {bad.launches} launches" if bad.state == "good" else ""
+        return bad.reason or f"the bad one is good in {bad.good} launches" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
         """Return the causes, and whether nothing else can be one."""

@@ -100,10 +100,10 @@ class HybridEvidence:
 
     def _is_fine(self, hybrid: Hybrid, fine: int) -> bool:
         """Return whether A or B is good, while nothing failed: B by how often it failed in the finding's run."""
-        if hybrid == self.b:
-            odds = failure_rate.luck(*self._rules.seen, more=fine) if self._rules.seen[0] else 1.0
-            return odds <= self._rules.alpha
-        return hybrid == self.a and fine >= self._rules.least
+        if hybrid not in (self.a, self.b) or fine < self._rules.least:
+            return False
+        odds = failure_rate.luck(*self._rules.seen, more=fine) if self._rules.seen[0] else 1.0
+        return hybrid == self.a or odds <= self._rules.alpha
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ class HybridEvidence:
         failed = sum(self._count(each, "bad") - (each != self.b) for each in failing)
         return failed, sum(self._count(each, "good") for each in failing)
 
-    def _count(self, hybrid: Hybrid, state: str) -> int:
+    def _count(self, hybrid: Hybrid, state: str | None) -> int:
         return sum(one.state == state for one in self._by_hybrid.get(hybrid, ()))
 
     def _least(self, hybrid: Hybrid, *, sure: bool) -> int:
@@ -128,8 +128,7 @@ class HybridEvidence:
         if hybrid in (self.a, self.b):
             if self.levels.apart:
                 return self._result(hybrid, state="good" if hybrid == self.a else "bad")
-            amount = len(self._by_hybrid[hybrid])
-            less = f"the bad one is worse by less than half as much as it was, in {amount} launches"
+            less = f"less than half of the effect is left, if any, in {self._count(hybrid, None)} launches"
             return self._result(hybrid, state="good", reason=less) if self.levels.together else None
         state = self.levels.state(hybrid, least=self._least(hybrid, sure=sure), sure=sure)
         return None if state is None else self._result(hybrid, state=state)
@@ -145,7 +144,7 @@ class HybridEvidence:
             bad=self._count(hybrid, "bad"),
             good=self._count(hybrid, "good"),
             unsure=self._count(hybrid, "unresolved"),
-            measured=sum(one.state is None for one in told),
+            measured=self._count(hybrid, None),
             share=None if share is None else share[0],
             share_ci=None if share is None else share[1],
             short=share is not None and self.levels.falls_short(hybrid),

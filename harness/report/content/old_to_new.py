@@ -62,7 +62,7 @@ class Both:
 
     @property
     def is_apart(self) -> bool:
-        """Return whether it has two levels that were not measured side by side."""
+        """Return whether it has two levels that were not compared with each other."""
         if self.change or self.visible:
             return False
         return bool(self.new) and signal_words.signal_of(self.name).kind == "level"
@@ -103,7 +103,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     ends = [known[0], known[-1]] if known else []
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda one: _ORDER.index(one.seen), default=None)
-    together = [] if any(_is_apart(name, entry.verdict) for entry, _ in ends) else cells
+    together = [] if any(_is_uncompared(name, entry.verdict) for entry, _ in ends) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
     limit = next((one.limit for one in seen if one.limit is not None), None)
     return Both(
@@ -170,14 +170,15 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
     if taken.get(name) is not None:
         return True
     known = verdict.signals.get(name)
-    return known is not None and known.seen != "none" and not _is_apart(name, verdict)
+    return known is not None and known.seen != "none" and not _is_uncompared(name, verdict)
 
 
-def _is_apart(name: str, verdict: CellVerdict) -> bool:
-    """Return whether the level could not be compared with that of the other versions: it is of another day."""
+def _is_uncompared(name: str, verdict: CellVerdict) -> bool:
+    """Return whether the level could not be compared with that of the other versions: it is of another day, or of too
+    few rounds.
+    """
     known = verdict.signals.get(name)
-    is_blind = known is not None and known.seen == "blind" and known.visible is None
-    return is_blind and signal_words.signal_of(name).kind == "level"
+    return known is not None and known.is_uncompared and signal_words.signal_of(name).kind == "level"
 
 
 # ---------------------------------------------------------------- a row on one line
@@ -206,7 +207,9 @@ def _has_figure(entry: CellResult, shown: Iterable[Both]) -> bool:
 def _part(one: Both, ends: tuple[str, ...]) -> str:
     title = "growth" if one.name == "memory" else one.title
     where = " → ".join(one.between) if one.between != ends and not one.is_apart else ""
-    doubt = _TOO_FEW if one.change and not one.resolution and one.seen not in ("good", "bad") else ""
+    doubt = ""
+    if one.change and not one.resolution and one.seen not in ("good", "bad"):
+        doubt = one.why if one.seen == "none" else _TOO_FEW
     told = "; ".join(filter(None, (one.change, one.resolution or doubt))) or _NOT_COMPARED
     return f"{title} {one.figures} ({'; '.join(filter(None, (where, told)))})"
 

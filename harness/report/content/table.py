@@ -295,6 +295,8 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: 
     value = signal_words.value_of(metric, entry.verdict)
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
-    if tone == "good" and (entry.verdict.provisional or signal_words.is_open(metric, entry.verdict)):
+    signal = entry.verdict.signals.get(metric)
+    is_open = entry.verdict.provisional or signal_words.is_open(metric, entry.verdict)
+    if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
         tone = "unsure"
     return Shown(tone=tone, word=signal_words.value_text(metric, value), figure=size, result=entry, mark=mark)

@@ -53,9 +53,15 @@ def _answers(narrowed: Narrowed) -> list[str]:
 
 
 def _method(narrowed: Narrowed) -> str:
-    """Return what swapping changes. One group is named if it alone does it: the others are then shown to be sound."""
+    """Return what swapping changes. One group is named if it alone does it, and if the others, which are put in again
+    just before it, leave the version as it was.
+    """
     changed = [cell for cell in narrowed.shams if cell.result.state == SHAM_CHANGED[cell.role]]
-    is_alone = len(changed) == 2 and changed[-1] is narrowed.shams[-1]
+    is_alone = (
+        len(changed) == 2
+        and changed[-1] is narrowed.shams[-1]
+        and narrowed.shams[-2].result.state not in (SHAM_CHANGED[changed[-1].role], "unresolved")
+    )
     cell = changed[-1] if is_alone else changed[0]
     where = f"; {plain(narrowed.reason)}" if narrowed.reason else ""
     return (

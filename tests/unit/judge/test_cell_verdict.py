@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.judge.cell import trial_verdict
 from harness.judge.cell.verdict import judge_cell, needs_whole_budget, wants_more
-from harness.model import Limits, Look, Trial, Trials
+from harness.model import Limits, Look, Trace, TraceVerdict, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
@@ -423,3 +425,20 @@ def test_growth_that_ends_is_no_leak_however_clear_its_beginning_was():
 def test_the_first_look_at_all_versions_is_brief_and_the_next_launch_is_whole():
     assert not needs_whole_budget([], limits=LIMITS, steps=STEPS, depth="brief")
     assert needs_whole_budget([short(0, rate=0.0)], limits=LIMITS, steps=STEPS)
+
+
+def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
+    """A sweep asks for the verdict at each decision; judging takes processor time that launches beside it lack."""
+    judged: list[Trace] = []
+    judge_trace = trial_verdict.judge_trace
+
+    def counted(trace: Trace, **settings: Any) -> TraceVerdict:
+        judged.append(trace)
+        return judge_trace(trace, **settings)
+
+    monkeypatch.setattr(trial_verdict, "judge_trace", counted)
+    trials = three(rate=12.0)
+    assert cell_of(trials) == cell_of([replace(trial, cold=True) for trial in trials])
+    assert len(judged) == 3
+    judge_cell(trials, limits=replace(LIMITS, leak_kib_per_step=100.0), steps=STEPS)
+    assert len(judged) == 6

@@ -237,10 +237,31 @@ def test_output_is_compared_with_that_of_another_day_and_times_and_peaks_are_not
     assert all("--fresh" in added[name].why for name in ("step_time", "peak_memory"))
 
 
-def test_a_version_of_a_slower_day_is_not_suspected() -> None:
+def another_day(place: int, *, ms: float) -> list[Trial]:
+    return [trial_of(number, ms=ms, seed=place, steps=1000, run=f"day {place}") for number in range(3)]
+
+
+@pytest.mark.parametrize("versions", [2, 4])
+def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     """Launches beside the others would settle it, and no launches of its own."""
-    trials = block()
-    trials[-1] = [trial_of(number, ms=3, seed=9, steps=1000, run="another day") for number in range(3)]
+    trials = block(versions=versions)
+    trials[-1] = another_day(9, ms=3)
     step_time = told(trials)[-1].signals["step_time"]
     assert step_time.seen == "blind"
     assert "--fresh" in step_time.why
+
+
+def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
+    trials = [
+        [trial_of(number, ms=2 + (number + place) % 3, seed=place, steps=1000) for number in range(3)]
+        for place in range(4)
+    ]
+    trials[1] = another_day(1, ms=0.5)
+    assert told(trials)[2].signals["step_time"].seen == "blind"
+
+
+def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
+    """A quick version that was added after a slow one was called slow, though nothing was compared with it."""
+    cells = told([*block(versions=3), another_day(3, ms=1)])
+    marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
+    assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]

@@ -120,7 +120,7 @@ MEANING = [
     ('["2.0.0", "2.0.1"]', "'>=9'", "12: series.numpy.versions: no release of numpy for Python"),
     ('["2.0.0", "2.0.1"]', "newest", "12: series.numpy.versions: 'newest' is neither a list nor a range; write"),
     ('"numpy=={version}"', "numpy", "11: series.numpy.install: no requirement has {version}: all versions would be"),
-    ('"numpy=={version}"', '"--pre {version}"', "11: series.numpy.install[0]: '--pre {version}' is no requirement"),
+    ('"numpy=={version}"', '"--pre {version}"', "11: series.numpy.install[0]: '--pre {version}' is not a requirement"),
     ('"numpy=={version}"', '"nunpy=={version}"', "11: series.numpy.install: the package index has no package 'nunpy'"),
     (
         "    install",

@@ -18,9 +18,9 @@ numpy==1.26.4 \\
     --hash=sha256:0123 \\
     --hash=sha256:4567
     # via pandas
-uvloop==0.21.0 ; sys_platform != "win32"  # via app
+uvloop==0.21.0 ; sys_platform != "win32" --hash sha256:89ab  # via app
 
-pandas[performance] == 2.2.0
+pandas[performance] == 2.2.0 --hash=sha256:cdef
 """
 MATRIX = """\
 version: 1
@@ -39,9 +39,17 @@ def test_a_compiled_lock_is_read_with_its_hashes(tmp_path: Path) -> None:
     ]
     assert install_of(lock, python=None, base=None).lines == (
         "numpy==1.26.4 --hash=sha256:0123 --hash=sha256:4567",
-        'uvloop==0.21.0; sys_platform != "win32"',
-        "pandas[performance]==2.2.0",
+        'uvloop==0.21.0; sys_platform != "win32" --hash=sha256:89ab',
+        "pandas[performance]==2.2.0 --hash=sha256:cdef",
     )
+
+
+def test_a_requirement_without_a_hash_beside_one_that_has_one_is_told_with_its_line(tmp_path: Path) -> None:
+    """With pip, on Docker, all of the file failed to install; with uv it was installed."""
+    lock = tmp_path / "lock.txt"
+    lock.write_text("numpy==1.26.4 \\\n    --hash=sha256:0123\nsix==1.16.0\n")
+    with pytest.raises(ValueError, match=r"lock\.txt:3: 'six==1\.16\.0' has no hash and others have one, .* or none"):
+        install_of(lock, python=None, base=None)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +57,8 @@ def test_a_compiled_lock_is_read_with_its_hashes(tmp_path: Path) -> None:
     [
         ("-r other.txt", "'-r other.txt' is an option"),
         ("-e .", "is an option"),
-        ("not a thing", "is no requirement"),
-        ("scipy==1.15.0 --hash=0123", "'0123' is no hash"),
+        ("not a thing", "is not a requirement"),
+        ("scipy==1.15.0 --hash=0123", "'0123' is not a hash"),
         ("    --hash=sha256:0123", "a hash without a requirement"),
     ],
 )

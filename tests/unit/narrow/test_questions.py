@@ -75,7 +75,7 @@ def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    re
         ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same, so there is nothing to find"),
         ("", "six==1.15.0\n", "names no requirement"),
         ("six==1.15.0\n", "-r other.txt\n", "is an option"),
-        ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is no hash"),
+        ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is not a hash"),
     ],
 )
 def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(

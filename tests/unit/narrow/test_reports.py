@@ -83,6 +83,18 @@ def test_a_method_that_changes_the_result_is_the_answer() -> None:
     assert "old with 3 of its own groups put in again: good in 2 launches" in rest
 
 
+def test_no_group_is_said_to_change_the_result_alone_while_the_others_are_not_known_to_be_sound() -> None:
+    made = MadeVersions(
+        groups=groups(4),
+        is_bad=holds({"g1"}),
+        method=lambda hybrid: "g2" in hybrid.sham or None,
+        refuses=lambda hybrid: hybrid.sham == {"g0", "g1", "g3"},
+    )
+    answer, *rest = text.told(made.narrowed())
+    assert answer.startswith("not narrowed: old put together again from its own parts is bad, so swapping itself")
+    assert "old with its own g2 put in again: bad in 2 of 2 launches" in rest
+
+
 def test_what_is_not_told_apart_inside_a_group_is_said_with_the_reason() -> None:
     members = [
         Component(kind="distribution", name=name, old="1", new="2", mapped=name == "core")

@@ -7,13 +7,13 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.parts.drafts.draft_series import safe
+from harness.matrix.problems import did_you_mean
 
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
 IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")
@@ -60,9 +60,8 @@ def job_of(
         )
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
-        near = get_close_matches(script, [path.name for path in folder.glob("*.py")][:MOST_READ], n=1)
-        hint = f"did you mean {near[0]}?" if near else "name a Python program of this folder"
-        raise UsageError(f"{script}: is not in {folder.resolve()}; {hint}")
+        hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
+        raise UsageError(f"{script}: is not in {folder.resolve()}{hint} name a Python program of this folder")
     _check_pattern(step_pattern)
     own = _python(words, folder)
     found = None if step_pattern or exit_code else own

@@ -1,4 +1,4 @@
-"""What `--steps-are` says of a drafted program, checked before anything is launched."""
+"""Check what `--steps-are` says of a drafted program, before anything is launched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
     if not colon and kind not in KINDS_OF_STEPS:
         hint = did_you_mean(kind, known=KINDS_OF_STEPS)
         known = ", ".join(KINDS_OF_STEPS)
-        raise UsageError(f"--steps-are {kind}: is none{hint} write {known}, or a function, as {job.module}:FUNCTION")
+        raise UsageError(
+            f"--steps-are {kind}: is not a kind of step{hint} write {known}, or a function, as {job.module}:FUNCTION"
+        )
     if module in ("__main__", job.module) and (problem := missing(_body(job), name.split("."), job.source.name)):
         raise UsageError(f"--steps-are {kind}: {problem}")
     return {"steps_are": {"function": kind} if colon else kind}

@@ -1,4 +1,4 @@
-"""What the first launch of a drafted matrix shows of the question itself, in the words of the command line."""
+"""Tell what the first launch of a drafted matrix shows of the question itself, in the words of the command line."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def explained(stderr: str) -> str:
     for pattern, remedy in REMEDIES:
         for line in lines:
             if re.search(pattern, line):
-                return f"{line[:160]}: {remedy}"
+                return f"{line[:300]}: {remedy}"
     return "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
 
 

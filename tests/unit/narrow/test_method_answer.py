@@ -1,0 +1,134 @@
+"""That swapping itself changes the result is an answer. It is not lost by the look that explains it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
+from harness.flows import narrow
+from harness.flows.parts import narrow_sides
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.questions import NarrowQuestion
+from harness.model import Cell, Host, Lane
+from harness.narrow.components import components
+from harness.narrow.inventory import Inventory
+from harness.narrow.search import NarrowRules
+from harness.run.engine import Kept, Prepared
+from harness.run.scheduler import CellRun
+from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
+from tests.unit.judge.making import failed
+from tests.unit.narrow.test_coupling import coupled, inventory
+from tests.unit.narrow.test_hybrids import A as OLD
+from tests.unit.narrow.test_hybrids import B as NEW
+from tests.unit.narrow.test_hybrids import image, sides
+from tests.unit.report import build
+
+LANE = Lane(host=Host(name="local", engine="process", gpus="none", where=build.WHERE))
+A, B = (replace(side, mapped={}) for side in (OLD, NEW))
+
+
+class OnlyBFails:
+    """A host on which only B itself fails, so that B is healed by being made again. `ends`: how the row ends."""
+
+    def __init__(self, ends: HarnessError | None = None) -> None:
+        self.ends = ends
+
+    def run(self, row: OneRow) -> None:
+        made = cast(NarrowScheduler, row.block.scheduler)
+        while (batch := made.next()).runs:
+            for run in batch.runs:
+                run.prepared = Prepared(image=run.cell.image, reference="python", digest="d")
+                run.trials.append(self._launched(run, is_b=run is made.runs[made.search.b]))
+        if self.ends is not None:
+            raise self.ends
+
+    def _launched(self, run: CellRun, *, is_b: bool) -> Any:
+        return failed() if is_b else build.trial("s-1", len(run.trials) + 1, build.flat())
+
+
+class Search:
+    """One search between two versions, and what was looked into and removed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.looks, self.removed, self._folder = 0, list[str](), folder
+        self.seen: Inventory | HarnessError = B
+        self.host = OnlyBFails()
+        monkeypatch.setattr(narrow, "_host_run", lambda *args, **more: self.host)
+        monkeypatch.setattr(narrow_sides, "prepared", lambda *args: None)
+        monkeypatch.setattr(narrow_sides, "inventory", self._look)
+
+    def _look(self, *args: object) -> Inventory:
+        self.looks += 1
+        if isinstance(self.seen, HarnessError):
+            raise self.seen
+        return self.seen
+
+    def _remove(self, kept: Kept, say: object) -> None:
+        self.removed.append(kept.name)
+
+    def reason(self) -> str:
+        """Return the reason of the answer, which is that the method changes the result."""
+        found = narrow.narrow(self._asked(), out=self._folder, fresh=True)
+        assert (found.verdict, found.finding) == ("method", 7)
+        return found.reason
+
+    def _asked(self) -> narrow.Narrowing:
+        of, variant = sides(A, B), build.variant("it")
+        a, b = (Cell(image=image(version), lane=LANE, variant=variant) for version in ("1", "2"))
+        found = build.finding(build.series("s", ["1", "2"]), LANE, variant, before="1", after="2")
+        found = replace(found, metric="outcome", verdict="crash")
+        context = RunContext(environ={}, progress=Mock(), stopped=threading.Event())
+        return narrow.Narrowing(
+            question=NarrowQuestion(a=a, b=b, finding=found, plan=Mock(), number=7, journal="one-narrow"),
+            both=narrow_sides.BothSides(
+                cells={"A": a, "B": b}, made={}, engine=Mock(remove=self._remove), lane=LANE, lease=Mock(),
+                context=context,
+            ),
+            sides=of,
+            coupling=coupled(of.inventories["A"], of.inventories["B"]),
+            rules=NarrowRules(),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Search:
+    return Search(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [Interrupted("interrupted"), InfrastructureError("killed"), EngineUnreachable("gone")]
+)
+def test_the_answer_is_kept_if_the_copy_cannot_be_looked_into(error: HarnessError, search: Search) -> None:
+    """The whole search was lost, and its environments stayed."""
+    search.seen = error
+    assert search.reason() == ""
+    assert search.looks == 1
+    assert len(search.removed) == 2
+
+
+def test_nothing_is_launched_after_ctrl_c(search: Search) -> None:
+    search.host = OnlyBFails(ends=Interrupted("interrupted"))
+    assert search.reason() == ""
+    assert (search.looks, search.removed) == (0, []), "the same command goes on with them"
+
+
+def test_what_is_fine_is_said_only_of_what_is_compared(search: Search) -> None:
+    """It said "hold the same files", which nobody had looked at."""
+    assert search.reason() == (
+        "no distribution, mapped library or variable differs between the version and its copy; "
+        "other files are not compared"
+    )
+
+
+def test_differences_beyond_the_named_ones_are_counted(search: Search) -> None:
+    told = dict.fromkeys("abcdefgh", ("1", ()))
+    search.seen = inventory({**told, **{name: (each.version, ()) for name, each in B.distributions.items()}},
+                            mapped=B.mapped, variables=B.variables)  # fmt: skip
+    assert len(components(B, search.seen)) == 8
+    assert search.reason() == "the version and its copy differ in a, b, c, d, e, f and 2 more"
