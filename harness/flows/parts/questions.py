@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.errors import InfrastructureError, UsageError
+from harness.flows.parts.drafts.draft_job import job_of
 from harness.flows.parts.lookup import cell_of
 from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
@@ -164,8 +165,12 @@ def _image(name: str, path: Path, python: str | None) -> Image:
 
 def _scenario_of(files: Files, where: Where) -> Scenario:
     if files.script is None:
-        name = Path(files.command[0]).name
-        return Scenario(name=_safe(name), where=where, command=files.command, judge_exit=True)
+        name, job = (
+            Path(files.command[0]).name,
+            job_of(files.command, folder=Path(), prefix=Path(), exit_code=True, has_image=False),
+        )
+        carried = tuple(map(Path, job.carried))
+        return Scenario(name=_safe(name), where=where, command=files.command, judge_exit=True, files=carried)
     try:
         script = read_script(files.script.name, files.script.read_bytes())
         problems = [text for _, text in script.wrong_names(())]

@@ -102,3 +102,13 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), bad=tmp_path / "gone.txt")
     with pytest.raises(UsageError, match=r"gone\.txt: cannot be read"):
         plan_of_files(asked, seed=1)
+
+
+def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-- python check.py` failed on both sides, because the file was not there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "check.py").write_text("import helper\n")
+    (tmp_path / "helper.py").touch()
+    asked = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")
+    plan = plan_of_files(replace(asked, script=None, command=("python", "check.py")), seed=1)
+    assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
