@@ -254,10 +254,15 @@ def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
         and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
         "worse than the version before, and a series that begins worse than the baseline is not reported",
         apart
-        and f"{block.series.name} {versions} {place}: not measured in the same rounds as the others (another day), so "
-        "step times are not compared; --fresh measures all side by side",
+        and f"{block.series.name} {versions} {place}: measured in {_other_runs(apart, trials)}, so step times are not "
+        "compared; --fresh measures all side by side",
         left_out
         and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
         f"{left_out}; --fresh measures all alike",
     )
     return tuple(text for text in warnings if text)
+
+
+def _other_runs(apart: Sequence[int], trials: Sequence[Sequence[Trial]]) -> str:
+    is_rest = any(version and place not in apart for place, version in enumerate(trials))
+    return "another run than the others" if is_rest else "different runs"
