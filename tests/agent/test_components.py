@@ -34,6 +34,15 @@ def test_each_python_tells_what_it_is_and_what_it_mapped(tmp_path: Path, python:
     assert all(len(digest) == 64 for digest in found.mapped.values())
 
 
+def test_a_script_that_fails_at_once_waits_until_its_libraries_are_seen(tmp_path: Path, python: str) -> None:
+    """The bad version often fails in its first step: it was over before anything was looked at."""
+    for number in range(3):
+        place = tmp_path / str(number)
+        place.mkdir()
+        found = told(place, python, "def setup():\n    import _ctypes\n    return lambda: 1 / 0\n")
+        assert any(Path(path).name.startswith("_ctypes") for path in found.mapped)
+
+
 def test_packages_come_with_their_requirements_and_files(tmp_path: Path) -> None:
     found = told(tmp_path, sys.executable, SCRIPT)
     pytest_ = found.distributions["pytest"]

@@ -117,8 +117,11 @@ class ScriptWatch(Watch):
         if last:
             self.answered("stop")  # it waited, so that its GPU memory was not yet released
 
-    def _on_failed(self, **event):
+    def _on_failed(self, waits=False, **event):
+        self.components.look()
         self._leave(ending.of_failure(event, self.oom_killed()))
+        if waits:
+            self.answered("go")
 
     def _on_ended(self, end, cut=False):
         """End the trial. `cut`: a program was stopped before its own end; how it ends after that is no one's fault."""
