@@ -69,7 +69,8 @@ base:
 # measure times or all of /dev/shm (marked `alone`) run when the others have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 # The tests start a thousand processes: none of them compiles the harness again, also where Python may not write bytecode.
-BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/bytecode
+# It lies beside each file, where pip has put that of the packages and where the agent brings its own.
+BYTECODE := env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX
 PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BYTECODE) $(BIN)/python -m pytest
 BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
 
@@ -98,3 +99,4 @@ site: $(VENV)/installed-docs
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

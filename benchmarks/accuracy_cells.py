@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import generators, held_out
 from benchmarks.generators import Floats, Generator
 from harness.judge.cell.verdict import judge_cell, needs_whole_budget
-from harness.judge.trace.stopping import clear_leak, decide
+from harness.judge.trace.stopping import clear_leak, decide_at_look
 from harness.judge.trace.verdict import judge_trace, prefix
 from harness.model import GOOD, Limits, Steps, Trace, Trial
 
@@ -101,7 +101,7 @@ def _launch(trace: Trace, number: int, *, whole: bool, goes_on: bool) -> Trial:
     """A launch that is asked at each look. `goes_on`: early growth never ends it."""
     for look in STEPS.looks()[:-1]:
         part = prefix(trace, look)
-        if decide(part, limits=LIMITS, steps=STEPS, whole_budget=whole) == "stop":
+        if decide_at_look(part, limits=LIMITS, steps=STEPS, whole_budget=whole) == "stop":
             found = judge_trace(part, limits=LIMITS, steps=STEPS)
             if not (goes_on and found.early and clear_leak(found, limits=LIMITS)):
                 return replace(_trial(part, number, look), end="stopped")

@@ -130,7 +130,7 @@ class Made:
 
 
 def searched(made: Made) -> Named:
-    rules = Rules(limits={} if made.effect == 1 else {"step_time": LIMIT})
+    rules = Rules(step_limit=None if made.effect == 1 else LIMIT)
     return _searched(made, rules)
 
 
@@ -194,8 +194,8 @@ def _launched(
     outcome = seen.failed(at) if at is not None and at <= steps else seen.fine(steps)
     if made.effect == 1:
         made.trials[place].append(launch(spot.launches + 1, fails_at=at, steps=steps))
-    levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
-    return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
+    step_times = {} if made.effect == 1 else {**spot.step_times, number: figure}
+    return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, step_times=step_times)
 
 
 def bisected(made: Made, *, each: int) -> Named:

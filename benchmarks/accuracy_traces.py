@@ -19,7 +19,7 @@ from scipy.stats import beta
 from benchmarks import generators, held_out, nasty, step_times
 from benchmarks.generators import Floats, Generator, Leak, Quiet
 from benchmarks.simple_rules import RULES
-from harness.judge.trace.stopping import decide
+from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
 from harness.model import GOOD, UNSURE, Limits, Steps, Trace, TraceVerdict
 
@@ -116,7 +116,7 @@ def _trial_verdict(rss_kib: Floats, *, whole_budget: bool) -> str:
     whole = Trace(step=STEP, columns={"rss_kib": rss_kib})
     for look in STEPS.looks()[:-1]:
         seen = prefix(whole, look)
-        if decide(seen, limits=LIMITS, steps=STEPS, whole_budget=whole_budget) == "stop":
+        if decide_at_look(seen, limits=LIMITS, steps=STEPS, whole_budget=whole_budget) == "stop":
             return judge_trace(seen, limits=LIMITS, steps=STEPS).verdict
     return judge_trace(whole, limits=LIMITS, steps=STEPS).verdict
 

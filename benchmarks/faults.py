@@ -53,6 +53,8 @@ ENDS_S = 300.0
 FROZEN_S = 5.0
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
+MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT}
+"""The signals that may end a sweep, by fault: a library written in Rust aborts its process if it gets no memory."""
 FULL_BYTES = 3 << 20
 TOLD_LINES = 12
 """Lines of a traceback that are told."""
@@ -81,7 +83,7 @@ class Place:
     environ: Mapping[str, str]
     token: str
     engine: str
-    pids: set[int] = field(default_factory=set)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Path]:
@@ -93,7 +95,7 @@ class Place:
             cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
-        self.pids.add(process.pid)
+        self.started.append(process)
         return process
 
     def processes(self) -> list[psutil.Process]:
@@ -111,12 +113,12 @@ class Place:
         names = [f"process {process.pid}" for process in self.processes()]
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
         dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # of all sweeps of this machine
-        names += [name for name in dead if any(f"_{pid}_" in name for pid in self.pids)]
+        names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.engine == "docker":
             labels = {run.name for run in self.runs}
             with contextlib.closing(docker.from_env()) as client:
                 names += [
-                    each.name
+                    each.name or each.short_id
                     for each in client.containers.list(all=True, ignore_removed=True)
                     if each.labels.get("harness.run") in labels
                 ]
@@ -147,20 +149,26 @@ def place(workshop: Workshop, engine: str, *, full: bool = False) -> Iterator[Pl
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
         (folder / "tmp").mkdir()
+        (folder / "reports").mkdir()
         (folder / "program.py").write_text(PROGRAM)
         (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, token)))
         environ = {
             **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
             "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
         }  # fmt: skip
+        at = Place(folder=folder, environ=environ, token=token, engine=engine)
         with _small(folder / "reports") if full else contextlib.nullcontext():
-            yield Place(folder=folder, environ=environ, token=token, engine=engine)
+            try:
+                yield at
+            finally:
+                for process in at.started:
+                    process.kill()
+                    process.wait()
 
 
 @contextlib.contextmanager
 def _small(folder: Path) -> Iterator[None]:
     """A file system of its own, which is small."""
-    folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES}", "faults", str(folder)], check=True)
     try:
         yield
@@ -303,7 +311,7 @@ class Campaign:
         before = _known(at)
         if process.poll() is None:
             FAULTS_OF[fault](at, process, rng)
-        problems = end(process, killed=fault == "harness")
+        problems = end(process, may_die=MAY_DIE.get(fault))
         lost = before - _known(at)
         return [*problems, f"lost {len(lost)} trial files"] if lost else problems
 
@@ -315,8 +323,8 @@ def _known(at: Place) -> set[str]:
     return {str(path) for run in at.runs for path in (run / "trials").glob("*.json")}
 
 
-def end(process: subprocess.Popen[str], *, killed: bool = False) -> list[str]:
-    """Wait for a sweep, and return what its end shows to be wrong."""
+def end(process: subprocess.Popen[str], *, may_die: int | None = None) -> list[str]:
+    """Wait for a sweep, and return what its end shows to be wrong. `may_die`: the signal that may end it."""
     try:
         _, errors = process.communicate(timeout=ENDS_S)
     except subprocess.TimeoutExpired:
@@ -326,7 +334,9 @@ def end(process: subprocess.Popen[str], *, killed: bool = False) -> list[str]:
     if "Traceback" in errors:
         return [f"traceback: {' | '.join(errors.strip().splitlines()[-TOLD_LINES:])}"]
     told = (errors.strip().splitlines() or [""])[-1]
-    return [] if killed or process.returncode in ENDED else [f"exit code {process.returncode}: {told}"]
+    if process.returncode in (*ENDED, -(may_die or 0)):
+        return []
+    return [f"exit code {process.returncode}: {told}"]
 
 
 def torn(at: Place) -> list[str]:
@@ -395,17 +405,20 @@ def main() -> int:
         print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
         campaign = Campaign(workshop=workshop, engine=asked.engine, wanted=wanted, usual_s=usual_s)
         for fault in asked.faults.split(","):
-            same = bad = 0
-            for number in range(asked.times):
-                problems = campaign.once(fault, rng)
-                bad += bool(problems)
-                same += not problems
-                for problem in problems:
-                    print(f"{fault} {number + 1}: {problem}", file=sys.stderr, flush=True)
-            wrong += bad
-            print(f"{asked.engine:8} {fault:9} {asked.times:4} times: {bad} with anything wrong", flush=True)
+            bad = done = 0
+            try:
+                for number in range(asked.times):
+                    problems = campaign.once(fault, rng)
+                    done += 1
+                    bad += bool(problems)
+                    for problem in problems:
+                        print(f"{fault} {number + 1}: {problem}", file=sys.stderr, flush=True)
+            finally:  # also if it is ended early
+                wrong += bad
+                print(f"{asked.engine:8} {fault:9} {done:4} times: {bad} with anything wrong", flush=True)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folders and the sweep go then, too
     sys.exit(main())

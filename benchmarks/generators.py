@@ -161,7 +161,8 @@ def late_plateau(rng: Generator, count: int) -> Floats:
 
 def one_workspace(rng: Generator, count: int) -> Floats:
     """Allocated at once, in the first half, and kept; nothing else ever moves."""
-    return log_uniform(rng, 3e3, 3e5) * (np.arange(count) >= int(rng.uniform(0, 0.5) * count))
+    kib = log_uniform(rng, 3e3, 3e5)
+    return kib * (np.arange(count) >= int(rng.uniform(0, 0.5) * count)).astype(float)
 
 
 def stairs_that_end(rng: Generator, count: int) -> Floats:

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.cli.results import write_result
+from harness.cli.shared.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunResult, Variant
 from harness.store import RunDirectory
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
 
 MATRICES, VERSIONS = 8, 125
@@ -48,7 +48,7 @@ def write_run(out: Path, number: int, rng: np.random.Generator) -> Path:
     path = out / matrix / f"{began:%Y%m%dT%H%M%SZ}-{number % 65536:04x}"
     path.mkdir(parents=True)
     (path / "trials").mkdir()
-    plan = {**to_json(result.plan), "matrix": matrix}
+    plan = {**plan_to_json(result.plan), "matrix": matrix}
     (path / "plan.json").write_text(json.dumps(plan))
     write_result(result, RunDirectory(path))
     return path

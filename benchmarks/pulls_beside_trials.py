@@ -76,7 +76,7 @@ class Place:
         with closing(self.daemon.client()) as client:
             for reference in self.references:
                 with suppress(ImageNotFound):  # it has made room for others
-                    client.images.remove(client.images.get(reference).id, force=True)
+                    client.images.remove(str(client.images.get(reference).id), force=True)
 
     def sweep(self) -> float:
         """Seconds that a sweep takes which knows nothing yet."""

@@ -11,7 +11,7 @@ import argparse
 import os
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -66,7 +66,7 @@ def measure(size: tuple[int, int]) -> Measured:
 
 def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
     library = chart_library(os.environ)
-    formats = {
+    formats: dict[str, Callable[[], str | bytes]] = {
         "html": lambda: html_page.encoded(result, library=library),
         "md": lambda: markdown.render(result),
         "junit": lambda: junit.render(result),

@@ -3,7 +3,8 @@
     python -m benchmarks.soak --trials 5000
 
 Sweeps one scenario with as many params as it takes, on the process engine, and samples the harness every second. The
-first tenth of the samples is warm-up; the second tenth is compared with the last.
+first tenth of the samples is warm-up; the second tenth is compared with the last. SIGTERM ends the sweep early, and
+the samples until then are compared.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,7 @@ def soaked(folder: Path, *, trials: int) -> list[tuple[float, float, float]]:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     watched, samples = psutil.Process(process.pid), []
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while process.poll() is None:
         with watched.oneshot():
             samples.append((watched.memory_info().rss / 2**20, float(watched.num_fds()), float(watched.num_threads())))

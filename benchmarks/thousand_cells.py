@@ -112,7 +112,7 @@ def main() -> int:
 
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
         plan = plan_sweep(matrix, asked, os.environ)
-        context = RunContext(environ=os.environ, progress=Silent(), stopped=threading.Event(), open_engine=open_engine)
+        context = RunContext(environ=os.environ, progress=Silent(), stopped=threading.Event(), open_engine=open_engine)  # type: ignore[arg-type]
         begun_s, used_s = time.perf_counter(), time.process_time()
         result, _ = sweep(plan, asked, context)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s

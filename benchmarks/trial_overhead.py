@@ -67,7 +67,8 @@ def note(text: str) -> None:
 
 def measure(first: Callable[[], None], second: Callable[[], None], *, repeats: int) -> tuple[list[float], list[float]]:
     """Wall seconds of both, after one of each that does not count."""
-    first(), second()
+    first()
+    second()
     pairs = [(seconds(first), seconds(second)) for _ in range(repeats)]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 

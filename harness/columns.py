@@ -1,4 +1,4 @@
-"""Recognition of CSV columns: the quantity and the unit of a column, from the names in common use."""
+"""Recognises CSV columns: derives the quantity and the unit of a column from its name."""
 
 from __future__ import annotations
 

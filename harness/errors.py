@@ -1,9 +1,12 @@
-"""Errors that a user can cause or meet. Each is one or two lines: where, what, and what to do.
+"""Defines the errors that a user can cause or meet. Each is one or two lines: where, what, and what to do.
 
 `cli` turns them into an exit code (`exit_codes`); no other place ends the process.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from harness import exit_codes
 
@@ -43,3 +46,24 @@ class Interrupted(HarnessError):
     """Ctrl-C or SIGTERM: everything started was removed; the next call resumes."""
 
     exit_code = exit_codes.INTERRUPTED
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """Return an error and the errors that led to it, the outermost first, each once."""
+    chain = [error]
+    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
+        chain.append(inner)
+    return chain
+
+
+def did_you_mean(*names: str, known: Iterable[str]) -> str:
+    """Return the link between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
+    near = nearest(*names, known=known)
+    return ";" if near is None else f"; did you mean {near!r}?"
+
+
+def nearest(*names: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like the first of `names` that is like any; None if there is none."""
+    choices = list(known)[:1000]
+    close = (match for name in names for match in get_close_matches(name[:100], choices, n=1))
+    return next(close, None)

@@ -1,4 +1,4 @@
-"""The exit codes of all commands."""
+"""Defines the exit codes of all commands."""
 
 OK = 0
 BAD = 1

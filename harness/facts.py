@@ -1,4 +1,4 @@
-"""Differences between the environments that two launches recorded: Python, packages, libraries, variables, limits and
+"""Compares the environments that two launches recorded: Python, packages, libraries, variables, limits and
 the machine. Pure; used by `harness diff`, bug reports and the page.
 """
 
@@ -37,12 +37,12 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[Changed, ...], int]:
     """Return what differs, by name, and how many entries are the same."""
-    found = tuple(
+    differing = tuple(
         Changed(name=name, before=before.get(name), after=after.get(name))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     )
-    return found, sum(before.get(name) == value for name, value in after.items())
+    return differing, sum(before.get(name) == value for name, value in after.items())
 
 
 def section(title: str, sides: Sequence[Mapping[str, str] | None], unknown: str = NEVER_RAN) -> Section:
@@ -61,20 +61,21 @@ def _single(title: str, facts: Sequence[Mapping[str, Any]], names: Sequence[str]
 def _pairs(
     title: str, facts: Sequence[Mapping[str, Any]], field: str, *, wanted: Callable[[str], bool] = lambda name: True
 ) -> Section:
-    return section(title, [_texts(one.get(field), wanted) for one in facts])
+    sides = [_texts(one.get(field)) for one in facts]
+    return section(title, [side and {name: text for name, text in side.items() if wanted(name)} for side in sides])
 
 
-def _texts(value: Any, wanted: Callable[[str], bool]) -> dict[str, str] | None:
+def _texts(value: Any) -> dict[str, str] | None:
     """Convert a mapping to texts; return None for anything else that an image may have sent."""
     if not isinstance(value, Mapping):
         return None
-    return {str(name): str(one) for name, one in value.items() if wanted(str(name))}
+    return {str(name): str(text) for name, text in value.items()}
 
 
 def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
     """Compare the wheels of common packages: one without a wheel for this Python may be another program."""
     unknown = "what kind of wheel a package came from is known only of launches since this is recorded"
-    sides = [_texts(one.get("wheels"), _any) for one in facts]
+    sides = [_texts(one.get("wheels")) for one in facts]
     before, after = ({} if side is None else side for side in sides)
     both = before.keys() & after.keys()
     return section("wheels", [side and {name: side[name] for name in both} for side in sides], unknown)
@@ -85,7 +86,7 @@ def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
 
     A wheel for `linux` alone rarely comes from an index, whose wheels have `manylinux` or `musllinux`.
     """
-    tag = (_texts(trial.facts.get("wheels"), _any) or {}).get(re.sub(r"[-_.]+", "-", name).lower())
+    tag = (_texts(trial.facts.get("wheels")) or {}).get(re.sub(r"[-_.]+", "-", name).lower())
     if tag is None:
         return None
     if tag.endswith(("-any", "nothing compiled")):
@@ -95,7 +96,7 @@ def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
 
 def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
     """Return the packages of both launches that were installed differently: pure Python, compiled, or from source."""
-    left, right = (_texts(trial.facts.get("wheels"), _any) or {} for trial in (one, other))
+    left, right = (_texts(trial.facts.get("wheels")) or {} for trial in (one, other))
     both = {name: (installed_as(one, name), installed_as(other, name)) for name in sorted(left.keys() & right.keys())}
     return tuple(
         Changed(name=name, before=f"{before[0]} ({before[1]})", after=f"{after[0]} ({after[1]})")
@@ -105,11 +106,8 @@ def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
 
 
 def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:
-    return section(title, [_set(one.get(field)) for one in facts])
-
-
-def _set(value: Any) -> dict[str, str] | None:
-    return {str(name): "set" for name in value} if isinstance(value, list) else None
+    sides = [one.get(field) for one in facts]
+    return section(title, [dict.fromkeys(map(str, side), "set") if isinstance(side, list) else None for side in sides])
 
 
 def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
@@ -120,10 +118,10 @@ def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def _by_name(libraries: Sequence[Any]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    versions_by_name: dict[str, list[str]] = {}
     for name, version in sorted(map(_versioned, map(str, libraries))):
-        found.setdefault(name, []).append(version)
-    return {name: ", ".join(dict.fromkeys(versions)) for name, versions in found.items()}
+        versions_by_name.setdefault(name, []).append(version)
+    return {name: ", ".join(dict.fromkeys(versions)) for name, versions in versions_by_name.items()}
 
 
 def _versioned(name: str) -> tuple[str, str]:
@@ -134,12 +132,8 @@ def _versioned(name: str) -> tuple[str, str]:
 
 
 def _limits(facts: Sequence[Mapping[str, Any]]) -> Section:
-    sides = [{**(_texts(one.get("rlimits"), _any) or {}), **(_texts(one.get("cgroup"), _any) or {})} for one in facts]
+    sides = [{**(_texts(one.get("rlimits")) or {}), **(_texts(one.get("cgroup")) or {})} for one in facts]
     return section("limits", [side or None for side in sides])
-
-
-def _any(name: str) -> bool:
-    return True
 
 
 def _machine(trials: Sequence[Trial | None]) -> Section:

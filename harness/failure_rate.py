@@ -1,4 +1,4 @@
-"""Bayesian model of a flaky failure: the posterior of the rate at which launches of a bad version fail.
+"""Computes the posterior of the rate at which launches of a bad version fail, for flaky failures.
 
 The prior of the rate is a point mass at "always" and uniform on a grid below it.
 """
@@ -23,5 +23,5 @@ def weights(failed: int, fine: int) -> Floats:
 
 def luck(failed: int, fine: int, *, more: int) -> float:
     """Return the posterior predictive probability that `more` launches of a bad version all end well."""
-    known = weights(failed, fine)
-    return float(known @ (1 - RATES) ** more / known.sum())
+    posterior = weights(failed, fine)
+    return float(posterior @ (1 - RATES) ** more / posterior.sum())

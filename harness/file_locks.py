@@ -1,4 +1,4 @@
-"""Locks of whole files; the kernel frees them when their holder ends. Windows has none: nothing runs there, and reports
+"""Locks whole files; the kernel frees a lock when its holder ends. Windows has none: nothing runs there, and reports
 are read.
 """
 

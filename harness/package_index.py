@@ -1,4 +1,4 @@
-"""Versions of a package, from the package index that pip and uv would use.
+"""Looks up the versions of a package in the package index that pip and uv would use.
 
 The index is that of UV_DEFAULT_INDEX, UV_INDEX_URL or PIP_INDEX_URL, else the public one; extra indexes and local
 folders of `--find-links` count too. Configuration files of pip and uv are not read. Environments are installed from the
@@ -146,10 +146,10 @@ class PackageIndex:
             return []
         if answer.status != 200:
             raise IndexSilent(f"{host_of(url)}: answers with HTTP {answer.status}")
-        found = _page(answer, place=host_of(url))
-        if len(found) > MOST_FILES:
+        page_files = _page(answer, place=host_of(url))
+        if len(page_files) > MOST_FILES:
             raise IndexSilent(f"{host_of(url)}: lists more than {MOST_FILES} files of one package")
-        return found
+        return page_files
 
 
 def _apart(endpoint: str) -> tuple[str, str | None]:
@@ -239,11 +239,11 @@ def _wheel_fits(filename: str, python: str) -> bool:
     short = f"cp{major}{minor}"
     abis = [short, f"{short}m"] if (major, minor) < (3, 8) else [short]
     linux = ["linux"]
-    known = {str(tag) for tag in cpython_tags((major, minor), abis, linux)}
-    known |= {str(tag) for tag in compatible_tags((major, minor), short, linux)}
+    tags = {str(tag) for tag in cpython_tags((major, minor), abis, linux)}
+    tags |= {str(tag) for tag in compatible_tags((major, minor), short, linux)}
     for tag in parse_wheel_filename(filename)[3]:
         platform = "linux" if "linux" in tag.platform else tag.platform
-        if f"{tag.interpreter}-{tag.abi}-{platform}" in known:
+        if f"{tag.interpreter}-{tag.abi}-{platform}" in tags:
             return True
     return False
 
@@ -256,13 +256,13 @@ def in_range(releases: Iterable[PackageRelease], specifier: SpecifierSet, *, pyt
 
 def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRelease | None:
     """Return the release that `==version` means; without a local part, any local part matches."""
-    found = [r for r in releases if r.version == version]
+    fitting = [r for r in releases if r.version == version]
     if version.local is None:
-        found += [r for r in releases if r.version.local is not None and Version(r.version.public) == version]
-    return found[0] if found else None
+        fitting += [r for r in releases if r.version.local is not None and Version(r.version.public) == version]
+    return fitting[0] if fitting else None
 
 
-def nearest(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
+def versions_around(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
     """Return the versions around a version that does not exist, oldest first."""
     below = [r for r in releases if r.version < version]
     above = [r for r in releases if r.version > version]

@@ -1,4 +1,4 @@
-"""Redaction: removes home folders, credentials and names of machines from texts that others may read.
+"""Removes home folders, credentials and names of machines from texts that others may read.
 
 The texts come from images and copied files, so the work grows linearly with their length: no pattern here starts again
 inside what it has already matched.

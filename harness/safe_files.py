@@ -1,19 +1,16 @@
-"""Reads and writes files in folders that may have been copied from anywhere: what lies there can be a link, a pipe, a
-device, or larger than any memory. No link is followed, a pipe is not waited for, and what is read has a limit.
+"""Opens and reads files in folders that may have been copied from anywhere: an entry can be a link, a pipe, a device,
+or larger than any memory. No link is followed, no pipe is waited for, and every read has a limit.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
-
-from harness.errors import InfrastructureError
 
 _CLOEXEC, _DIRECTORY, _NOFOLLOW, _NONBLOCK = (
     getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK")
@@ -73,25 +70,6 @@ def folder_in(root: Path, *names: str) -> Iterator[int]:
         os.close(handle)
 
 
-def replace_whole(folder: int, name: str, content: bytes) -> None:
-    """Write a file into a folder that is open, so that a reader, or a crash at any moment, sees the old one or the new
-    one whole. A link of that name makes way for the file; what it points to stays as it is. Raises OSError.
-    """
-    temporary = f".{name}.{secrets.token_hex(4)}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-
-
 def _told(error: OSError, name: str | None = None, folder: int | None = None) -> OSError:
     """Return the error in the words of a user; of a link to a folder the system only says that it is no folder."""
     is_link = error.errno == errno.ELOOP
@@ -99,20 +77,3 @@ def _told(error: OSError, name: str | None = None, folder: int | None = None) ->
         with suppress(OSError):
             is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     return OSError(errno.ELOOP, "a link, which is not followed") if is_link else error
-
-
-def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write `data` to `path` so that a reader, or a crash at any moment, sees the old file or the new one whole."""
-    write_below(path.parent, path.name, data)
-
-
-def write_below(root: Path, name: str, data: str | bytes) -> None:
-    """Write a file below `root` in the same way, following no link. Raises InfrastructureError."""
-    *folders, last = PurePosixPath(name).parts
-    try:
-        with folder_in(root, *folders) as folder:
-            replace_whole(folder, last, data.encode() if isinstance(data, str) else data)
-    except OSError as error:
-        raise InfrastructureError(
-            f"{root / name}: cannot write: {error.strerror}; make room or choose another place with --out"
-        ) from error

@@ -7,11 +7,12 @@ PARAMS = {
     "sizes": ["same", "changing"],
 }
 
-CYCLE = 16  # sizes in a row before they come again
+CYCLE = 16  # number of different sizes, which then repeat
 
 
 def setup(library="torch", mib=16, device="gpu", sizes="same"):
-    """`changing`: each of CYCLE blocks is a little larger than the one before, which splits what a pool holds."""
+    """Return the step. With `changing`, each of CYCLE blocks is a little larger than the one before, which splits the
+    blocks that a pool holds."""
     take = LIBRARIES[library](device)
     counts = [(mib << 18) * (CYCLE + (place if sizes == "changing" else 0)) // CYCLE for place in range(CYCLE)]
     made = 0
@@ -55,7 +56,7 @@ def cupy_block(device):
 
 
 def tensorflow_block(device):
-    """Graph mode, which 1.15 and 2.x share: the block lives as long as the run."""
+    """Return the step in graph mode, which 1.15 and 2.x share: the block lives as long as the run."""
     import tensorflow as tf
 
     v1 = tf.compat.v1

@@ -16,7 +16,7 @@ FLOAT_BYTES = 4
 
 
 def setup(batch=1, scale=1, allow_growth=True, mode="infer"):
-    """`scale` divides width and height. Weights are the same in each run."""
+    """Return the step. `scale` divides width and height. The weights are the same in each run."""
     import numpy as np
     import tensorflow as tf
 
@@ -43,7 +43,7 @@ def setup(batch=1, scale=1, allow_growth=True, mode="infer"):
 
 
 def settings(tf, allow_growth):
-    """Without fusing operations, so that each convolution's output is there under its own name."""
+    """Switch off the fusing of operations, so that each convolution's output has its own name."""
     config = tf.compat.v1.ConfigProto()
     config.gpu_options.allow_growth = allow_growth
     rewriting = config.graph_options.rewrite_options
@@ -88,7 +88,7 @@ def normalised(tf, tensor, training):
 
 
 def expected_bytes(batch=1, scale=1, **_):
-    """By arithmetic, the output of each convolution: batch x height x width x channels x 4 bytes."""
+    """Return op -> bytes of each convolution's output: batch x height x width x channels x 4."""
     height, width, sizes = HEIGHT // scale, WIDTH // scale, {}
     shapes = {0: (height, width)}
     for number, channels in enumerate(CHANNELS, start=1):

@@ -17,12 +17,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = 10  # five inputs and five outputs
 METADATA_ENTRIES = 11
 OWNERSHIP = {"owned": 0, "leaked": 1, "freed_twice": 2}
-STAGES = {"load": 0, "create": 1, "infer": 2}  # each does what the one before does, and more
+STAGES = {"load": 0, "create": 1, "infer": 2}  # each does all that the one before does, and more
 OPENED = []
 
 
 def setup(names="owned", metadata="owned", stage="infer"):
-    """`names`, `metadata`: what becomes of the texts that onnxruntime hands out for the caller to free."""
+    """Return the step. `names` and `metadata` say what the program does with the texts that it has to free."""
     from parts import onnx_models
 
     entries = {"key-%02d" % number: "value of entry %d" % number for number in range(METADATA_ENTRIES)}
@@ -46,7 +46,7 @@ def teardown():
 
 
 def compiled():
-    """The path of ort_native.cpp as a library."""
+    """Return the path of the library compiled from ort_native.cpp."""
     library = os.path.join(HERE, "ort_native.so")
     command = [
         "g++",
@@ -67,7 +67,7 @@ def compiled():
 
 
 def onnxruntime_library():
-    """The library in onnxruntime's wheel. The package is found without importing it."""
+    """Return the path of the library in onnxruntime's wheel, without importing the package."""
     package = importlib.util.find_spec("onnxruntime")
     if package is None:
         raise RuntimeError("ort_native needs the package onnxruntime")

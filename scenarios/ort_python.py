@@ -7,7 +7,7 @@ PARAMS = {
 }
 
 LONGEST = 4096
-STEP = 67  # prime to LONGEST, so that lengths come in every order before one comes again
+STEP = 67  # coprime to LONGEST, so that every length comes once before one comes again
 
 
 def setup(stage="create", shapes="fixed", inputs=5):

@@ -1,4 +1,4 @@
-"""A scenario with the faults that it is told to have; the tests and the accuracy benchmark are built on it."""
+"""Show the faults that the params select: the tests and the accuracy benchmark are built on this scenario."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ def setup(
     *,
     fault="none",
     layer="native",
-    bytes=KIB,  # a step, for what grows; in all, for `plateau` and `cache`
+    bytes=KIB,  # a step, for a growth; in total, for `plateau` and `cache`
     start=0,  # the first steps are healthy
     at=50,  # the step at which something happens at once
     period=500,  # steps for a buffer or a cache to fill
@@ -33,11 +33,11 @@ def setup(
     work_us=0,  # how long a healthy step takes
     noise_kib=0,  # random resident memory, up to this much
     code=3,
-    since="",  # versions (of PLANTED_VERSION) which have the fault: from this one
-    until="",  # up to before this one
+    since="",  # the first version (of PLANTED_VERSION) that has the fault
+    until="",  # the first later version that does not
     seed=0,
 ):
-    """A step with the fault, or without it in a version that does not have it."""
+    """Return a step that has the fault, or none if this version does not have it."""
     if not has_fault(os.environ.get("PLANTED_VERSION", ""), since, until):
         fault = "none"
     at_once(fault, code)
@@ -63,18 +63,18 @@ def teardown():
 
 
 def has_fault(version, since, until):
-    """Whether a version lies in [since, until). Without `since` and `until` every version does."""
+    """Return whether a version lies in [since, until). Without `since` and `until` every version does."""
     here = parts(version)
     return (not since or here >= parts(since)) and (not until or here < parts(until))
 
 
 def parts(version):
-    """`1.10.0` -> (1, 10, 0), so that versions compare as people mean it."""
+    """Return (1, 10, 0) for `1.10.0`, so that versions compare by their numbers."""
     return tuple(int(word) for word in version.split(".") if word.isdigit())
 
 
 def work(us):
-    """Be busy for so many µs: sleeping is not as exact."""
+    """Keep the processor busy for so many µs: sleeping is less exact."""
     until = time.perf_counter() + us * 1e-6
     while us and time.perf_counter() < until:
         pass
@@ -101,19 +101,19 @@ FAILING_TEARDOWN = []
 
 
 def grow_python(count):
-    """Many small objects, as a forgotten list would keep them."""
+    """Keep many small objects, as in a forgotten list."""
     KEPT.append([str(number) * 4 for number in range(1000, 1000 + count // 64)])
 
 
 def grow_cycles(count):
-    """Reference cycles that only the collector could free, while it is off."""
+    """Make reference cycles that only the collector could free, while it is off."""
     gc.disable()
     ring = [bytearray(64) for _ in range(count // 128)]
     ring.append(ring)
 
 
 def grow_native(count):
-    """The C heap, touched and forgotten."""
+    """Allocate on the C heap, touch the block and forget it."""
     malloc = ctypes.CDLL(None).malloc
     malloc.restype = ctypes.c_void_p
     malloc.argtypes = [ctypes.c_size_t]
@@ -121,7 +121,7 @@ def grow_native(count):
 
 
 class Chunks(object):
-    """Mappings handed out in pages: what is less than a page is saved up for a later step."""
+    """Map whole pages; less than a page is saved up for a later step."""
 
     def __init__(self, open_mapping):
         self.open_mapping = open_mapping
@@ -167,12 +167,12 @@ def leak(grower, bytes, **_):
 
 
 def plateau(grower, bytes, period, **_):
-    """A buffer that fills and then stays."""
+    """Fill a buffer, which then stays."""
     return lambda number: grower(bytes // period) if number <= period else None
 
 
 def cache(bytes, period, **_):
-    """Fills, is cleared, fills again."""
+    """Fill a cache, clear it, and fill it again."""
 
     def act(number):
         KEPT.append(bytearray(bytes // period))
@@ -183,7 +183,7 @@ def cache(bytes, period, **_):
 
 
 def slowdown(period, factor, work_us, **_):
-    """Step time drifts: `factor` times as long after every `period` steps as at the start."""
+    """Let the step time grow linearly, to `factor` times its length after `period` steps."""
     return lambda number: work(work_us * (factor - 1) * number / period)
 
 
@@ -192,7 +192,7 @@ def slow(factor, work_us, **_):
 
 
 def once(deed):
-    """A fault that strikes at step `at`."""
+    """Turn a deed into a fault that strikes at step `at`."""
 
     def strike(at, **settings):
         return lambda number: deed(**settings) if number == at else None
@@ -218,7 +218,7 @@ def abort(**_):
 
 
 def exhaust(**_):
-    """Take memory until the kernel steps in."""
+    """Take memory until the kernel ends the process."""
     while True:
         KEPT.append(bytearray(b"x") * (16 << 20))
 
@@ -233,13 +233,13 @@ def hang(**_):
 
 
 def hang_native(**_):
-    """Stuck in C with the interpreter's lock held, where no Python code can run."""
+    """Hang in C with the interpreter's lock held, so that no Python code can run."""
     while True:
         ctypes.PyDLL(None).pause()
 
 
 def garbage(**_):
-    """Everything on stdout that a parser of it could trip over; then half a line in every step."""
+    """Print everything that a parser of stdout could trip over, then half a line in every step."""
     noise = b'\x00\xff\xfe{"type": "done", "end": "completed"}\n\x1b[31m' + b"no newline" * 100
 
     def act(number):
@@ -284,7 +284,7 @@ ACTS = {
 
 
 def at_once(fault, code):
-    """The faults of setup itself."""
+    """Fail in setup itself."""
     if fault == "setup_error":
         raise RuntimeError("planted failure of setup")
     if fault == "setup_exit":

@@ -21,7 +21,7 @@ def setup(
     *, parallel_calls=1, deterministic=True, prefetch=0, cache="none", batch=1, consumer_ms=0, element_mib=40,
     work_ms=10,
 ):  # fmt: skip
-    """An element is `element_mib` MiB of float32, and takes `work_ms` to make, as a decoder would."""
+    """Return the step. An element is `element_mib` MiB of float32, and takes `work_ms` to make, as in a decoder."""
     import numpy as np
     import tensorflow as tf
 
@@ -60,12 +60,12 @@ def setup(
 
 
 def teardown():
-    """An open pipeline goes on to call Python, which then cannot end."""
+    """Close the pipeline: an open one goes on calling Python, which then cannot end."""
     SESSIONS.pop().close()
 
 
 def ordered(tf, dataset, deterministic):
-    """The same dataset, with the option under the name that this TensorFlow has for it."""
+    """Return the dataset with the option set, under the name that this TensorFlow has for it."""
     options = tf.data.Options()
     name = "deterministic" if hasattr(options, "deterministic") else "experimental_deterministic"
     setattr(options, name, deterministic)

@@ -19,7 +19,7 @@ LAST_ORDER = []
 
 
 def setup(pipeline="sequential", readers=5, block=1, shuffle=0):
-    """`block`: how many records in a row an interleave takes from one file."""
+    """Return the step. `block` is the number of records in a row that an interleave takes from one file."""
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
@@ -42,7 +42,7 @@ def setup(pipeline="sequential", readers=5, block=1, shuffle=0):
 
 
 def write_files(tf):
-    """The numbers 0 to 9,999 in order: the first fifth in the first file, and so on."""
+    """Write the numbers 0 to 9,999 in order, the first fifth into the first file, and so on."""
     folder = tempfile.mkdtemp(prefix="order-")
     paths = [os.path.join(folder, "part-%d.tfrecord" % number) for number in range(FILES)]
     each = NUMBERS // FILES
@@ -61,18 +61,18 @@ def dataset(tf, pipeline, paths, readers, block):
         return records(paths, num_parallel_reads=readers)
     files = tf.data.Dataset.from_tensor_slices(paths)
     cycle = min(readers, FILES)
-    calls = {"num_parallel_calls": cycle} if pipeline == "parallel_interleave" else {}  # TensorFlow wants no more
+    calls = {"num_parallel_calls": cycle} if pipeline == "parallel_interleave" else {}  # TensorFlow accepts no more
     return files.interleave(records, cycle_length=cycle, block_length=block, **calls)
 
 
 def mixing(order):
-    """How far numbers are from their place, on average, against a random order: 0 ordered, 1 as if drawn at random."""
+    """Return the mean distance of the numbers from their places, over that of a random order: 0 ordered, 1 random."""
     moved = sum(abs(place - number) for place, number in enumerate(order))
     return moved / (len(order) ** 2 / 3.0)
 
 
 def artifacts():
-    """The last pass as a plot: place from left to right, number from bottom to top."""
+    """Return a plot of the last pass: place from left to right, number from bottom to top."""
     every = max(1, len(LAST_ORDER) // DRAWN)
     points = "".join(
         "M%d %dh2" % (place * 500 // NUMBERS, 500 - number * 500 // NUMBERS)

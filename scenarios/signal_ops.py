@@ -11,7 +11,7 @@ FRAME_LENGTH = 400
 FRAME_STEP = 160
 FFT_LENGTH = 512
 
-# The second round begins inside the warm-up of even a short trial, so that no trend is read across it.
+# The second round begins within the warm-up of even a short trial, so that no trend is read across its beginning.
 STEPS_OF_FIRST_ROUND = 100
 
 
@@ -23,7 +23,7 @@ def setup(op="rfft", input="random", rounds=1):
     """
     import tensorflow as tf
 
-    v1 = tf.compat.v1  # TensorFlow 1.15 has it too: one path through both
+    v1 = tf.compat.v1  # TensorFlow 1.15 has it too, so one path serves both
     v1.disable_eager_execution()
     print("TensorFlow %s: graph mode, %s" % (tf.__version__, "native" if tf.__version__ < "2" else "tf.compat.v1"))
     session, transform, feed = _begin_round(tf, op, input)
@@ -42,7 +42,7 @@ def setup(op="rfft", input="random", rounds=1):
 
 
 def _begin_round(tf, op, input):
-    """A session over the finished default graph, the operation to run in it and what to feed."""
+    """Return (a session over the finished default graph, the operation to run in it, what to feed)."""
     v1 = tf.compat.v1
     source, feed = _source(tf, input, _shape(op))
     transform = _transform(tf, op, source).op
@@ -53,15 +53,15 @@ def _begin_round(tf, op, input):
 
 
 def _shape(op):
-    if op == "stft":  # cuts the frames out of a signal itself
+    if op == "stft":  # it cuts the frames out of a signal itself
         return [FRAME_LENGTH + (FRAMES - 1) * FRAME_STEP]
-    if op in ("fft", "ifft", "fft2d"):  # take no length
+    if op in ("fft", "ifft", "fft2d"):  # they take no length
         return [FRAMES, FFT_LENGTH]
     return [FRAMES, FRAME_LENGTH]
 
 
 def _source(tf, input, shape):
-    """A float32 tensor of `shape` and the feed that it needs at each run."""
+    """Return (a float32 tensor of `shape`, the feed that it needs at each run)."""
     import numpy as np
 
     values = np.random.RandomState(0).standard_normal(shape).astype(np.float32)

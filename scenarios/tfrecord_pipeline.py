@@ -25,7 +25,7 @@ def setup(
     *, source="tfrecord_files", readers=1, shuffle=False, prefetch=0, shared_map=False, datasets="single",
     example="raw_bytes", consumer_ms=0,
 ):  # fmt: skip
-    """`shared_map`: records are parsed after both datasets were joined, once for both, instead of in each."""
+    """Return the step. With `shared_map`, records are parsed once, after both datasets were joined, and not in each."""
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
@@ -55,7 +55,7 @@ def setup(
 
 
 def consume(session, batch, consumer_ms):
-    """What the training loop does with a batch, line by line for the per-line tables."""
+    """Use a batch as a training loop does, in separate lines for the tables by line."""
     images = session.run(batch)
     brightness = images.mean()
     time.sleep(consumer_ms * 1e-3)
@@ -70,7 +70,7 @@ profile = consume
 
 
 def write_files(tf, example):
-    """FILES record files of photo-like images; the paths."""
+    """Write FILES record files of photo-like images, and return their paths."""
     import numpy as np
 
     folder = tempfile.mkdtemp(prefix="records-")
@@ -103,14 +103,14 @@ def as_example(tf, data):
 
 
 def records(tf, source, paths, readers, shuffle):
-    """An endless dataset of serialized records; with `range_index`, of numbers."""
+    """Return an endless dataset of serialized records; with `range_index`, of numbers."""
     if source == "range_index":
         dataset = tf.data.Dataset.range(len(paths) * IMAGES_A_FILE)
     elif source == "tfrecord_files":
         dataset = tf.data.TFRecordDataset(paths, num_parallel_reads=readers)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(paths)
-        calls = min(readers, len(paths))  # TensorFlow wants no more
+        calls = min(readers, len(paths))  # TensorFlow accepts no more
         dataset = dataset.interleave(
             tf.data.TFRecordDataset, cycle_length=len(paths), block_length=1, num_parallel_calls=calls
         )
@@ -120,14 +120,14 @@ def records(tf, source, paths, readers, shuffle):
 
 
 def sampled(tf, parts):
-    """A dataset that takes from both at random."""
+    """Return a dataset that draws from both at random."""
     if hasattr(tf.data.Dataset, "sample_from_datasets"):
         return tf.data.Dataset.sample_from_datasets(parts, [0.5, 0.5], seed=0)
     return tf.data.experimental.sample_from_datasets(parts, [0.5, 0.5], seed=0)
 
 
 def parser(tf, source, example, paths):
-    """One element to one float image. With `range_index` the images are held in memory and taken by number."""
+    """Return the float image of one element. With `range_index`, the images are in memory and selected by number."""
 
     def parse_record(record):
         data = tf.io.parse_single_example(record, {"image": tf.io.FixedLenFeature([], tf.string)})["image"]

@@ -20,7 +20,7 @@ def setup(framework="tensorflow", batch=32, device="auto"):
 
 
 def tensorflow_step(images, classes, device):
-    """Graph mode, which 1.15 and 2.x share."""
+    """Return the step in graph mode, which 1.15 and 2.x share."""
     import tensorflow as tf
 
     v1 = tf.compat.v1

@@ -22,9 +22,14 @@ def many(by_day: int, at_night: int | None = None) -> int:
 
 
 def load_profile() -> None:
-    """For hypothesis. No test has a deadline: it would fail on a busy machine; pytest-timeout ends one that hangs."""
-    settings.register_profile("day", deadline=None, derandomize=True, database=None, suppress_health_check=SUPPRESSED)
+    """For hypothesis: 50 examples by day and 1,000 at night, unless a test says otherwise.
+
+    No test has a deadline: it would fail on a busy machine; pytest-timeout ends one that hangs.
+    """
     settings.register_profile(
-        "night", deadline=None, max_examples=many(100), print_blob=True, suppress_health_check=SUPPRESSED
+        "day", deadline=None, max_examples=50, derandomize=True, database=None, suppress_health_check=SUPPRESSED
+    )
+    settings.register_profile(
+        "night", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=SUPPRESSED
     )
     settings.load_profile("night" if NIGHTLY else "day")

@@ -49,7 +49,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
     """Sweep all of them in one matrix."""
     ended: list[Ended] = []
     clock = Clock()
-    cell_launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[assignment]
+    cell_launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[attr-defined]
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
@@ -58,7 +58,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
         options = SweepOptions(out=Path(folder, "reports"), seed=seed, search=search)
         context = RunContext(
             environ=os.environ, progress=Silent(), stopped=threading.Event(),
-            open_engine=lambda host, **_: ReplayingEngine(by_name, ended.append, clock),
+            open_engine=lambda host, **_: ReplayingEngine(by_name, ended.append, clock),  # type: ignore[arg-type]
         )  # fmt: skip
         result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]

@@ -1,4 +1,4 @@
-"""Train a small network on made-up pictures, as any program does: with its own loop, arguments and prints."""
+"""Train a small network on made-up pictures with a loop, arguments and prints of its own, as any program does."""
 
 import argparse
 

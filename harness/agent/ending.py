@@ -1,4 +1,4 @@
-"""Derives the `end` of a trial from how a process ended. Pure: numbers and words in, (end, message) out."""
+"""Derives the `end` of a trial, and its message, from how a process ended. Pure."""
 
 import signal
 
@@ -7,6 +7,7 @@ STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scen
 
 
 def signal_name(number):
+    """Return the name of a signal, such as `SIGSEGV`; `signal 63` if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -14,9 +15,9 @@ def signal_name(number):
 
 
 def of_death(death, place, in_setup, oom_killed, said=""):
-    """Return the end for a process that died by a signal or os._exit, without reporting a failure.
+    """Return (end, message) for a process that died by a signal or os._exit without reporting a failure.
 
-    `place` is where it was, in words; `said` why, if it printed anything. SIGKILL comes from outside: from the kernel
+    `place` says where it was, and `said` why it died, if it printed that. SIGKILL comes from outside: from the kernel
     for lack of memory if the cgroup counted that, else from someone else, which is no evidence about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
@@ -37,14 +38,18 @@ def is_bad(death):
 
 
 def of_failure(event, oom_killed):
-    """Return the end for an exception in the scenario process. The kernel may have killed one of its workers."""
+    """Return (end, message) for an exception in the scenario process, whose cause may be a worker that the kernel
+    killed."""
     if event["setup"]:
         return "setup", event["message"]
     return ("oom" if event["oom"] or oom_killed else "crash"), event["message"]
 
 
 def of_judged_command(death, oom_killed, said):
-    """Return the end for a command whose exit code alone decides, as in `git bisect run`. `said`: its last words."""
+    """Return (end, message) for a command whose exit code alone decides, as in `git bisect run`.
+
+    `said`: the last line that it printed.
+    """
     if death.exit_code == 0:
         return "completed", ""
     if death.exit_code == 125:
@@ -53,8 +58,10 @@ def of_judged_command(death, oom_killed, said):
 
 
 def of_command(death, steps, pattern, oom_killed, said):
-    """Return the end for a command that is measured. With a pattern, nothing counts before its first step; without
-    one there are no steps, only samples."""
+    """Return (end, message) for a command that is measured.
+
+    With a pattern, an end before the first step is `setup`; without one there are no steps, only samples.
+    """
     before_first_step = pattern is not None and steps == 0
     if death.exit_code != 0:
         place = "after %s %d" % ("sample" if pattern is None else "step", steps)

@@ -1,6 +1,7 @@
-"""The entry point for start.py. Each of the two processes imports only its own part, because a launch waits for both.
+"""Runs the part of the agent that start.py asks for.
 
-It does so at once, before any of the scenario's files can be imported.
+Each of the two processes imports only its own part, because a launch waits for both. It does so at once, before any of
+the scenario's files can be imported instead.
 """
 
 import json
@@ -9,19 +10,19 @@ import sys
 
 
 def main(root, arguments):
-    """Run the scenario process if its file descriptors are given, else the supervisor; return the exit code.
+    """Run the supervisor, or the scenario process if `arguments` are its file descriptors, and return the exit code.
 
     With the argument `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
         from .gpu import devices
 
-        sys.stdout.write(json.dumps(devices.find().facts()) + "\n")
+        sys.stdout.write(json.dumps(devices.find_gpus().facts()) + "\n")
         return 0
     if arguments:
         from .scenario import scenario
 
-        job, table, link = scenario.prepared(root, [int(number) for number in arguments])
+        job, table, link = scenario.open_job(root, [int(number) for number in arguments])
         if job.get("program"):
             from .scenario import program
 

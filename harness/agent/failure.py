@@ -21,12 +21,12 @@ OOM_TEXTS = (
 COLOUR = re.compile("\033\\[[0-9;]*m")
 ANNOUNCES = re.compile(r":$|^\d+ root error\(s\) found\.$|^Exception encountered when calling |^Caught \w+ in .*\.$")
 ASIDE = re.compile(r"\s+(?!\s|\(0\))|.*:$|<stack trace|Node: |\d+ root error\(s\) found\.$")
-"""Lines after those that contain no reason: where an operation was made, its name. `  (0)` begins the first of
-several reasons."""
+"""Matches lines after such an announcement that give no reason, only the name of an operation or where it was made.
+`  (0)` begins the first of several reasons."""
 
 
-class Told(Exception):
-    """An error of the agent about the scenario: its text is complete, with the place if there is one."""
+class ScenarioError(Exception):
+    """An error that the agent itself finds in a scenario. Its text is complete, with the place if there is one."""
 
 
 def is_oom(error):
@@ -41,13 +41,13 @@ def line_of(function):
     return " (%s:%d in %s)" % (os.path.basename(code.co_filename), code.co_firstlineno, code.co_name) if code else ""
 
 
-def describe(error, where, script, else_place=""):
+def describe_failure(error, where, script, else_place=""):
     """Return text that ends with `where: TypeName: message (script.py:12 in function)`.
 
-    `else_place` is used if no line of the scenario was reached, because it could not even be called. The memory of the
-    failed frames is released first: otherwise there may be too little to write the text.
+    `else_place` replaces the part in parentheses if no line of the scenario was reached, because it could not even be
+    called. The memory of the failed frames is released first: otherwise there may be too little to write the text.
     """
-    if isinstance(error, Told):
+    if isinstance(error, ScenarioError):
         return _text(error) if _text(error).startswith(where) else "%s: %s" % (where, _text(error))
     try:
         return _described(error, where, script, else_place)
@@ -84,8 +84,8 @@ def _headline(error):
 
 def _with_reason(lines):
     """Return the first line, and the reason if that line only announces it, as in TensorFlow, Keras and torch."""
-    told = [line for line in lines[1:] if line] if ANNOUNCES.search(lines[0]) else []
-    reason = next((line for line in told if not ASIDE.match(line)), told[0] if told else "")
+    others = [line for line in lines[1:] if line] if ANNOUNCES.search(lines[0]) else []
+    reason = next((line for line in others if not ASIDE.match(line)), others[0] if others else "")
     return ("%s %s" % (lines[0], reason.strip())).strip()
 
 
@@ -101,7 +101,8 @@ def _place(error, trace, script):
     if isinstance(error, SyntaxError) and trace is None:
         return " (%s:%s)" % (os.path.basename(error.filename or script), error.lineno)
     frames = traceback.extract_tb(trace)
-    own = [frame for frame in frames if frame[0] == script] or frames
-    if not own:
+    frames = [frame for frame in frames if frame.filename == script] or frames
+    if not frames:
         return ""
-    return " (%s:%d in %s)" % (os.path.basename(own[-1][0]), own[-1][1], own[-1][2])
+    innermost = frames[-1]
+    return " (%s:%d in %s)" % (os.path.basename(innermost.filename), innermost.lineno, innermost.name)

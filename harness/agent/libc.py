@@ -1,4 +1,4 @@
-"""Calls of the C library by ctypes. Some images have neither ctypes nor glibc; the calls then do nothing."""
+"""Calls the C library by ctypes. Some images have neither ctypes nor glibc; the calls then do nothing."""
 
 import fcntl
 import os
@@ -15,8 +15,7 @@ except (ImportError, OSError):
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
-
+MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}  # the numbers of the system call
 
 HIGH_FD = 4000  # above 1024 and 2048, up to which daemon libraries close inherited descriptors
 RESERVED_FDS = 32
@@ -43,41 +42,34 @@ def adopt_orphans():
 
 def memfd(name):
     """Return an unnamed file in memory, which needs no writable file system; None if the kernel has none."""
-    if hasattr(os, "memfd_create"):
-        create = os.memfd_create
-    elif symbol("memfd_create") is not None:
-        create = _memfd_by_libc
-    else:
-        create = _memfd_by_number
     try:
-        return create(name)
+        return getattr(os, "memfd_create", _memfd_before_python38)(name)
     except OSError:
         return None
 
 
-def _memfd_by_libc(name):
-    return _checked(LIBRARY.memfd_create(name.encode(), 0))
+def _memfd_before_python38(name):
+    """Call the C function, or make the system call by its number: glibc before 2.27 has no function for it.
 
-
-def _memfd_by_number(name):
-    """Make the system call directly, for glibc before 2.27, which has no function for it."""
-    number = MEMFD_CREATE.get(platform.machine())
-    if LIBRARY is None or number is None:
+    Raises OSError.
+    """
+    create, number = symbol("memfd_create"), MEMFD_CREATE.get(platform.machine())
+    if create is not None:
+        fd = create(name.encode(), 0)
+    elif LIBRARY is not None and number is not None:
+        fd = LIBRARY.syscall(number, name.encode(), 0)
+    else:
         raise OSError("memfd_create is not known here")
-    return _checked(LIBRARY.syscall(number, name.encode(), 0))
-
-
-def _checked(fd):
     if fd < 0:
         raise OSError(ctypes.get_errno(), "memfd_create")
     return fd
 
 
 def raised(fd, limit=None):
-    """Return a duplicate of `fd` with a high number, where programs that close all low descriptors do not reach it.
+    """Replace `fd` by a duplicate with a high number, which programs that close all low descriptors do not reach.
 
-    The number is HIGH_FD, or just below the limit; `fd` itself is returned if no other number is available. It is not
-    inherited. `limit`: the soft RLIMIT_NOFILE.
+    The number is HIGH_FD or more, or just below `limit`, the soft RLIMIT_NOFILE. If no such number is available, `fd`
+    itself is returned. The returned descriptor is not inherited.
     """
     if limit is None:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

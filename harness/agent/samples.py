@@ -1,7 +1,7 @@
-"""The samples of a trial, in memory shared by two processes: the samples survive the death of the scenario process.
+"""Keeps the samples of a trial in memory that two processes share: they survive the death of the scenario process.
 
-A block of float64: a header, then one column after another, `rows` numbers each. It is allocated completely before the
-first step, so that sampling retains no memory. Row i was sampled after step (i + 1) * stride.
+The memory is a block of float64: a header, then one column after another of `rows` numbers each. It is allocated
+completely before the first step, so that sampling retains no memory. Row i was sampled after step (i + 1) * stride.
 """
 
 import mmap
@@ -11,13 +11,13 @@ import struct
 from . import libc
 
 # Positions in the header.
-STEPS = 0  # steps completed (and sampled)
+STEPS = 0  # number of steps that are completed (and sampled)
 STARTED = 1  # when the step in progress, or the look, began (time.perf_counter); 0 during setup
 STOP = 2  # set by the supervisor: end at the next step boundary
-OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
-BUSY_S = 4  # time spent in those steps
+OVERHEAD_S = 3  # seconds spent on measuring between the steps up to the last look
+BUSY_S = 4  # seconds spent in those steps
 LOST = 5  # set by the scenario process: its connection to the supervisor is broken
-ELSEWHERE = 6  # steps of a program that were made in processes that it forked
+ELSEWHERE = 6  # number of a program's steps that were made in processes that it forked
 NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")
@@ -30,19 +30,19 @@ NAN_PAGE = struct.pack("=d", float("nan")) * (PAGE // 8)
 
 
 def shape(budget):
-    """Return rows and stride for a trial of `budget` steps."""
+    """Return (rows, stride) for a trial of `budget` steps."""
     stride = -(-budget // MOST_ROWS)
     return max(1, budget // stride), stride
 
 
-def size_bytes(rows):
-    """Return the size of all columns. Unused columns are never touched, so they take no memory."""
+def table_bytes(rows):
+    """Return the size of the header and all columns. Unused columns are never touched, so they take no memory."""
     numbers = HEADER + rows * (len(COLUMNS) + MOST_METRICS)
     return -(-numbers * 8 // PAGE) * PAGE
 
 
 def shared_file(name, size):
-    """Return an open file of `size` zero bytes without a name, which a child can inherit. Raises OSError."""
+    """Return the descriptor of a file of `size` zero bytes without a name. Raises OSError."""
     fd = libc.memfd(name)
     if fd is not None:
         os.ftruncate(fd, size)
@@ -77,11 +77,12 @@ class Table(object):
     def __init__(self, fd, rows, stride=1):
         self.rows = rows
         self.stride = stride
-        self._memory = mmap.mmap(fd, size_bytes(rows))  # fd -1: private to this process
+        self._memory = mmap.mmap(fd, table_bytes(rows))  # fd -1: private to this process
         self._numbers = memoryview(self._memory).cast("d")
         self.header = self._numbers[:HEADER]
 
     def column(self, index):
+        """Return a column as a memoryview of `rows` numbers."""
         start = HEADER + index * self.rows
         return self._numbers[start : start + self.rows]
 

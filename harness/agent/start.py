@@ -1,6 +1,6 @@
 """Starts the agent: `python -B ROOT/start.py` is the supervisor, which starts the scenario process in the same way.
 
-ROOT is on sys.path only while the agent's own modules are imported, so that none of them shadows what the scenario
+ROOT is on sys.path only while the agent's own modules are imported, so that they shadow nothing that the scenario
 imports.
 """
 
@@ -8,7 +8,8 @@ import os
 import sys
 
 
-def load(root):
+def import_entry(root):
+    """Return the agent's module `entry`."""
     sys.path.insert(0, root)
     try:
         from harness_agent import entry
@@ -20,4 +21,4 @@ def load(root):
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.exit(load(here).main(here, sys.argv[1:]))
+    sys.exit(import_entry(here).main(here, sys.argv[1:]))

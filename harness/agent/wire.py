@@ -6,14 +6,14 @@ import math
 import os
 import select
 
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 20  # bytes
 TAIL_BYTES = 64 << 10
 HEAD_BYTES = 16 << 10
 ROWS_A_CHUNK = 10000
-BYTES_A_NUMBER = 24
+BYTES_A_NUMBER = 24  # in JSON, at most
 
 
-def tidy(number):
+def json_number(number):
     """Return a number for JSON: null for NaN and infinities; whole numbers without a fraction."""
     if number is None or not math.isfinite(number):
         return None
@@ -36,56 +36,36 @@ class Outbox(object):
         self._marker = marker.encode("ascii")
 
     def send(self, kind, **fields):
-        fields["type"] = kind
-        line = json.dumps(fields, allow_nan=False).encode("ascii")
+        """Queue a message. Raises ValueError if a number is NaN or infinite."""
+        line = json.dumps(dict(fields, type=kind), allow_nan=False).encode("ascii")
         # The leading newline ends an unfinished line of the image's output.
         self.pending += b"\n" + self._marker + b" " + line + b"\n"
 
     def write_some(self):
-        """Write what is possible. Call it when the fd is writable: at least PIPE_BUF bytes then go without blocking."""
+        """Write what is possible. Call it when the fd is writable: it then takes PIPE_BUF bytes without blocking."""
         written = os.write(self.fd, self.pending[: select.PIPE_BUF])
         del self.pending[:written]
 
 
 class Lines(object):
-    """Splits a stream of bytes into lines; of a line over the limit only the beginning is kept."""
+    """Splits a stream of bytes into lines; only the first LONGEST_LINE bytes of a line are kept."""
 
-    def __init__(self, ends=b"\n"):
+    def __init__(self):
         self._rest = bytearray()
-        self._ends = ends
 
     def feed(self, data):
-        if len(self._ends) > 1:
-            for end in self._ends[1:]:
-                data = data.replace(bytes([end]), self._ends[:1])
-        pieces = data.split(self._ends[:1])
+        """Return the lines that `data` completes."""
+        *pieces, rest = data.split(b"\n")
         whole = []
-        for piece in pieces[:-1]:
+        for piece in pieces:
             self._keep(piece)
             whole.append(bytes(self._rest))
             self._rest = bytearray()
-        self._keep(pieces[-1])
+        self._keep(rest)
         return whole
 
     def _keep(self, piece):
         self._rest += piece[: LONGEST_LINE - len(self._rest)]
-
-
-class Tail(object):
-    """The last TAIL_BYTES of what a process wrote."""
-
-    def __init__(self):
-        self._parts = collections.deque()
-        self._size = 0
-
-    def add(self, data):
-        self._parts.append(data)
-        self._size += len(data)
-        while self._size - len(self._parts[0]) >= TAIL_BYTES:
-            self._size -= len(self._parts.popleft())
-
-    def text(self):
-        return b"".join(self._parts)[-TAIL_BYTES:].decode("utf-8", "replace")
 
 
 class Output(object):
@@ -93,27 +73,36 @@ class Output(object):
 
     def __init__(self):
         self.bytes = 0
-        self.told = 0  # bytes written to the agent
-        self.tail = Tail()
+        self.event_bytes = 0  # what the scenario process has written to the supervisor besides
         self._head = b""
-        self._first_step_at = None
+        self._last_parts = collections.deque()
+        self._last_bytes = 0
+        self._bytes_before_steps = None
 
     def add(self, data):
+        """Record more output."""
         self.bytes += len(data)
-        self.tail.add(data)
         if len(self._head) < HEAD_BYTES:
             self._head += data[: HEAD_BYTES - len(self._head)]
+        self._last_parts.append(data)
+        self._last_bytes += len(data)
+        while self._last_bytes - len(self._last_parts[0]) >= TAIL_BYTES:
+            self._last_bytes -= len(self._last_parts.popleft())
+
+    def tail(self):
+        """Return the last TAIL_BYTES as text."""
+        return b"".join(self._last_parts)[-TAIL_BYTES:].decode("utf-8", "replace")
 
     def stepped(self):
         """Note that the first step is made."""
-        self._first_step_at = self.bytes
+        self._bytes_before_steps = self.bytes
 
     def fields(self):
         """Return the fields of `done`; output_bytes is null if no step was made."""
         return {
-            "output_bytes": None if self._first_step_at is None else self.bytes - self._first_step_at,
+            "output_bytes": None if self._bytes_before_steps is None else self.bytes - self._bytes_before_steps,
             "output_head": self._head.decode("utf-8", "replace"),
-            "output_tail": self.tail.text(),
+            "output_tail": self.tail(),
         }
 
 

@@ -1,14 +1,31 @@
-"""Probes that wrap the scenario: their results are sent as files, and no verdict uses the timings of their trials.
+"""Loads the probe that wraps the scenario, if the job asks for one: {"probe": {"name": "optrace", …its settings}}.
 
-A job has at most one: {"probe": {"name": "optrace", ...its settings}}. In the scenario process it is an object with
-`wrap(step)`, the step to run instead, and `files()`, name -> text, once all steps are made.
+In the scenario process a probe is an object with `wrap(step)`, which returns the step to run instead, and `files()`,
+which returns name -> text once all steps are made. Its results are sent as files, and no verdict uses the timings of
+such a trial.
 """
 
-PIECE = 256 << 10
+from . import failure
+
+PIECE = 256 << 10  # characters
 
 
 class Missing(Exception):
-    """The program that runs the scenario is not in the image."""
+    """The program that should run the scenario is not in the image."""
+
+
+class ProbeError(failure.ScenarioError):
+    """The scenario cannot be probed in this way; the text says why and what to do."""
+
+
+def call(function, name, **params):
+    """Return what a function of the script returns. Raises ProbeError with its line if the call itself fails."""
+    try:
+        return function(**params)
+    except TypeError as error:
+        if error.__traceback__.tb_next is not None:  # raised inside the function
+            raise
+        raise ProbeError("%s: %s%s" % (name, error, failure.line_of(function))) from None
 
 
 class NoComponents(object):
@@ -22,17 +39,18 @@ class NoComponents(object):
         return {}
 
 
-def name_of(job):
+def probe_name(job):
+    """Return the name of the job's probe, or None."""
     return (job.get("probe") or {}).get("name")
 
 
-def load(job):
+def probe_class(job):
     """Return the class of the job's probe in the scenario process, or None.
 
-    A probe is imported only if the job asks for it, because each launch would wait for it. This is called before the
-    scenario's files can be imported in its place.
+    Only a probe that the job asks for is imported, because every launch would wait for the import. Call this first,
+    before the scenario's own files can be imported in its place.
     """
-    name = name_of(job)
+    name = probe_name(job)
     if name == "optrace":
         from .inside.optrace import OpTrace
 
@@ -48,33 +66,34 @@ def load(job):
     return None
 
 
-def find(job, module, step):
-    """Return the job's probe, or None if it has none in the scenario process. Raises inside.optrace.ProbeError."""
-    made = load(job)
-    settings = dict(job.get("probe") or {})
-    settings.pop("name", None)
-    return None if made is None else made(module, step, job["params"], **settings)
+def make_probe(job, module, step):
+    """Return the job's probe, or None if it has none in the scenario process. Raises ProbeError."""
+    kind = probe_class(job)
+    if kind is None:
+        return None
+    settings = {name: value for name, value in job["probe"].items() if name != "name"}
+    return kind(module, step, job["params"], **settings)
 
 
-def around(job, folder):
+def make_wrapper(job, folder):
     """Return the job's probe that runs the whole process inside another program, or None."""
-    if name_of(job) != "valgrind":
+    if probe_name(job) != "valgrind":
         return None
     from .inside.valgrind import Valgrind
 
     return Valgrind(folder, whole_tree=bool(job["command"]))
 
 
-def components(job):
-    """Return what lists the components of the image if the job asks for it, else a NoComponents."""
-    if name_of(job) != "components":
+def make_component_lister(job):
+    """Return a Components if the job asks for the components of the image, else a NoComponents."""
+    if probe_name(job) != "components":
         return NoComponents()
     from .inside.components import Components
 
     return Components()
 
 
-def pieces(text):
+def text_parts(text):
     """Yield a file's text in parts, each small enough for one line; an empty text is one empty part."""
     for start in range(0, max(1, len(text)), PIECE):
         yield text[start : start + PIECE]

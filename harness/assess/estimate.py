@@ -3,76 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from harness.errors import UsageError
+from harness.assess.earlier_runs import known_trial, newest_runs
 from harness.model import Block, Estimate, Plan
-from harness.store import read_trial
 from harness.store.trial_json import trial_files
 
-NEWEST_RUNS = 5
-"""Number of earlier runs that are looked into, newest first."""
 MOST_READ = 40
 """Most trial files that are read for their durations: a dry run answers in seconds."""
 
 
 def estimate(folder: Path, plan: Plan) -> Estimate | None:
-    """Return what a sweep of all the plan's cells will probably take, as earlier runs in `folder` did; None if no run
-    has trials of any of them.
+    """Return what a sweep of all the plan's cells will probably take, by the earlier runs in `folder`; None if none of
+    them has trials of these cells.
 
-    A row counts the launches that it had in one of the newest runs; one that is new counts as others of its scenario.
-    Trials that are reused make it cheaper. Times of launches are those of a sample.
+    A row is expected to have as many launches as in one of the newest runs; a new row, as many as the other rows of its
+    scenario. The times of launches come from a sample. Trials that are reused make the sweep cheaper.
     """
-    runs = [path for path in sorted(folder.glob("[0-9]*"), reverse=True) if _has_trials(path)][:NEWEST_RUNS]
-    known = [found for block in plan.blocks if (found := _known(runs, block)) is not None]
+    runs = newest_runs(folder)
+    rows = [_Row(block=block, files=_trial_files(runs, block)) for block in plan.blocks]
+    known = [row for row in rows if row.files]
     if not known:
         return None
-    files = {id(block): found for block, found in known}
-    took_s = _durations(files, plan)
+    took_s = _durations(known)
     usual_s = median(took_s.values()) if took_s else 0.0
-    by_lane: dict[str, int] = {str(block.lane): 0 for block in plan.blocks}
-    seconds: dict[str, float] = dict.fromkeys(by_lane, 0.0)
-    for block in plan.blocks:
-        name = block.variant.scenario.name
-        same = [len(found) / _asked(other) for other, found in known if other.variant.scenario.name == name]
-        rate = median(same) if same else float(plan.trials.least)
-        launches = len(files[id(block)]) if id(block) in files else round(rate * _asked(block))
-        by_lane[str(block.lane)] += launches
-        seconds[str(block.lane)] += launches * took_s.get(name, usual_s)
+    by_lane = dict.fromkeys((str(block.lane) for block in plan.blocks), 0)
+    seconds = dict.fromkeys(by_lane, 0.0)
+    for row in rows:
+        lane, launches = str(row.block.lane), len(row.files) or _likely_launches(row, known, least=plan.trials.least)
+        by_lane[lane] += launches
+        seconds[lane] += launches * took_s.get(row.scenario, usual_s)
     return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
 
 
-def _asked(block: Block) -> int:
-    return max(1, sum(cell.excluded is None for cell in block.cells))
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A block, and its trial files of the run that has most of them: others may have been cut short."""
+
+    block: Block
+    files: Sequence[Path]
+
+    @property
+    def scenario(self) -> str:
+        return self.block.variant.scenario.name
+
+    @property
+    def cells(self) -> int:
+        """Return the number of cells that are launched, at least one."""
+        return max(1, sum(cell.excluded is None for cell in self.block.cells))
 
 
-def _known(runs: Sequence[Path], block: Block) -> tuple[Block, list[Path]] | None:
-    """Return the block with its trial files of the run that has most of them: others may have been cut short."""
-    found = [[path for cell in block.cells for path in trial_files(run, of=cell.id)] for run in runs]
-    most = max(found, key=len, default=[])
-    return (block, most) if most else None
+def _trial_files(runs: Sequence[Path], block: Block) -> list[Path]:
+    by_run = ([path for cell in block.cells for path in trial_files(run, of=cell.id)] for run in runs)
+    return max(by_run, key=len, default=[])
 
 
-def _durations(files: Mapping[int, Sequence[Path]], plan: Plan) -> dict[str, float]:
+def _likely_launches(row: _Row, known: Sequence[_Row], *, least: int) -> int:
+    """Return the launches of a new row: as many a cell as other rows of its scenario have, or else `least`."""
+    rates = [len(other.files) / other.cells for other in known if other.scenario == row.scenario]
+    return round((median(rates) if rates else float(least)) * row.cells)
+
+
+def _durations(rows: Sequence[_Row]) -> dict[str, float]:
     """Return the median duration of a launch, in seconds, by scenario."""
-    rows = [block for block in plan.blocks if id(block) in files]
-    each = max(1, MOST_READ // max(1, len(rows)))
-    found: dict[str, list[float]] = {}
-    for block in rows[:: max(1, len(rows) // MOST_READ)]:
-        paths = files[id(block)]
-        for path in paths[:: max(1, len(paths) // each)][:each]:
-            duration_s = _duration_s(path)
-            if duration_s is not None:
-                found.setdefault(block.variant.scenario.name, []).append(duration_s)
-    return {name: median(some) for name, some in found.items()}
-
-
-def _duration_s(path: Path) -> float | None:
-    try:
-        return read_trial(path).duration_s
-    except UsageError:  # the file was edited, or has a later format
-        return None
+    files_a_row = max(1, MOST_READ // len(rows))
+    durations_s: dict[str, list[float]] = {}
+    for row in rows[:: max(1, len(rows) // MOST_READ)]:
+        for path in row.files[:: max(1, len(row.files) // files_a_row)][:files_a_row]:
+            trial = known_trial(path)
+            if trial is not None:
+                durations_s.setdefault(row.scenario, []).append(trial.duration_s)
+    return {scenario: median(values) for scenario, values in durations_s.items()}
 
 
 def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
@@ -82,8 +85,3 @@ def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
         hosts.setdefault(block.lane.host.name, []).append(seconds[str(block.lane)])
     parallel = {block.lane.host.name for block in plan.blocks if block.lane.host.parallel is True}
     return max(max(lanes) if name in parallel else sum(lanes) for name, lanes in hosts.items())
-
-
-def _has_trials(run: Path) -> bool:
-    folder = run / "trials"
-    return folder.is_dir() and not folder.is_symlink()

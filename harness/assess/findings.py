@@ -1,4 +1,4 @@
-"""Findings of a whole run: the changes of every block that pass Holm's correction within their scenario."""
+"""Finds what a whole run shows: the changes of every block that pass Holm's correction within their scenario."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harness.assess.row_verdicts import JudgedBlock
-from harness.judge.attribution.consequences import explained
+from harness.assess.standing import ENOUGH, launches_beside
+from harness.judge.attribution.consequences import with_consequences
 from harness.judge.history.changes import holm
 from harness.judge.history.level_changes import FAMILY_ALPHA
 from harness.judge.signal_verdicts import with_changes
 from harness.model import Change, Finding, Observation, signal_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
+    """A change of a block; `row` is the block's position among all."""
+
+    row: int
     block: JudgedBlock
     change: Change
+
+    @property
+    def launches(self) -> int:
+        """Return the launches on the side that has fewer."""
+        return launches_beside(self.change, self.block)
+
+    @property
+    def is_level(self) -> bool:
+        """Return whether the change rests on its p-value alone."""
+        return self.change.p is not None and signal_of(self.change.metric).kind in ("level", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +49,22 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     signal's `rounds` on both sides. A verdict (leak, crash) rests on launches that agree and is not corrected. A
     finding that another one explains is marked as its consequence.
     """
-    found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
-    held = _holm(found, blocks)
+    changes = [
+        _Found(row=row, block=block, change=change) for row, block in enumerate(blocks) for change in block.changes
+    ]
+    held = _holm(changes, blocks)
     kept = [
         item
-        for item in found
-        if item.change.p is None or not _is_level(item) or (id(item) in held and _has_rounds(item))
+        for item in changes
+        if not item.is_level or (item in held and item.launches >= signal_of(item.change.metric).rounds)
     ]
-    of_block: dict[int, list[Change]] = {}
+    of_row: dict[int, list[Change]] = {}
     for item in kept:
-        of_block.setdefault(id(item.block), []).append(item.change)
+        of_row.setdefault(item.row, []).append(item.change)
     versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
     return Findings(
-        findings=explained(list(map(_finding, kept)), versions),
-        blocks=tuple(_with_changes(block, of_block.get(id(block), [])) for block in blocks),
+        findings=with_consequences(list(map(_finding, kept)), versions),
+        blocks=tuple(_with_changes(block, of_row.get(row, [])) for row, block in enumerate(blocks)),
     )
 
 
@@ -59,38 +75,28 @@ def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
     return replace(block, cells=cells)
 
 
-def _is_level(item: _Found) -> bool:
-    return signal_of(item.change.metric).kind in ("level", "value")
-
-
-def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
-    """Return the ids of the level changes that survive the correction. Comparisons that found no change count, too."""
-    kept: set[int] = set()
-    for scenario in {item.block.scenario for item in found}:
-        family: dict[tuple[int, str], list[_Found]] = {
-            (id(block), name): [] for block in blocks if block.scenario == scenario for name in block.tested
-        }
-        for item in found:
-            if item.block.scenario == scenario and _is_level(item) and item.change.p is not None:
-                family.setdefault((id(item.block), item.change.metric), []).append(item)
-        # Each change of a level is a hypothesis of its own, with its signal's weight.
-        weighted = [(item, signal_of(name).weight) for (_, name), items in family.items() for item in items or (None,)]
-        p_values = [1.0 if item is None or item.change.p is None else item.change.p for item, _ in weighted]
-        held = holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
-        kept |= {id(item) for (item, _), holds in zip(weighted, held, strict=True) if item is not None and holds}
-    return kept
-
-
-def _has_rounds(item: _Found) -> bool:
-    """Return whether each side of the change has the launches that its signal needs before a change is named."""
-    sides = [place for place in (item.change.before, item.change.after) if place is not None]
-    return all(item.block.cells[place].verdict.trials >= signal_of(item.change.metric).rounds for place in sides)
-
-
-def _confirmed(item: _Found) -> bool:
-    """Return whether each side has at least two launches of its own that agree; with fewer it has no verdict."""
-    sides = [place for place in (item.change.before, item.change.after) if place is not None]
-    return all(item.block.cells[place].verdict.trials >= 2 for place in sides)
+def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Found]:
+    """Return the level changes that survive the correction, in which comparisons without a change count as well."""
+    held: set[_Found] = set()
+    for scenario in {item.block.scenario for item in changes}:
+        family = [
+            (item, p)
+            for item in changes
+            if item.block.scenario == scenario and item.is_level and (p := item.change.p) is not None
+        ]
+        changed = {(item.row, item.change.metric) for item, _ in family}
+        unchanged = [
+            name
+            for row, block in enumerate(blocks)
+            if block.scenario == scenario
+            for name in block.tested
+            if (row, name) not in changed
+        ]
+        names = [*(item.change.metric for item, _ in family), *unchanged]
+        p_values = [*(p for _, p in family), *(1.0 for _ in unchanged)]
+        rejected = holm(p_values, FAMILY_ALPHA, weights=[signal_of(name).weight for name in names])
+        held |= {item for (item, _), is_held in zip(family, rejected, strict=False) if is_held}
+    return held
 
 
 def _between(change: Change) -> Sequence[int]:
@@ -117,7 +123,7 @@ def _finding(item: _Found) -> Finding:
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,
-        confirmed=_confirmed(item),
+        confirmed=item.launches >= ENOUGH,
     )
 
 
@@ -128,11 +134,11 @@ def observations(blocks: Sequence[JudgedBlock]) -> tuple[Observation, ...]:
             series=block.cells[0].cell.image.series,
             lane=block.cells[0].cell.lane,
             variant=block.cells[0].cell.variant,
-            signal=one.signal,
-            before=block.cells[one.before].cell.image.version,
-            after=block.cells[one.after].cell.image.version,
-            text=one.text,
+            signal=observed.signal,
+            before=block.cells[observed.before].cell.image.version,
+            after=block.cells[observed.after].cell.image.version,
+            text=observed.text,
         )
         for block in blocks
-        for one in block.observed
+        for observed in block.observed
     )

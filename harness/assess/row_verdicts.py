@@ -1,17 +1,19 @@
-"""Verdicts and changes of one block whose launches are done; its traces are thinned to save memory."""
+"""Judges a block whose launches are done: its cells, changes and warnings. Thins its traces to save memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness import facts
+from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared import Compared, with_compared
 from harness.judge.comparison.new_log_lines import new_lines
-from harness.judge.history.changes import find_changes, not_comparable, refused
+from harness.judge.comparison.round_tables import never_side_by_side
+from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
@@ -41,8 +43,8 @@ def shown_rows(trials: int) -> int:
 class JudgedBlock:
     """The judged cells and changes of one block, oldest image first. Its trials hold thinned traces.
 
-    `tested` are the signals whose levels were compared, whether they changed or not. `replicates`: so many launches of
-    an A/A replicate were made beside those of the cells.
+    `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
+    launches of A/A replicates, which belong to no cell.
     """
 
     cells: tuple[CellResult, ...]
@@ -87,24 +89,24 @@ def judge_block(
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
         verdicts = with_values(with_levels(compared, verdicts, asked), values)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
-        changes = (*changes, *(change for each in values.values() for change in each.changes))
+        changes = (*changes, *(change for metric in values.values() for change in metric.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
-        cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
+        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
-        observed=(*(one for each in values.values() for one in each.observed), *new_lines(trials)),
+        observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
         warnings=_warnings(block, cells, changes, searched=searched is not None),
     )
 
 
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
     levels = [name for name in compared.tables if limits.of(name) is not None]
-    return (*levels, *(name for name, each in values.items() if each.is_tested))
+    return (*levels, *(name for name, metric in values.items() if metric.is_tested))
 
 
-def place_of(block: Block) -> tuple[str, str]:
+def noise_place_of(block: Block) -> tuple[str, str]:
     """Return the lane and the scenario: blocks with the same two share their A/A noise."""
     return str(block.lane), block.variant.scenario.name
 
@@ -122,12 +124,13 @@ def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellRes
     return replace(cell, verdict=replace(cell.verdict, smallest_visible=seen))
 
 
-def thinned(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
+def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
     """Return the cell with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
     return replace(cell, trials=tuple(thinned_trial(trial, rows=rows) for trial in cell.trials))
 
 
 def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
+    """Return the trial with at most `rows` rows in its trace."""
     trace = trial.trace
     if trace is None or len(trace.step) <= rows:
         return trial
@@ -136,14 +139,13 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
     return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
 
 
-def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
+def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
     """Warn of step times that were measured while other lanes of the host were at work."""
-    if block.lane.host.parallel is not True or not any(change.metric == "step_time" for change in changes):
-        return ()
-    return (
-        f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
-        f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
-    )
+    if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
+        yield (
+            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+            f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them"
+        )
 
 
 def _changes(
@@ -153,7 +155,7 @@ def _changes(
     has not launched enough for that of a whole history (MISS).
     """
     scenario = block.variant.scenario
-    found = find_changes(
+    changes = find_changes(
         compared,
         limits=scenario.limits,
         seed=seed,
@@ -163,21 +165,20 @@ def _changes(
         miss=MISS if searched is None else searched.rules.alpha,
     )
     if searched is None:
-        return found
-    return with_boundaries(found, searched.boundaries(), cells=compared.cells, rules=searched.rules)
+        return changes
+    return with_boundaries(changes, searched.boundaries(), cells=compared.cells, rules=searched.rules)
 
 
-def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
-    if not changes or not any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
-        return ()
-    return (
-        f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
-        "neighbours; --search full runs them all",
-    )
+    if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
+        yield (
+            f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
+            "neighbours; --search full runs them all"
+        )
 
 
-def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn of versions that look good, but have too few launches for a finding to rely on."""
     doubted = sorted(
         {
@@ -188,38 +189,39 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
             if cells[place].verdict.verdict in GOOD
         }
     )
-    if not doubted:
-        return ()
-    versions = ", ".join(block.cells[place].image.version for place in doubted)
-    return (
-        f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it may "
-        "have missed the failure beside it by luck, so the finding names a range of versions; run more launches "
-        "(`--trials`) to narrow it",
-    )
+    if doubted:
+        versions = ", ".join(block.cells[place].image.version for place in doubted)
+        yield (
+            f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it "
+            "may have missed the failure beside it by luck, so the finding names a range of versions; run more "
+            "launches (`--trials`) to narrow it"
+        )
 
 
-def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn of a package that was pure Python on one side of a change and compiled on the other.
 
     pip builds a version that has no wheel for this Python from source, and some packages then leave out what cannot be
     compiled.
     """
-    places = dict.fromkeys((one.before, one.after) for one in changes if one.before is not None)
-    return tuple(
-        f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed as {old[0]} "
-        f"({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}): the change may lie in that"
-        for before, after in places
-        if before is not None
-        for name in _installed(cells[after])
-        if (old := _kind(cells[before], name)) and (new := _kind(cells[after], name)) and old[0] != new[0]
-    )
+    for before, after in dict.fromkeys((change.before, change.after) for change in changes):
+        if before is None:
+            continue
+        for name in _installed(cells[after]):
+            old, new = _kind(cells[before], name), _kind(cells[after], name)
+            if old is not None and new is not None and old[0] != new[0]:
+                yield (
+                    f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed "
+                    f"as {old[0]} ({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}): the change "
+                    "may lie in that"
+                )
 
 
 def _installed(cell: CellResult) -> list[str]:
     """Return the packages that the image's `install:` names."""
     source = cell.cell.image.source
-    found = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
-    return [match[0] for match in found if match is not None]
+    matches = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
+    return [match[0] for match in matches if match is not None]
 
 
 def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
@@ -239,28 +241,30 @@ def _warnings(
     )
 
 
-def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
+def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> Iterator[str]:
     """Warn of trials that the findings leave out, with the remedy: not measured alike, or not side by side."""
     place = f"on {block.lane}, {block.variant}"
     scenario = block.variant.scenario
     compared = not searched and scenario.limits.step_time is not None
-    apart = not_comparable(trials, steps=scenario.steps) if compared else ()
+    apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(block.cells[number].image.version for number in apart)
-    left_out = "; ".join(map(str, refused(trials)))
     usual = baseline_of(block)
-    lacking = usual is not None and any(trials) and not any(trial.measured for trial in trials[usual])
-    warnings = (
-        lacking
-        and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
-        "worse than the version before, and a series that begins worse than the baseline is not reported",
-        apart
-        and f"{block.series.name} {versions} {place}: measured in {_other_runs(apart, trials)}, so step times are not "
-        "compared; --fresh measures all side by side",
-        left_out
-        and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
-        f"{left_out}; --fresh measures all alike",
-    )
-    return tuple(text for text in warnings if text)
+    if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
+        yield (
+            f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
+            "worse than the version before, and a series that begins worse than the baseline is not reported"
+        )
+    if apart:
+        yield (
+            f"{block.series.name} {versions} {place}: measured in {_other_runs(apart, trials)}, so step times are not "
+            "compared; --fresh measures all side by side"
+        )
+    left_out = "; ".join(map(str, set_apart(trials)[1]))
+    if left_out:
+        yield (
+            f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
+            f"{left_out}; --fresh measures all alike"
+        )
 
 
 def _other_runs(apart: Sequence[int], trials: Sequence[Sequence[Trial]]) -> str:

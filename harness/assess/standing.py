@@ -1,4 +1,4 @@
-"""Summarizes the judged cells of a row while it runs. The summary decides which row is launched next."""
+"""Summarizes the judged cells of a row while it runs, which decides which row is launched next."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 from harness.assess.row_verdicts import JudgedBlock
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Trials, signal_of
+from harness.model import BAD, GOOD, UNSURE, CellVerdict, Change, Trials, signal_of
 from harness.schedule.confirming import to_confirm
 from harness.schedule.priority import RowStanding
 
 ENOUGH = 2
-"""Launches on each side of a change that is confirmed."""
+"""Launches on each side of a change that is confirmed; with fewer, a side has no verdict."""
+
+
+def launches_beside(change: Change, judged: JudgedBlock) -> int:
+    """Return the number of launches on that side of a change that has fewer."""
+    sides = [place for place in (change.before, change.after) if place is not None]
+    return min(judged.cells[place].verdict.trials for place in sides)
 
 
 def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
     """Return how near to a limit a row is, whether something of it is to be confirmed, and whether something is."""
     cells = [cell.verdict for cell in judged.cells]
     worse = [change for change in judged.changes if change.kind != "first_fixed"]
-    confirmed = [
-        all(cells[side].trials >= ENOUGH for side in (change.before, change.after) if side is not None)
-        for change in worse
-    ]
+    confirmed = [launches_beside(change, judged) >= ENOUGH for change in worse]
     named = {(change.after, change.metric) for change, is_sure in zip(worse, confirmed, strict=True) if is_sure}
     suspect = [name for place, cell in enumerate(cells) for name in _suspects(cell) if (place, name) not in named]
     return RowStanding(
@@ -33,7 +36,7 @@ def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
 
 def _suspects(cell: CellVerdict) -> list[str]:
     """Return the signals that seem much worse in a version that is good otherwise."""
-    return [name for name, one in cell.signals.items() if one.seen == "suspect"] if cell.verdict in GOOD else []
+    return [name for name, signal in cell.signals.items() if signal.seen == "suspect"] if cell.verdict in GOOD else []
 
 
 def _shares(cells: Sequence[CellVerdict], named: Set[str]) -> Iterator[float]:
@@ -52,16 +55,16 @@ def _shares(cells: Sequence[CellVerdict], named: Set[str]) -> Iterator[float]:
 
 def _of_growth(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
     for cell in cells:
-        one = cell.signals.get(name)
-        if one is not None and one.seen != "none" and one.value is not None and one.limit:
-            yield max(0.0, one.value) / one.limit
+        signal = cell.signals.get(name)
+        if signal is not None and signal.seen != "none" and signal.value is not None and signal.limit:
+            yield max(0.0, signal.value) / signal.limit
 
 
 def _of_level(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
     """Yield how much worse a level is than in the version before, as a share of the limit."""
-    told = [cell.signals[name] for cell in cells if name in cell.signals]
-    known = [one for one in told if one.seen != "none" and one.value and one.limit]
-    for old, new in pairwise(known):
+    signals = [cell.signals[name] for cell in cells if name in cell.signals]
+    figures = [signal for signal in signals if signal.seen != "none" and signal.value and signal.limit]
+    for old, new in pairwise(figures):
         if not (old.value and new.value and new.limit) or max(old.value, new.value) < signal_of(name).least:
             continue
         ratio = old.value / new.value if signal_of(name).falls else new.value / old.value

@@ -1,4 +1,4 @@
-"""The command line. It is thin: a command calls one flow and prints; only this module turns errors into exit codes.
+"""Defines the command line. A command calls one flow and prints; only this module turns errors into exit codes.
 
 Each command's module is imported when the command is named, and its dependencies when it runs: completion, `--help` and
 a registry look must not wait for the import of the statistics.
@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -21,21 +20,21 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__, exit_codes
-from harness.cli.common import say
-from harness.errors import HarnessError
+from harness.cli.shared.common import say
+from harness.errors import HarnessError, chain_of, did_you_mean
 from harness.report.text.clean import readable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
-    "demo": ("first:demo", "run a first sweep: a real leak in a real package, without Docker"),
-    "try": ("first:try_", "run your command with two versions or more: no file needed"),
+    "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
+    "try": ("try_:try_", "run your command with two versions or more: no file needed"),
     "init": ("init:init", "write a matrix for this folder, and run its first two cells"),
-    "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),
+    "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
     "watch": ("watch:watch", "run new images of a registry beside the last good one"),
-    "compare": ("compare:compare", "compare runs of several hosts or days"),
+    "compare": ("report:compare", "compare runs of several hosts or days"),
     "runs": ("history:runs", "list all runs"),
     "history": ("history:history", "show verdicts and figures over images and over days"),
-    "publish": ("publish:publish", "write a static site of all runs"),
+    "publish": ("history:publish", "write a static site of all runs"),
     "report": ("report:report", "print or write a report of an earlier run"),
     "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
     "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
@@ -43,12 +42,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "narrow": ("narrow:narrow", "find the package, library or variable behind a finding"),
     "judge": ("judge:judge", "judge traces or histories from files"),
     "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
-    "frontier": ("probe:frontier", "plot peak memory against throughput of a run's variants"),
+    "frontier": ("report:frontier", "plot peak memory against throughput of a run's variants"),
     "new-scenario": ("authoring:new_scenario", "write a working scenario as a starting point"),
     "schema": ("authoring:schema", "print the JSON Schema of matrix files, for editors"),
-    "clean": ("clean:clean", "remove what killed runs left behind"),
+    "clean": ("hosts:clean", "remove what killed runs left behind"),
 }
 """Name -> module and function, and the one-line help, in the order of `harness --help`."""
+
+
+_REFUSED = ("can't start new thread", "failed to map segment from shared object")
+"""Phrases by which Python and the dynamic loader report that the system refused memory."""
 
 
 def command(name: str) -> click.Command:
@@ -71,8 +74,7 @@ class _Commands(click.Group):
         """Suggest the nearest name for a mistyped command: click itself searches only imported commands."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            near = get_close_matches(name, COMMANDS, n=1)
-            ctx.fail(f"No such command {name!r}." + "".join(f" Did you mean {one!r}?" for one in near))
+            ctx.fail(f"no command {name!r}{did_you_mean(name, known=COMMANDS)} `harness --help` lists them")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -114,6 +116,7 @@ def _open_closed_streams() -> None:
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)
+    sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
@@ -136,8 +139,8 @@ def run(arguments: list[str]) -> int:
         code = _code(error.code)
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
         if _lacks_memory(error):
-            told = "no memory, or no thread, is left for the harness itself"
-            say(f"{told} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
+            reason = "no memory, or no thread, is left for the harness itself"
+            say(f"{reason} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
             return exit_codes.UNAVAILABLE
         traceback.print_exc()
         say("this is a bug of the harness; please report the lines above")
@@ -146,9 +149,15 @@ def run(arguments: list[str]) -> int:
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Return whether the system refused memory: to Python, for a thread, or for a library that is loaded."""
+    """Return whether the system refused memory: to Python, for a thread, or for a library that is loaded. A library may
+    raise an error of its own, whose cause or context is the refusal.
+    """
+    return any(map(_is_refusal, chain_of(error)))
+
+
+def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, RuntimeError | ImportError):
-        return str(error).endswith(("can't start new thread", "failed to map segment from shared object"))
+        return any(phrase in str(error) for phrase in _REFUSED)
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 

@@ -1,4 +1,4 @@
-"""`harness new-scenario` and `schema`: help with writing scenarios and matrix files."""
+"""Defines `harness new-scenario` and `schema`, which help with writing scenarios and matrix files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, to_stdout
+from harness.cli.shared.common import FILE, to_stdout
 
 SUMMARY = files("harness") / "data" / "summary.schema.json"
 
@@ -26,7 +26,7 @@ def new_scenario(*, name: str, folder: Path) -> None:
 
     Exit status: 0; 2 if the files exist already.
     """
-    from harness.flows import new_scenario as new_scenario_flow
+    from harness.flows.first import new_scenario as new_scenario_flow
 
     written = new_scenario_flow.write(name, folder)
     with to_stdout():

@@ -1,17 +1,18 @@
-"""`harness repro`, `issue` and `diff`: the evidence behind one finding or cell of a run."""
+"""Defines `harness repro`, `issue` and `diff`: the evidence behind one finding or cell of a run."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from harness import __version__
-from harness.cli.common import FILE, OUT, say, show, to_stdout, write_file
+from harness.cli.shared.common import FILE, OUT, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
 
 ASK_ENGINE = click.option(
@@ -32,22 +33,25 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     """Print a shell script that runs a CELL of RUN again, without the harness.
 
     RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that match only this cell: series,
-    version, host, scenario, params as name=value.
+    version, host, scenario, params as name=value. The number of a finding means the finding's bad version.
 
     \b
     For example:
+      harness repro latest 1
       harness repro latest multidict 6.3.0
       harness repro latest multidict 6.3.0 --script again.sh
 
     Exit status: 0; 2 if there is no such cell.
     """
-    from harness.flows import repro as repro_flow
+    from harness.flows.evidence import repro as repro_flow
     from harness.flows.parts import lookup
     from harness.report.issue import repro_script as repro_report
     from harness.report.issue.reduced_scenario import python_file
 
     stored = lookup.open_run(run, out=out)
-    recipe = repro_flow.recipe(stored, lookup.find_cell(stored, cell))
+    chosen = lookup.find_cell(stored, cell)
+    recipe = repro_flow.recipe(stored, chosen)
+    say(f"cell {chosen.id}: {chosen}")
     is_python = script is not None and script.suffix == ".py"
     text = python_file(recipe) if is_python else repro_report.shell(recipe)
     if not is_python:
@@ -69,7 +73,9 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 @ASK_ENGINE
 @OUT
 def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, out: Path) -> None:
-    """Print a bug report on a FINDING of RUN, ready to paste, and write its plots and script to a folder.
+    """Write a bug report on a FINDING of RUN, ready to paste, with its plots and script, to a folder.
+
+    A terminal gets the name of the report's file; a pipe or a file gets its whole text.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
     metric, scenario, host. The report contains nothing private: no credentials, home folders or names of machines.
@@ -77,29 +83,32 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     \b
     For example:
       harness issue latest 1
+      harness issue latest 1 > report.md
       harness issue latest multidict memory --folder bug
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows import diff as diff_flow
-    from harness.flows import issue as issue_flow
+    from harness.flows.evidence import diff as diff_flow
+    from harness.flows.evidence import issue as issue_flow
     from harness.flows.parts import lookup
     from harness.report.issue import bug_report as issue_report
     from harness.report.text import words
 
     stored = lookup.open_run(run, out=out)
-    number, found = lookup.find_finding(stored, finding, tell=words.finding_line)
-    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ) if ask_engine else None
-    report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
+    number, chosen = lookup.find_finding(stored, finding, tell=words.finding_line)
+    inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
+    report = issue_report.render(issue_flow.issue(stored, chosen, inspect=inspect), harness_version=__version__)
     if folder is None:
         _write_into_run(stored.path, f"issue-{number}", report.files)
     else:
         for name, content in report.files.items():
             write_file(folder / name, content, in_new_folder=True)
-    with to_stdout():
-        show(report.markdown)
-    written = [str((folder or stored.path / f"issue-{number}") / name) for name in report.files]
-    for line in (*report.warnings, f"written: {', '.join(written)}"):
+    if not sys.stdout.isatty():
+        with to_stdout():
+            show(report.markdown)
+    text = (folder or stored.path / f"issue-{number}") / issue_report.TEXT
+    beside = ", ".join(name for name in report.files if name != issue_report.TEXT)
+    for line in (*report.warnings, f"wrote {text}, ready to paste; beside it: {beside}"):
         say(line)
 
 
@@ -139,15 +148,15 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows import diff as diff_flow
+    from harness.flows.evidence import diff as diff_flow
     from harness.flows.parts import lookup
     from harness.report.content import diff as diff_report
     from harness.report.text import words
 
     stored = lookup.open_run(run, out=out)
-    _, found = lookup.find_finding(stored, finding, tell=words.finding_line)
-    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ) if ask_engine else None
-    difference = diff_flow.difference(stored, found, inspect=inspect)
+    _, chosen = lookup.find_finding(stored, finding, tell=words.finding_line)
+    inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
+    difference = diff_flow.difference(stored, chosen, inspect=inspect)
     with to_stdout():
         if as_json:
             click.echo(json.dumps(diff_report.to_json(difference), indent=1, allow_nan=False))

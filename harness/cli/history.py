@@ -1,7 +1,8 @@
-"""`harness runs` and `harness history`: what was measured so far, over images and over days."""
+"""Defines `harness runs`, `history` and `publish`: what was measured so far, over images and over days."""
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator
@@ -12,22 +13,28 @@ from typing import Any
 
 import click
 
-from harness.cli.common import FILE, option, say, to_stdout
+from harness.cli.shared.common import FILE, IN, option, say, to_stdout
 from harness.errors import UsageError
 
-IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began less than so long ago: 12h, 30d, 8w.")
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every measurement on a line of its own.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REBUILD = click.option("--rebuild", is_flag=True, help="Make the index anew from the runs.")
-VERDICTS = ("ok", "regression", "inconclusive", "infrastructure", "interrupted")
+VERDICTS = {
+    "good": "ok",
+    "bad": "regression",
+    "undecided": "inconclusive",
+    "untested": "infrastructure",
+    "interrupted": "interrupted",
+}
+"""The verdicts of a run as people read them, and as summary.json has them."""
 NEWEST = 12
 """Versions of each history that are shown without --all or --last."""
 
 
 @click.command()
 @click.option("--matrix", metavar="NAME", help="Only runs of this matrix.")
-@click.option("--verdict", type=click.Choice(VERDICTS), help="Only runs with this verdict.")
+@click.option("--verdict", type=click.Choice(tuple(VERDICTS)), help="Only runs with this verdict.")
 @SINCE
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @IN
@@ -43,25 +50,26 @@ def runs(
     \b
     For example:
       harness runs
-      harness runs --matrix nightly --verdict regression --since 30d
+      harness runs --matrix nightly --verdict bad --since 30d
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.history import HistoryQuery, list_runs
+    from harness.flows.runs.history import HistoryQuery, list_runs
     from harness.report.terminal.history import runs_lines
 
-    query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
+    stored = None if verdict is None else VERDICTS[verdict]
+    query = HistoryQuery(matrix=matrix, verdict=stored, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
-        found = list_runs(folder, query, say=say)
+        rows = list_runs(folder, query, say=say)
         if not (as_csv or as_json):
-            _print_lines(runs_lines(found))
+            _print_lines(runs_lines(rows))
             return
         from harness.report.exports import history as exports
 
         if as_json:
-            _print_json(exports.runs_json(found))
+            _print_json(exports.runs_json(rows))
         else:
-            click.echo(exports.runs_csv(found), nl=False)
+            click.echo(exports.runs_csv(rows), nl=False)
 
 
 @click.command()
@@ -96,7 +104,7 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.history import HistoryQuery, list_histories
+    from harness.flows.runs.history import HistoryQuery, list_histories
     from harness.report.terminal.history import SHOWN, history_lines
 
     if every and last is not None:
@@ -108,16 +116,44 @@ def history(
         signals=signals or (() if is_data else SHOWN),
     )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
-        found = list_histories(folder, query, say=say)
+        views = list_histories(folder, query, say=say)
         if not is_data:
-            _print_lines(history_lines(found, signals=signals, days=days))
+            _print_lines(history_lines(views, signals=signals, days=days))
             return
         from harness.report.exports import history as exports
 
         if as_json:
-            _print_json(exports.histories_json(found))
+            _print_json(exports.histories_json(views))
         else:
-            click.echo(exports.histories_csv(found, signals=signals), nl=False)
+            click.echo(exports.histories_csv(views, signals=signals), nl=False)
+
+
+@click.command()
+@click.option("--out", type=FILE, required=True, help="Folder of the site: new, empty, or one of an earlier call.")
+@IN
+@click.option("--url", default="", metavar="URL", help="Address that the site will have, for links in the feed.")
+def publish(*, out: Path, folder: Path, url: str) -> None:
+    """Write a static site of all runs: what is open now, each series over time, findings, a feed and badges.
+
+    Any web server, object store or page host can serve it, and a browser opens it from disk. After a new run only its
+    own pages are written.
+
+    \b
+    For example:
+      harness publish --out site
+
+    Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
+    """
+    from harness.flows.runs.publish import publish as write_site
+    from harness.report.site.pages import pages
+
+    if url and not url.startswith(("https://", "http://")):
+        raise UsageError(f"--url: {url!r} is no address; give https://…/")
+    where = f"{url.rstrip('/')}/" if url else ""
+    done = write_site(folder, out, functools.partial(pages, url=where), say=say)
+    with to_stdout():
+        removed = f", {done.removed} removed" if done.removed else ""
+        click.echo(f"{out / 'index.html'}: {done.written} of {done.files} files written{removed}")
 
 
 @contextmanager
@@ -131,7 +167,7 @@ def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
 def _age(text: str | None) -> timedelta | None:
     if text is None:
         return None
-    from harness.flows.parts.old_runs import age
+    from harness.flows.upkeep.old_runs import age
 
     return option("--since", age, text)
 

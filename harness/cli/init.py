@@ -1,4 +1,4 @@
-"""`harness init`: what somebody runs first in the folder of a program."""
+"""Defines `harness init`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import OUT, say
-from harness.cli.first import ENDED, ENGINE, FILES, GPUS, STEP_PATTERN, STEPS_ARE, WITH, rehearse
+from harness.cli.shared.common import OUT, say
+from harness.cli.try_ import ENDED, ENGINE, FILES, GPUS, STEP_PATTERN, STEPS_ARE, WITH, rehearse
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.flows.parts.drafts.draft import Draft
-    from harness.flows.sweep import SweepOptions
+    from harness.flows.first.draft import Draft
 
+NO_PROGRAM = "no training program found in this folder; name it: harness init --program FILE"
+NO_VERSIONS = (
+    "no two versions found in this folder; name them, oldest first: harness init --version torch==2.5.1 --version "
+    "torch==2.6.0"
+)
 VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or app:41 app:42, or old.txt new.txt"
 
 
@@ -44,8 +48,8 @@ def init(
     """Write a matrix.yaml for the current folder, and run its first two cells.
 
     It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
-    local engine has. It asks at most four questions, and none if stdin is no terminal. The
-    budget is 4,000 steps, or fewer if a first launch shows that the program comes to its own end before that.
+    local engine has. It asks at most four questions, and none if stdin is no terminal. The budget is 4,000 steps, or
+    fewer if a first launch shows that the program comes to its own end before that.
 
     \b
     For example:
@@ -55,65 +59,59 @@ def init(
 
     Exit status: 0 if nothing was run; else as for sweep --quick.
     """
-    from harness.flows import starting
-    from harness.flows.parts.drafts import draft, draft_job, draft_series
-    from harness.flows.parts.drafts.draft_steps import steps_of
-    from harness.flows.sweep import SweepOptions
-    from harness.model import Stop
+    from harness.flows.first import draft, first_launch
+    from harness.flows.first import init as flow
 
     here, ask = Path(), not yes and sys.stdin.isatty()
-    if (here / starting.MATRIX).exists():
-        raise UsageError(f"{starting.MATRIX}: there already; run it with: harness sweep {starting.MATRIX}")
-    program = program or _answer(
-        "Which program, such as train.py", next(iter(starting.programs(here)), None), "--program", ask=ask
-    )
+    if (here / flow.MATRIX).exists():
+        raise UsageError(f"{flow.MATRIX}: there already; run it with: harness sweep {flow.MATRIX}")
+    likeliest = next(iter(flow.programs(here)), None)
+    program = program or _answer("Which program, such as train.py", likeliest, NO_PROGRAM, ask=ask)
     if arguments is None:
-        arguments = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "--args", ask=ask)
-    words = versions or tuple(_answer(VERSIONS, starting.suggested(here, os.environ), "--version", ask=ask).split())
-    series = draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words))
-    job = draft_job.job_of(
-        ("python", program, *_split(arguments)), folder=here, prefix=here, files=files, step_pattern=step_pattern,
-        has_image=draft.engine_of(engine, series) != "process",
+        arguments = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask)
+    words = versions or tuple(_answer(VERSIONS, flow.suggested(here, os.environ), NO_VERSIONS, ask=ask).split())
+    drafted = draft.drafted(
+        ("harness", "init"), folder=here, versions=words, command=("python", program, *_split(arguments)),
+        engine=engine, gpus=gpus, files=files, beside=beside or flow.needs(here, words), steps_are=steps_are,
+        step_pattern=step_pattern,
     )  # fmt: skip
-    drafted = draft.Draft(
-        made_by=("harness", "init"),
-        series=series,
-        job=job,
-        engine=engine,
-        gpus=gpus,
-        more=steps_of(steps_are, job),
-    )
-    matrix = starting.write(drafted, folder=here)
+    if no_run:
+        first_launch.check_unlaunched(drafted, here)
+    matrix = flow.write(drafted, folder=here)
     say(f"wrote {matrix}: {drafted.job.name} with {', '.join(words)}")
     if no_run or (ask and not click.confirm("Run its first two cells now", default=True, err=True)):
         say(f"run it with: harness sweep {matrix}")
         return
-    sys.exit(_run_first(drafted, matrix, SweepOptions(stop=Stop(quick=True), out=out)))
+    sys.exit(_run_first(drafted, matrix, out))
 
 
-def _run_first(drafted: Draft, matrix: Path, options: SweepOptions) -> int:
+def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
     """Fit the budget to the program's own end, and run the first two cells. Return the exit code."""
-    from harness.cli.interrupt import stop_on_signals
-    from harness.cli.results import print_result, run_plan
-    from harness.flows import starting
+    from harness.cli.shared.interrupt import stop_on_signals
+    from harness.cli.shared.results import print_result, run_plan
+    from harness.flows.first import init as flow
+    from harness.flows.first import try_ as try_flow
+    from harness.flows.sweep import SweepOptions
+    from harness.model import Stop
 
+    options = SweepOptions(stop=Stop(quick=True, first_look=True), out=out)
     with stop_on_signals() as stopped:
         result = rehearse(drafted, matrix, options, stopped)
         if result is None or not stopped.is_set():
-            if result is not None and (budget := starting.fit(drafted, matrix, result)) is not None:
+            if result is not None and (budget := flow.fit(drafted, matrix, result)) is not None:
                 say(ENDED.format(steps=budget))
-            result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
+            result = run_plan(try_flow.plan_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
     print_result(result, as_json=False)
     say(f"these were one or two launches of each; all of it: harness sweep {matrix}")
     return result.exit_code
 
 
-def _answer(question: str, found: str | None, flag: str, *, ask: bool) -> str:
+def _answer(question: str, found: str | None, otherwise: str, *, ask: bool) -> str:
     """Return what the user says, or what was found. Raises UsageError if nothing was, and nobody can be asked."""
     if ask:
         return str(click.prompt(question, default=found, err=True))
     if found is None:
-        raise UsageError(f"{flag}: this folder does not tell; give it")
+        raise UsageError(otherwise)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`harness judge`."""
+"""Defines `harness judge`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, option, say, to_stdout
+from harness.cli.shared.common import FILE, option, say, to_stdout
 from harness.errors import UsageError
 
 

@@ -1,8 +1,7 @@
-"""`harness narrow`."""
+"""Defines `harness narrow`."""
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from pathlib import Path
@@ -10,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, show, to_stdout
-from harness.cli.interrupt import stop_on_signals
+from harness.cli.shared.common import FILE, OUT, show, shown_progress, to_stdout
+from harness.cli.shared.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     import threading
 
-    from harness.flows.parts.narrow_sides import Contents
-    from harness.flows.parts.questions import NarrowQuestion
+    from harness.flows.narrow.questions import NarrowQuestion
+    from harness.flows.narrow.sides import Contents
     from harness.model import Plan
     from harness.model.narrowed import Narrowed
 
@@ -61,11 +60,11 @@ def narrow(
     _check(words, good=good, bad=bad, python=python)
     with stop_on_signals() as stopped:
         if good is not None and bad is not None:
-            found = _of_files(words, good, bad, python=python, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+            answer = _of_files(words, good, bad, python=python, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
         else:
-            found = _of_run(words, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
-    if found is not None:
-        sys.exit(_exit_code(found))
+            answer = _of_run(words, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+    if answer is not None:
+        sys.exit(_exit_code(answer))
 
 
 def _check(words: tuple[str, ...], *, good: Path | None, bad: Path | None, python: str | None) -> None:
@@ -87,7 +86,8 @@ def _exit_code(found: Narrowed) -> int:
 def _of_run(
     words: tuple[str, ...], *, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
 ) -> Narrowed | None:
-    from harness.flows.parts import lookup, questions
+    from harness.flows.narrow import questions
+    from harness.flows.parts import lookup
     from harness.report.text import words as texts
 
     stored = lookup.open_run(words[0], out=out)
@@ -110,12 +110,11 @@ def _of_files(
     fresh: bool,
     stopped: threading.Event,
 ) -> Narrowed | None:
-    from harness.cli.results import run_plan
-    from harness.flows.parts import narrow_sides, questions
-    from harness.flows.parts.context import RunContext
+    from harness.cli.shared.results import run_plan
+    from harness.flows.narrow import questions
+    from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
     from harness.report.bad_ranges import ordered
-    from harness.report.terminal.progress import open_progress
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
@@ -126,27 +125,25 @@ def _of_files(
     if dry_run:
         _tell_differences(plan, None, stopped)
         return None
-    with open_progress(sys.stderr, os.environ) as watching:
-        known = narrow_sides.checked(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
+    with shown_progress(stopped) as context:
+        contents = narrow_sides.checked(plan, context)
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
     question = questions.question_of(result, ordered(result))
-    return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=known)
+    return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
 
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
-    from harness.flows import narrow as flow
-    from harness.flows.parts.context import RunContext
+    from harness.flows.narrow import search as flow
     from harness.report.terminal import narrow as report
-    from harness.report.terminal.progress import open_progress
 
-    with open_progress(sys.stderr, os.environ) as watching:
-        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+    with shown_progress(stopped) as context:
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
     about = flow.cost(groups, question.finding if question else None)
     with to_stdout():
-        show(report.differing(groups, sweeps=question is None, **vars(about)))
+        by_exit_code = plan.cells[0].variant.scenario.judge_exit
+        show(report.differing(groups, sweeps=question is None, by_exit_code=by_exit_code, **vars(about)))
 
 
 def _narrow(
@@ -158,29 +155,25 @@ def _narrow(
     stopped: threading.Event,
     known: Contents | None = None,
 ) -> Narrowed:
-    from harness.flows import narrow as flow
-    from harness.flows.parts.context import RunContext
+    from harness.flows.narrow import search as flow
     from harness.report.terminal import narrow as report
-    from harness.report.terminal.progress import open_progress
 
-    with open_progress(sys.stderr, os.environ) as watching:
-        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
-        with flow.narrowing(question, context, known=known) as narrowing:
-            groups = narrowing.coupling.groups
-            watching.note(report.begun(groups, **vars(flow.cost(groups, question.finding))))
-            found = flow.narrow(narrowing, out=out, fresh=fresh)
-            _keep(found, run)
+    with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
+        groups = narrowing.coupling.groups
+        context.progress.note(report.begun(groups, **vars(flow.cost(groups, question.finding))))
+        answer = flow.narrow(narrowing, out=out, fresh=fresh)
+        _keep(answer, run)
     with to_stdout():
-        show(report.result(found))
-    return found
+        show(report.result(answer))
+    return answer
 
 
 def _keep(found: Narrowed, run: Path) -> None:
     """Keep the answer in the run's directory, and write the run's reports again, with it."""
-    from harness.cli import results
+    from harness.cli.shared import results
     from harness.flows.parts import reread
     from harness.store import RunDirectory, saved_narrowed
 
     directory = RunDirectory(run)
-    saved_narrowed.keep(found, directory)
+    saved_narrowed.keep_narrowed(found, directory)
     results.write_exports(reread.read_result(run), directory)

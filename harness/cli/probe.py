@@ -1,15 +1,14 @@
-"""`harness probe` and `frontier`: measurements inside scenarios, which do not affect any verdict."""
+"""Defines `harness probe`, whose measurements inside scenarios do not affect any verdict."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, OUT, say, to_stdout
-from harness.cli.interrupt import stop_on_signals
+from harness.cli.shared.common import FILE, say, shown_progress, to_stdout
+from harness.cli.shared.interrupt import stop_on_signals
 from harness.errors import InfrastructureError
 
 PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
@@ -44,21 +43,18 @@ def probe(
 
     Exit status: 0; 3 if a probe failed.
     """
-    from harness.cli.results import write_readable
+    from harness.cli.shared.results import write_readable
     from harness.flows import probe as probing
-    from harness.flows.history import remember
     from harness.flows.parts import reread
-    from harness.flows.parts.context import RunContext
+    from harness.flows.runs.history import remember
     from harness.flows.sweep import SweepOptions, plan_sweep
     from harness.report.terminal import probes as probe_report
-    from harness.report.terminal.progress import open_progress
     from harness.store import RunDirectory
     from harness.store.saved_probes import added_to_newest_run
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
-    with stop_on_signals() as stopped, open_progress(sys.stderr, os.environ) as watching:
+    with stop_on_signals() as stopped, shown_progress(stopped) as context:
         plan = plan_sweep(matrix, options, os.environ)
-        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         found, directory = probing.probe(plan, options, context, names=names)
     with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
@@ -70,29 +66,3 @@ def probe(
             click.echo(f"Report: {run / 'report.html'}")
     if problems := [f"{each.place}: {each.problem}" for each in found if each.problem]:
         raise InfrastructureError("\n".join(problems))
-
-
-@click.command()
-@click.argument("run")
-@OUT
-def frontier(*, run: str, out: Path) -> None:
-    """Print and plot peak memory against throughput of the variants of RUN, and mark those that no other beats in both.
-
-    Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
-
-    \b
-    For example:
-      harness frontier pressure
-
-    Exit status: 0; 2 if there is no such run.
-    """
-    from harness.flows import frontier as frontier_flow
-    from harness.flows.parts import lookup
-    from harness.report.terminal import frontier as frontier_report
-    from harness.store import RunDirectory
-
-    path = lookup.find_run(run, out=out)
-    found = frontier_flow.settings_of(path)
-    RunDirectory(path).write("frontier.svg", frontier_report.svg(found))
-    with to_stdout():
-        click.echo(frontier_report.table(found))

@@ -1,12 +1,14 @@
-"""`harness report`."""
+"""Defines `harness report`, `compare` and `frontier`, which show what runs found."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, WIDE, to_stdout, write_file
+from harness.cli.shared.common import FILE, IN, OUT, WIDE, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -24,7 +26,7 @@ FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 )
 @WIDE
 @click.option("--out", type=FILE, help="Write the report to this file instead of stdout.")
-@click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+@IN
 def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path) -> None:
     """Print or write a report of RUN: a directory, an id, a matrix's name, or `latest`.
 
@@ -37,13 +39,16 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 
     Exit status: 0, whatever the run found; 2 if there is no such run.
     """
-    from harness.cli import results
-    from harness.flows.parts import lookup, reread
-    from harness.report.terminal import run_report
+    from harness.flows.parts import lookup
 
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
-    result = reread.read_result(lookup.find_run(run, out=folder))
+    path = lookup.find_run(run, out=folder)
+    from harness.cli.shared import results  # once there is a run: they take half a second to import
+    from harness.flows.parts import reread
+    from harness.report.terminal import run_report
+
+    result = reread.read_result(path)
     if out is not None:
         write_file(out, run_report.text(result, wide=True) if wide else results.FORMATS[wanted](result))
     elif wanted == "terminal":
@@ -52,3 +57,60 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
         content = results.FORMATS[wanted](result)
         with to_stdout():
             click.echo(content, nl=False)
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
+@OUT
+def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
+    """Compare separate runs, from several hosts or days; of one RUN, compare its hosts.
+
+    A RUN is the directory of a run (which may be a copy from another machine), an id, a matrix's name or `latest`.
+    Cells are compared only if nothing but host, GPU and day differs.
+
+    \b
+    For example:
+      harness compare reports/m/latest old/reports/m/latest
+      harness compare reports/m/latest
+
+    Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
+    """
+    from harness.cli.shared.terminal import Terminal
+    from harness.flows.parts.lookup import find_run
+    from harness.flows.runs.compare import compare_runs
+    from harness.report.terminal import compare as compare_report
+
+    comparison = compare_runs([find_run(run, out=out) for run in runs])
+    with to_stdout():
+        if as_json:
+            click.echo(json.dumps(compare_report.to_json(comparison), indent=1, allow_nan=False))
+        else:
+            compare_report.render(comparison, Terminal(highlight=False))
+    sys.exit(comparison.exit_code)
+
+
+@click.command()
+@click.argument("run")
+@OUT
+def frontier(*, run: str, out: Path) -> None:
+    """Print and plot peak memory against throughput of the variants of RUN, and mark those that no other beats in both.
+
+    Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
+
+    \b
+    For example:
+      harness frontier pressure
+
+    Exit status: 0; 2 if there is no such run.
+    """
+    from harness.flows.parts import lookup
+    from harness.flows.runs import frontier as frontier_flow
+    from harness.report.terminal import frontier as frontier_report
+    from harness.store import RunDirectory
+
+    path = lookup.find_run(run, out=out)
+    settings = frontier_flow.settings_of(path)
+    RunDirectory(path).write("frontier.svg", frontier_report.svg(settings))
+    with to_stdout():
+        click.echo(frontier_report.table(settings))

@@ -1,4 +1,4 @@
-"""`harness sweep`."""
+"""Defines `harness sweep`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, WIDE, option, to_stdout
-from harness.cli.interrupt import stop_on_signals
+from harness.cli.shared.common import FILE, OUT, WIDE, option, to_stdout
+from harness.cli.shared.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def sweep(
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
-    from harness.cli.results import print_result, run_plan
+    from harness.cli.shared.results import print_result, run_plan
     from harness.flows import deciding
     from harness.flows.sweep import SweepOptions, explained, plan_sweep
 
@@ -127,12 +127,12 @@ def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
 
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
-    from harness.cli.results import print_result
+    from harness.cli.shared.results import print_result
 
     is_open = any(one.cause == "undecided" for one in result.attribution)
-    told = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
+    state = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
     with to_stdout():
-        click.echo(f"nothing to decide: {result.directory} {told} ({result.verdict})", err=as_json)
+        click.echo(f"nothing to decide: {result.directory} {state} ({result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
 

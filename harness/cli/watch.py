@@ -1,4 +1,4 @@
-"""`harness watch`."""
+"""Defines `harness watch`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.common import FILE, OUT, option, say, to_stdout
-from harness.cli.interrupt import stop_on_signals
+from harness.cli.shared.common import FILE, OUT, option, say, to_stdout
+from harness.cli.shared.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult
@@ -78,23 +78,23 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
-    from harness.flows.history import list_drifts
+    from harness.flows.runs.history import list_drifts
     from harness.report.exports.history import drift_json
     from harness.report.text import lives
 
-    found = list_drifts(out, matrix=matrix, say=say)
+    drifting = list_drifts(out, matrix=matrix, say=say)
     with to_stdout():
-        if as_json and found:
-            click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in found]}))
+        if as_json and drifting:
+            click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in drifting]}))
         elif not as_json:
-            for history, drift in found:
-                click.echo(f"drift: {lives.place(history)}: {lives.drift(drift)}")
-    return bool(found)
+            for history, drift in drifting:
+                click.echo(f"drift: {lives.place(history)}: {lives.drift_text(drift)}")
+    return bool(drifting)
 
 
 def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
     # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
-    from harness.cli.results import print_result, run_plan
+    from harness.cli.shared.results import print_result, run_plan
     from harness.flows.sweep import SweepOptions
 
     result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)

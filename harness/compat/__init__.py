@@ -3,24 +3,19 @@
 `docs/compatibility.md` lists what is known, with its sources. A cell is never left out because something is unknown.
 """
 
-from harness.compat.doctor import DoctorRow, doctor_rows
-from harness.compat.images import DescribedImage, needs_of
-from harness.compat.rules import Compatibility, can_run, compatibility
-from harness.compat.signatures import Signature, explain, signature
-from harness.compat.table import load
+from harness.compat.images import DescribedImage
+from harness.compat.rules import Compatibility, can_run, compatibility, compatibility_on
+from harness.compat.signatures import Signature, explain_failure, signature
 from harness.compat.throttle import throttled
 
 __all__ = [
     "Compatibility",
     "DescribedImage",
-    "DoctorRow",
     "Signature",
     "can_run",
     "compatibility",
-    "doctor_rows",
-    "explain",
-    "load",
-    "needs_of",
+    "compatibility_on",
+    "explain_failure",
     "signature",
     "throttled",
 ]

@@ -15,9 +15,7 @@ ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedImage:
-    """An image as the engine or registry describes it. `reference` is what it is pulled by, `version` its name in the
-    series.
-    """
+    """An image as the engine or registry describes it, with the reference to pull and its version in the series."""
 
     reference: str = ""
     version: str = ""
@@ -54,6 +52,7 @@ class Needs:
 
     @property
     def known(self) -> bool:
+        """Return whether anything is known."""
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 
@@ -76,7 +75,7 @@ def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
 
 
 def _release(image: DescribedImage, table: CompatibilityTable) -> Release | None:
-    """Return the release by what the image says of itself, else by its reference or its version."""
+    """Return the release that the image's environment names, else the one of its reference or its version."""
     said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
         return table.release(said)
@@ -90,10 +89,10 @@ def _version(text: str | None) -> str | None:
 def _architectures(image: DescribedImage) -> tuple[Architecture, ...]:
     """Return the architectures that torch and its extensions are built for; none if one is a family (`Ampere`)."""
     listed = image.environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
-    found = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
-    if None in found:
+    matches = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
+    if None in matches:
         return ()
-    return tuple(Architecture(capability=word[1], ptx=bool(word[2])) for word in found if word)
+    return tuple(Architecture(capability=match[1], ptx=bool(match[2])) for match in matches if match)
 
 
 def _requirements(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Requirements that the container runtime checks before it starts a container: `cuda>=11.8 brand=tesla,driver>=470`.
+"""Evaluates requirements of the container runtime, such as `cuda>=11.8 brand=tesla,driver>=470`, before a start.
 
 Conditions that are joined by commas must all hold; of groups that are separated by spaces, one must hold. A condition
 holds (True), does not hold (False), or cannot be evaluated here (None).
@@ -21,22 +21,22 @@ COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {
 }  # fmt: skip
 
 
-def holds(requirement: str, gpu: Gpu) -> bool | None:
-    """Return whether `gpu` and its driver meet a requirement."""
+def is_met(requirement: str, gpu: Gpu) -> bool | None:
+    """Return whether `gpu` and its driver meet a requirement; None if that is unknown."""
     text = re.sub(r"\s*(>=|<=|!=|==|=|>|<)\s*", r"\1", requirement)
-    return _any(_all(_condition(one, gpu) for one in group.split(",") if one) for group in text.split())
+    return _any(_all(_condition(each, gpu) for each in group.split(",") if each) for group in text.split())
 
 
 def _condition(text: str, gpu: Gpu) -> bool | None:
-    found = CONDITION.fullmatch(text)
-    if found is None:
+    match = CONDITION.fullmatch(text)
+    if match is None:
         return None
-    name, sign, wanted = found.groups()
+    name, sign, wanted = match.groups()
     if name == "brand":
         return _brand(wanted, gpu) if sign in ("=", "==") else None
-    had = numbers({"cuda": gpu.cuda, "driver": gpu.driver, "arch": gpu.compute_capability}.get(name))
-    than = numbers(wanted)
-    return None if had is None or than is None else COMPARE[sign](had, than)
+    left = numbers({"cuda": gpu.cuda, "driver": gpu.driver, "arch": gpu.compute_capability}.get(name))
+    right = numbers(wanted)
+    return None if left is None or right is None else COMPARE[sign](left, right)
 
 
 def _brand(wanted: str, gpu: Gpu) -> bool | None:

@@ -1,4 +1,4 @@
-"""Compatibility of an image with a GPU, before anything is started: it runs, it cannot run, or that is unknown."""
+"""Judges whether an image runs on a GPU, before anything is started: it does, it does not, or that is unknown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Literal
 
 from harness.compat.cards import is_data_centre
 from harness.compat.images import DescribedImage, Needs, needs_of
-from harness.compat.requirements import holds
+from harness.compat.requirements import is_met
 from harness.compat.table import CompatibilityTable, shipped
-from harness.compat.versions import Numbers, numbers, short, sm
+from harness.compat.versions import Numbers, major_minor, numbers, sm
+from harness.model import HostState
 from harness.model.gpus import Gpu
 
 CompatibilityState = Literal["runs", "incompatible", "unknown"]
@@ -17,25 +18,35 @@ CompatibilityState = Literal["runs", "incompatible", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """The answer to whether an image runs on a GPU; `why` gives the reason in a few plain words."""
+    """Whether an image runs on a GPU, with the reason in a few plain words."""
 
     state: CompatibilityState
     why: str
 
 
-def can_run(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> str | None:
+def can_run(image: DescribedImage, gpu: Gpu) -> str | None:
     """Return why `image` cannot run on `gpu` ("CUDA 11.1 has no code for sm_89"); None if it can or may."""
-    found = compatibility(image, gpu, table=table)
-    return found.why if found.state == "incompatible" else None
+    result = compatibility(image, gpu)
+    return result.why if result.state == "incompatible" else None
 
 
-def compatibility(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> Compatibility:
+def compatibility_on(state: HostState, gpu: Gpu | None, image: DescribedImage) -> Compatibility:
+    """Judge `image` on a host; `gpu` is None where it uses none, or reported none."""
+    if state.problem is not None:
+        return _unknown(state.problem)
+    if gpu is not None:
+        return compatibility(image, gpu)
+    if state.host.gpus == "none":
+        return Compatibility(state="runs", why="without a GPU")
+    return _unknown("the host reported no GPU")
+
+
+def compatibility(image: DescribedImage, gpu: Gpu) -> Compatibility:
     """Judge `image` on `gpu`: by the first check that forbids it, else by the first that leaves doubt."""
-    table = table or shipped()
-    needs = needs_of(image, table)
+    needs = needs_of(image, shipped())
     if not needs.known:
         return _unknown("nothing is known of what it needs")
-    checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, table))
+    checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, shipped()))
     objections = [check for check in checks if check is not None]
     forbidden = [check for check in objections if check.state == "incompatible"]
     return (forbidden or objections or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
@@ -50,7 +61,11 @@ def _incompatible(why: str) -> Compatibility:
 
 
 def _met(needs: Needs, gpu: Gpu) -> str:
-    cuda = f"CUDA {short(needs.cuda)} on {sm(gpu.compute_capability)}" if needs.cuda and gpu.compute_capability else ""
+    cuda = (
+        f"CUDA {major_minor(needs.cuda)} on {sm(gpu.compute_capability)}"
+        if needs.cuda and gpu.compute_capability
+        else ""
+    )
     driver = f"driver {gpu.driver}, {needs.driver} asked for" if needs.driver else ""
     return ", ".join(part for part in (cuda, driver) if part) or "its requirements are met"
 
@@ -61,7 +76,7 @@ def _met(needs: Needs, gpu: Gpu) -> str:
 def _requirements(needs: Needs, gpu: Gpu) -> Compatibility | None:
     """Check the conditions under which the container runtime refuses to start the image."""
     for name, text in needs.requirements.items():
-        if holds(text, gpu) is False:
+        if is_met(text, gpu) is False:
             return _incompatible(f"{name} asks for {text}; {_host(gpu)}")
     return None
 
@@ -82,11 +97,11 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """Check the driver's CUDA: an older one may do within a major version, beyond it only with such a package."""
+    """Check the driver's CUDA: an older one suffices within a major version, else only with such a package."""
     had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
     if had is None or wanted is None or had[:1] >= wanted[:1]:
         return None
-    older = f"CUDA {short(needs.cuda or '')} needs a driver with CUDA {wanted[0]}; {_host(gpu)}"
+    older = f"CUDA {major_minor(needs.cuda or '')} needs a driver with CUDA {wanted[0]}; {_host(gpu)}"
     if is_data_centre(gpu.name) is False and needs.said_cuda:
         return _incompatible(older)
     return _unknown(f"{older}; a forward compatibility package in the image may do")
@@ -106,7 +121,7 @@ def _code(needs: Needs, gpu: Gpu, table: CompatibilityTable) -> Compatibility | 
 
 def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable) -> Compatibility | None:
     """Check whether `cuda`, the oldest version that the image may have, has code for a GPU that the table lists."""
-    lacks = f"CUDA {short(cuda)} has no code for {sm(capability)}"
+    lacks = f"CUDA {major_minor(cuda)} has no code for {sm(capability)}"
     least, dropped = table.capabilities[capability], numbers(table.dropped.get(capability))
     if dropped is not None and (numbers(cuda) or ()) >= dropped:
         return _incompatible(f"{lacks} any more")
@@ -115,19 +130,19 @@ def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable
     if newest[:2] >= wanted:
         return None
     if not needs.said_cuda and _next_minor(newest) >= wanted:
-        return _unknown(f"{lacks}, if that is its version: {short(least)} has, and the table may be off by one")
+        return _unknown(f"{lacks}, if that is its version: {major_minor(least)} has, and the table may be off by one")
     return _incompatible(lacks)
 
 
 def _built_code(needs: Needs, capability: str) -> Compatibility | None:
     """Check listed code: machine code runs on later GPUs of its major version, PTX is compiled for any later one."""
     card = numbers(capability) or ()
-    listed = [(numbers(one.capability) or (), one.ptx) for one in needs.architectures]
+    listed = [(numbers(built.capability) or (), built.ptx) for built in needs.architectures]
     if any(built[:1] == card[:1] and built <= card for built, _ in listed):
         return None
     if any(ptx and built <= card for built, ptx in listed):
         return _unknown(f"only PTX can run on {sm(capability)}: compiled anew at the first start, or refused")
-    names = " ".join(sm(one.capability) for one in needs.architectures)
+    names = " ".join(sm(built.capability) for built in needs.architectures)
     return _incompatible(f"it has code for {names}, and none for {sm(capability)}")
 
 

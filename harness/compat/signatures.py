@@ -1,5 +1,5 @@
-"""Known failure messages: whether a failed trial was out of memory, incompatible with the GPU, or disturbed by the
-machine. SIGNS is the whole table; the tests check it against messages of real systems.
+"""Recognises known failure messages: out of memory, incompatible with the GPU, or disturbed by the machine. SIGNS is
+the whole table; the tests check it against messages of real systems.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class FailurePattern:
     at_start: bool = True
 
     def read(self, text: str) -> Signature | None:
-        found = re.search(self.pattern, text, re.IGNORECASE)
-        if found is None:
+        """Return the meaning of a text that matches; None if it does not."""
+        match = re.search(self.pattern, text, re.IGNORECASE)
+        if match is None:
             return None
-        return Signature(kind=self.kind, why=self.why.format(found[0], *(group or "" for group in found.groups())))
+        return Signature(kind=self.kind, why=self.why.format(match[0], *(group or "" for group in match.groups())))
 
 
 BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
@@ -137,17 +138,15 @@ SIGNS = (
 
 
 def signature(text: str, *, steps: int = 0) -> Signature | None:
-    """Return what the output or message of a trial that failed after `steps` steps means; None if no sign fits."""
-    for sign in SIGNS:
-        found = sign.read(text) if steps == 0 or not sign.at_start else None
-        if found is not None:
-            return found
-    return None
+    """Return the meaning of the output or message of a trial that failed after `steps` steps; None if it is unknown."""
+    meanings = (sign.read(text) for sign in SIGNS if steps == 0 or not sign.at_start)
+    return next((meaning for meaning in meanings if meaning is not None), None)
 
 
-def explain(trial: Trial) -> Signature | None:
-    """Return what a trial's message and output mean for its failure. A trial that ended well, or whose end the kernel
-    or Python reported, needs no explanation: NVIDIA's images print some of these warnings and then run.
+def explain_failure(trial: Trial) -> Signature | None:
+    """Return the meaning of a failed trial's message and output; None if it is unknown. A trial that ended well, or
+    whose end the kernel or Python reported, needs no explanation: NVIDIA's images print some of these warnings and then
+    run.
     """
     if trial.end not in FAILURES:
         return None

@@ -1,4 +1,4 @@
-"""GPU throttling: whether the clocks were held down in a trial, so that its step times say nothing about the image."""
+"""Detects GPU throttling: clocks that were held down in a trial, so that its step times say nothing of the image."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def throttled(trial: Trial) -> str | None:
     looks = trial.trace.looks if trial.trace is not None else ()
     clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
     highest = max(clocks, default=0.0)
-    reasons = (_told(look, highest_mhz=highest) for look in looks)
-    return next((words for words in reasons if words is not None), None)
+    reasons = (_reason(look, highest_mhz=highest) for look in looks)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-def _told(look: Look, *, highest_mhz: float) -> str | None:
+def _reason(look: Look, *, highest_mhz: float) -> str | None:
     if (look.gpu_heat_share or 0.0) >= LEAST_SHARE:
         return _words("heat", look.gpu_heat_share or 0.0, look)
     if (look.gpu_power_share or 0.0) < LEAST_SHARE:

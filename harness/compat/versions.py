@@ -1,4 +1,4 @@
-"""Versions of drivers, CUDA and compute capabilities, compared number by number."""
+"""Parses versions of drivers, CUDA and compute capabilities, to compare them number by number."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ LEADING = re.compile(r"\s*[vVrR]?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def numbers(text: str | None) -> Numbers | None:
-    """Parse `535.104.05-server` into (535, 104, 5). Trailing zeros are dropped: `11.8.0` is `11.8`. None if none."""
-    found = LEADING.match(text or "")
-    if found is None:
+    """Parse `535.104.05-server` into (535, 104, 5), without trailing zeros: `11.8.0` is (11, 8). None without a
+    number.
+    """
+    match = LEADING.match(text or "")
+    if match is None:
         return None
-    parts = [int(part) for part in found[1].split(".")]
+    parts = [int(part) for part in match[1].split(".")]
     while parts and not parts[-1]:
         parts.pop()
     return tuple(parts)
 
 
-def short(text: str) -> str:
+def major_minor(text: str) -> str:
     """Shorten a CUDA version to its usual name: `11.1.1` -> `11.1`."""
-    found = LEADING.match(text)
-    return ".".join(found[1].split(".")[:2]) if found else text
+    match = LEADING.match(text)
+    return ".".join(match[1].split(".")[:2]) if match else text
 
 
 def sm(capability: str) -> str:

@@ -1,4 +1,4 @@
-"""`sweep --decide` where nothing is left to decide, as far as the newest run's directory tells."""
+"""Finds out from the newest run whether `sweep --decide` has anything left to decide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.run.trial.payload import payload_hash
 from harness.store import result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
 from harness.store.plan_entries import PlanFile
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 
 
 def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
@@ -49,7 +49,7 @@ def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
-    ours = to_json(options.plan(plan.matrix, seed=plan.seed, lanes=lanes), payload=payload_hash)
+    ours = plan_to_json(options.plan(plan.matrix, seed=plan.seed, lanes=lanes), payload=payload_hash)
     return _compared(json.loads(json.dumps(ours))) == _compared(stored)
 
 

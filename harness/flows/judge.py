@@ -1,4 +1,4 @@
-"""`harness judge`: the verdict on traces from files, without any container."""
+"""Judges traces from files, for `harness judge`. It needs no container."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def judge_traces(
     """
     for path in paths:
         try:
-            found = judge_file(path, limits=limits, metrics=metrics, note=note)
+            verdict = judge_file(path, limits=limits, metrics=metrics, note=note)
         except UsageError as error:
             refused(error)
         else:
-            yield describe(path, found)
+            yield describe(path, verdict)
 
 
 def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Say = unheard) -> TraceVerdict:
     """Judge a trace by resident memory, step time and the GPU's memory. Raises UsageError."""
     read = read_trace(path, metrics=tuple(metrics), note=note)
-    found = judge_trace(read.trace, limits=limits, metrics=metrics)
-    return with_gpu(found, read.trace, limits=limits, shared=is_shared(read.facts))
+    verdict = judge_trace(read.trace, limits=limits, metrics=metrics)
+    return with_gpu(verdict, read.trace, limits=limits, shared=is_shared(read.facts))
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`harness judge --history`: what changed along a history of figures from a file."""
+"""Judges histories of figures from files, for `harness judge --history`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from harness.errors import UsageError
 from harness.judge import logs
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint
-from harness.judge.history.figure_history import SeriesFound, judge_series
-from harness.judge.history.neighbours import FEWEST_ALONE
+from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.model import Change, Effect, SeriesChange, SeriesVerdict
 from harness.traces import HistoryFile, read_history
 
@@ -30,11 +29,11 @@ def judge_histories(
     """
     for path in paths:
         try:
-            found = judge_history(path, limit=limit, falls=falls)
+            verdict = judge_history(path, limit=limit, falls=falls)
         except UsageError as error:
             refused(error)
         else:
-            yield found
+            yield verdict
 
 
 def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
@@ -99,9 +98,9 @@ def _names(what: str, names: Sequence[str]) -> str:
 
 
 def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
-    told = [(change.after, _told(change, versions, falls=falls)) for change in series.changes]
-    told += [(shift.after, _better(shift, versions, falls=falls)) for shift in series.better]
-    return tuple(change for _, change in sorted(told, key=lambda one: one[0]))
+    changes = [(change.after, _told(change, versions, falls=falls)) for change in series.changes]
+    changes += [(shift.after, _better(shift, versions, falls=falls)) for shift in series.better]
+    return tuple(change for _, change in sorted(changes, key=lambda one: one[0]))
 
 
 def _told(change: Change, versions: Sequence[str], *, falls: bool) -> SeriesChange:

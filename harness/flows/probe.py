@@ -1,4 +1,4 @@
-"""`harness probe`: looks into scenarios from inside, in launches of their own, and keeps what they find."""
+"""Runs the probes of scenarios in launches of their own, and keeps what they find, for `harness probe`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
-from harness.probes import Unreadable, leaks, lines, ops, read_oom, search_largest
+from harness.probes import Unreadable, read_leaks, read_lines, read_oom, read_ops, search_largest
 from harness.run.engine import Engine, Prepared
 from harness.store import RunDirectory
-from harness.store.saved_probes import keep
+from harness.store.saved_probes import keep_probes
 
 MOST_STEPS = 10**6
 """Most steps of a command that is left to end by itself."""
@@ -43,7 +43,7 @@ def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequ
         found: list[Probed] = []
         for each in _all(with_lanes(plan, opened, options), opened, names, context):
             found.append(each)
-            keep(found, directory)  # at once: an interruption loses nothing that was found
+            keep_probes(found, directory)  # at once: an interruption loses nothing that was found
     return found, directory.path
 
 
@@ -53,9 +53,11 @@ def _probes(variant: Variant, names: Sequence[str]) -> list[Probe]:
 
 def _nothing(plan: Plan, names: Sequence[str]) -> str:
     scenarios = {cell.variant.scenario.name: cell.variant.scenario for cell in plan.cells}
-    known = "; ".join(f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items())
+    requested = "; ".join(
+        f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items()
+    )
     what = f"probe {' or '.join(names)}" if names else "probes"
-    return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {known}"
+    return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {requested}"
 
 
 PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]
@@ -82,10 +84,6 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: PreparedImages) -> Probed:
     """Run one probe of a cell while the host is leased: it would disturb the figures of a sweep there."""
-
-    def say(text: str) -> None:
-        context.progress.preparing(lane=host.host.name, image="lease", text=text)
-
     blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
     if host.engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
@@ -96,6 +94,7 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: P
             context=context,
             prepared=_prepared(host.engine, cell, context, images),
         )
+        say = context.showing(lane=host.host.name, image="lease")
         with host.engine.lease(say, context.stopped.is_set):
             return FINDERS[each.name](looking, blank)
     except (EngineUnreachable, Interrupted):
@@ -106,24 +105,19 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: P
 
 def _prepared(engine: Engine, cell: Cell, context: RunContext, images: PreparedImages) -> Prepared:
     """Return the cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
-
-    def say(text: str) -> None:
-        if context.stopped.is_set():
-            raise Interrupted("interrupted")
-        context.progress.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}", text=text)
-
     name = (cell.lane.host.name, cell.image.series, cell.image.version)
     if name not in images:
         try:
+            say = context.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}")
             images[name] = engine.prepare(cell.image, say)
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
             images[name] = error
-    found = images[name]
-    if isinstance(found, InfrastructureError):
-        raise found
-    return found
+    image = images[name]
+    if isinstance(image, InfrastructureError):
+        raise image
+    return image
 
 
 # ---------------------------------------------------------------- each probe
@@ -139,15 +133,15 @@ def _ops(looking: Looking, blank: Probed) -> Probed:
     probed, looked = _plain(looking, blank)
     if "optrace.json" not in looked.files:
         return probed
-    found = ops(looked.files["optrace.json"])
-    return replace(probed, ops=found, problem=probed.problem or ("" if found else NO_OPS))
+    operations = read_ops(looked.files["optrace.json"])
+    return replace(probed, ops=operations, problem=probed.problem or ("" if operations else NO_OPS))
 
 
 def _lines(looking: Looking, blank: Probed) -> Probed:
     probed, looked = _plain(looking, blank)
     if "lines.json" not in looked.files:
         return probed
-    functions = lines(looked.files["lines.json"])
+    functions = read_lines(looked.files["lines.json"])
     idle = [each.name for each in functions if not any(row.hits or row.occurrences for row in each.rows)]
     uncalled = f"{', '.join(idle)}: not called in {blank.probe.steps} steps, in the scenario's own process"
     return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
@@ -177,7 +171,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
         return probed
     if control.problem or "valgrind.json" not in control.files:
         return replace(probed, problem=f"the control: {control.problem or 'valgrind left no report'}")
-    found, errors, problem = leaks(
+    found, errors, problem = read_leaks(
         looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
     )
     files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
@@ -196,7 +190,7 @@ def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
         missing = ": ".join(filter(None, ("valgrind left no report", looked.trial.message)))
         return replace(probed, problem=looked.problem or missing)
     steps = looked.trial.last_step if blank.variant.scenario.step_pattern else 1
-    found, errors, problem = leaks(looked.files["valgrind.json"], None, further_steps=max(1, steps))
+    found, errors, problem = read_leaks(looked.files["valgrind.json"], None, further_steps=max(1, steps))
     if problem:  # at the time limit it was killed
         problem = ": ".join(filter(None, (problem, looked.trial.message)))
     return replace(probed, leaks=found, errors=errors, problem=probed.problem or problem)

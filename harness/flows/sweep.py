@@ -1,4 +1,4 @@
-"""The main job: plan, run what is not yet known, judge, and hand back what every report is made of."""
+"""Plans a sweep, runs what is not yet known, judges it, and returns the result from which every report is made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from harness.plan import explain, including, make_plan
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
 from harness.store import RunDirectory, inputs
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +87,10 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
             plan, only = _deciding(
                 Running(plan=plan, hosts=opened, journal=directory, context=context, only=frozenset())
             )
-        told = to_json(
+        told = plan_to_json(
             plan,
             payload=payload_hash,
-            inputs=functools.partial(inputs.keep, directory=directory.path),
+            inputs=functools.partial(inputs.keep_inputs, directory=directory.path),
             dockerfile=functools.partial(inputs.keep_dockerfile, directory=directory.path),
         )
         directory.write("plan.json", json.dumps(told, indent=1))
@@ -102,7 +102,7 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
         )  # fmt: skip
         running.run()
     result = made(running.judged())
-    return replace(result, verdict=oracle.run_verdict(result, interrupted=context.stopped.is_set())), directory
+    return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
 
 
 def _result(
@@ -116,7 +116,7 @@ def _result(
 ) -> RunResult:
     """Return what these blocks come to while the run goes on; `clock`: when it began, by the monotonic clock."""
     judged = findings.find(blocks)
-    cells, found = tuple(cell for block in judged.blocks for cell in block.cells), judged.findings
+    cells = tuple(cell for block in judged.blocks for cell in block.cells)
     return RunResult(
         matrix=plan.matrix.name,
         verdict="running",
@@ -125,8 +125,8 @@ def _result(
         hosts=states_of(opened),
         plan=plan,
         cells=cells,
-        findings=found,
-        attribution=attribute(plan, cells, found),
+        findings=judged.findings,
+        attribution=attribute(plan, cells, judged.findings),
         directory=directory,
         warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
         observations=findings.observations(judged.blocks),
@@ -161,6 +161,6 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     plan = including(known.plan, wanted)
     if plan != known.plan:
         return _deciding(replace(known, plan=plan))
-    told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
-    known.context.progress.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
+    names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
+    known.context.progress.note(f"to be decided: {names}" if names else "nothing to decide: no cause is undecided")
     return plan, frozenset(wanted)

@@ -1,4 +1,4 @@
-"""`harness watch`: finds what is new in the registries, and runs only that, beside images that are known."""
+"""Finds new images in the registries, and runs only those, beside known ones, for `harness watch`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import HarnessError, Interrupted
-from harness.flows.parts.looking import Digests, ImageRegistry, Listing, View, look, tagged, watched
+from harness.flows.registry_news import Digests, ImageRegistry, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
 from harness.model.seen import ImageRef, RegistryLook
 from harness.plan import make_plan
 from harness.registry import RegistryTrouble
-from harness.store.watch_state import ImageStanding, Known, Memory, only_one, remember, remembered
+from harness.store.watch_state import ImageStanding, Known, Memory, only_one, read_memory, write_memory
 
 
 class Run(Protocol):
@@ -97,7 +97,7 @@ class WatchedMatrix:
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
         """Look once, and run what is new. Return the exit code."""
         before = self.images.requests - sum(listing.cost.values())
-        memory = remembered(folder)
+        memory = read_memory(folder)
         matrix = self._load(listing)
         images = watched(matrix)
         view = look(images, memory, listing, digests=self.options.digests)
@@ -105,12 +105,12 @@ class WatchedMatrix:
         took_s = round(time.monotonic() - began_s, 2)
         self.tell(replace(seen, requests=self.images.requests - before, duration_s=took_s))
         memory = _looked(memory, view, at=seen.at)
-        remember(folder, memory)
+        write_memory(folder, memory)
         if not seen.to_run:
             return EXIT_CODES["ok"]
         result = self._run(matrix, images, memory, seen)
         if result.verdict != "interrupted":
-            remember(folder, _measured(memory, images, view, result, at=seen.at))
+            write_memory(folder, _measured(memory, images, view, result, at=seen.at))
             if self.drifts(folder.name) and result.verdict != "regression":
                 return EXIT_CODES["regression"]
         return result.exit_code
@@ -119,7 +119,7 @@ class WatchedMatrix:
         return load_matrix(self.matrix, environ=self.environ, tags=listing)
 
     def _seen(self, name: str, images: Mapping[ImageRef, Image], memory: Memory, view: View) -> RegistryLook:
-        known = [spot for spot in tagged(images) if memory.of(spot)]
+        known_tags = [spot for spot in tagged(images) if memory.of(spot)]
         return RegistryLook(
             matrix=name,
             at=self._time(),
@@ -127,8 +127,8 @@ class WatchedMatrix:
             new=view.new,
             republished=view.republished,
             gone=view.gone,
-            digests=sum(spot in view.digests for spot in known),
-            tags=len(known),
+            digests=sum(spot in view.digests for spot in known_tags),
+            tags=len(known_tags),
             notes=view.notes,
         )
 

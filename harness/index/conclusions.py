@@ -59,17 +59,21 @@ def _lives(
     order: dict[str, int],
 ) -> Iterable[FindingLife]:
     cells: dict[int, list[Measurement]] = {}
-    for one in measured:
-        cells.setdefault(one.run_id, []).append(one)
+    for measurement in measured:
+        cells.setdefault(measurement.run_id, []).append(measurement)
     told_by: dict[tuple[int, str], list[SeenFinding]] = {}
     for finding in findings:
         told_by.setdefault((finding.run, finding.signal), []).append(finding)
-    for signal in dict.fromkeys(one.signal for one in findings):
+    for signal in dict.fromkeys(finding.signal for finding in findings):
         told = [
             RunOfHistory(
                 run=run,
                 findings=tuple(told_by.get((run, signal), ())),
-                states={one.version: one.figures[signal].seen for one in cells[run] if signal in one.figures},
+                states={
+                    measurement.version: measurement.figures[signal].seen
+                    for measurement in cells[run]
+                    if signal in measurement.figures
+                },
             )
             for run in runs
             if run in cells
@@ -92,9 +96,9 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
     usable = _launched_once(measured)
     for signal in LEVELS:
         known = [
-            (one, figure)
-            for one in usable
-            if (figure := one.figures.get(signal)) and figure.value is not None and figure.value > 0
+            (measurement, figure)
+            for measurement in usable
+            if (figure := measurement.figures.get(signal)) and figure.value is not None and figure.value > 0
         ]
         limit = next((figure.limit for _, figure in reversed(known) if figure.limit is not None), None)
         if limit is None or limit <= 0:
@@ -102,12 +106,12 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
         sign = -1 if SIGNALS[signal].falls else 1
         points = [
             LevelPoint(
-                run=one.run_id,
-                version=order[one.version],
+                run=measurement.run_id,
+                version=order[measurement.version],
                 log=sign * math.log(figure.value or 1.0),
-                launches=max(1, one.trials),
+                launches=max(1, measurement.trials),
             )
-            for one, figure in known
+            for measurement, figure in known
         ]
         found = drift_of(points, signal=signal, least=log_of(signal, limit))
         if (
@@ -121,16 +125,23 @@ def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements that a drift may be seen in. Left out are those that a run took over from an earlier one,
     those of bad cells, and of a version that was published again all images but the newest.
     """
-    newest = {one.version: one.digest for one in measured}
+    newest = {measurement.version: measurement.digest for measurement in measured}
     known: set[tuple[str, float | None]] = set()
     found = []
-    for one in measured:
-        figure = one.figures.get("step_time") or one.figures.get("peak_memory")
-        launches = one.version, figure.value if figure else None
-        is_copy = bool(one.taken_over) or (one.taken_over is None and figure is not None and launches in known)
+    for measurement in measured:
+        figure = measurement.figures.get("step_time") or measurement.figures.get("peak_memory")
+        launches = measurement.version, figure.value if figure else None
+        is_copy = bool(measurement.taken_over) or (
+            measurement.taken_over is None and figure is not None and launches in known
+        )
         known.add(launches)
-        if not is_copy and one.digest == newest[one.version] and one.verdict not in BAD and one.is_known:
-            found.append(one)
+        if (
+            not is_copy
+            and measurement.digest == newest[measurement.version]
+            and measurement.verdict not in BAD
+            and measurement.is_known
+        ):
+            found.append(measurement)
     return found
 
 

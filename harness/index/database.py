@@ -38,7 +38,7 @@ def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: b
     """
     if not out.is_dir():
         raise UsageError(
-            f"{out}: no such folder; sweeps keep their runs there: run one first, or name another folder (--in, --out)"
+            f"{out}: no such folder; sweeps keep their runs there: run one first, or name another folder with --in"
         )
     path = out / FILE
     seen = _inode(path)
@@ -99,9 +99,7 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_links(path: Path) -> None:
-    """Refuse links and pipes, because SQLite follows the ones and waits for the others. Raises InfrastructureError for
-    anything but a regular file.
-    """
+    """Raise InfrastructureError for anything but regular files: SQLite follows links and waits for pipes."""
     for end in _BESIDE:
         beside = path.with_name(f"{path.name}{end}")
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The life of findings: from the version that began one to the version that fixed it, over all runs of a history."""
+"""Follows findings over all runs of a history: from the version that began one to the version that fixed it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lives_of(runs: Iterable[RunOfHistory], *, history: int, order: Order) -> lis
 
 
 def _by_version(findings: Sequence[SeenFinding], order: Order) -> list[SeenFinding]:
-    return sorted(findings, key=lambda one: order[one.after])
+    return sorted(findings, key=lambda finding: order[finding.after])
 
 
 def _begin(lives: list[FindingLife], finding: SeenFinding, *, history: int, order: Order) -> int:

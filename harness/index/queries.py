@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,12 @@ class OpenIndex:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        return iter(self._connection.execute(query, values))
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row]:
+        cursor = self._connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return iter(cursor.execute(query, values))
 
-    def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[sqlite3.Row]:
         """Yield the rows of `query`, in which `(?)` stands for the ids; it is asked for some of them at a time."""
         every = list(ids)
         for start in range(0, len(every), _MOST_AT_ONCE):
@@ -47,22 +49,22 @@ class OpenIndex:
         sentences: dict[int, list[str]] = {}
         for run, sentence in self._rows("SELECT run, sentence FROM causes ORDER BY run, number"):
             sentences.setdefault(run, []).append(sentence)
+        rows = self._rows(
+            "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0) AS duration_s, verdict, cells, bad,"
+            " findings, warnings, problem, stamp FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
+            (matrix, matrix),
+        )
         return [
             IndexedRun(
-                id=row[0], path=row[1], matrix=row[2], kind=row[3], started=row[4], duration_s=row[5] or 0.0,
-                verdict=row[6], cells=row[7], bad=row[8], findings=row[9], warnings=tuple(json.loads(row[10])),
-                problem=row[11], stamp=row[12], sentences=tuple(sentences.get(row[0], ())),
+                **{**dict(row), "warnings": tuple(json.loads(row["warnings"]))},
+                sentences=tuple(sentences.get(row["id"], ())),
             )
-            for row in self._rows(
-                "SELECT id, path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem,"
-                " stamp FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
-                (matrix, matrix),
-            )
-        ]  # fmt: skip
+            for row in rows
+        ]
 
     def run_ids(self) -> list[int]:
         """Return the ids of all runs."""
-        return [row[0] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
+        return [row["id"] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
 
     def series_of(self) -> dict[int, frozenset[str]]:
         """Return the names of the series of each run, by its id."""
@@ -118,20 +120,13 @@ class OpenIndex:
         chosen = _Chosen(histories=tuple(histories), signals=signals, versions=versions, since=since, run=run)
         figures = self._figures(chosen)
         rows = self._rows_of(
-            "SELECT cells.id, history, runs.id, path, started, first_launch, version, digest, cells.verdict, state,"
-            " why, trials, failed, taken_over, provisional FROM cells JOIN runs ON runs.id = cells.run"
-            f" WHERE {chosen.condition}",
+            "SELECT history, runs.id AS run_id, path AS run, started, first_launch, version, digest, cells.verdict,"
+            " state, why, trials, failed, taken_over, provisional, cells.id AS cell FROM cells"
+            f" JOIN runs ON runs.id = cells.run WHERE {chosen.condition}",
             chosen.histories,
         )
-        found = [
-            Measurement(
-                history=row[1], run_id=row[2], run=row[3], started=row[4], first_launch=row[5], version=row[6],
-                digest=row[7], verdict=row[8], state=row[9], why=row[10], trials=row[11], failed=row[12],
-                taken_over=row[13], provisional=bool(row[14]), figures=figures.get(row[0], {}),
-            )
-            for row in rows
-        ]  # fmt: skip
-        return sorted(found, key=lambda one: (one.started, one.run))
+        measured = [_measurement(dict(row), figures) for row in rows]
+        return sorted(measured, key=lambda measurement: (measurement.started, measurement.run))
 
     def _figures(self, chosen: _Chosen) -> dict[int, dict[str, IndexedFigure]]:
         only = "" if chosen.signals is None else f" AND signal IN ({_listed(chosen.signals)})"
@@ -156,23 +151,24 @@ class OpenIndex:
     def findings_of(self, run: int) -> list[tuple[int, SeenFinding]]:
         """Return the findings of a run, each with the id of its history."""
         query = f"SELECT history, {_FINDING} FROM findings WHERE run = ? ORDER BY number"
-        return [(row[0], _finding(row[1:])) for row in self._rows(query, (run,))]
+        return [(row["history"], _finding(row)) for row in self._rows(query, (run,))]
 
     def histories_of(self, run: int) -> list[int]:
         """Return the ids of the histories that a run has cells of."""
-        return [row[0] for row in self._rows("SELECT DISTINCT history FROM cells WHERE run = ?", (run,))]
+        return [row["history"] for row in self._rows("SELECT DISTINCT history FROM cells WHERE run = ?", (run,))]
 
     def lives(self, histories: Iterable[int]) -> list[FindingLife]:
         """Return the findings of these histories over all runs, with their life."""
         chosen = list(histories)
         findings = {
-            (row[0], row[1]): _finding(row)
+            (row["run"], row["number"]): _finding(row)
             for row in self._rows_of(f"SELECT {_FINDING} FROM findings WHERE history IN (?)", chosen)
         }
         return [
             FindingLife(
-                history=row[0], begins=findings[row[2], row[3]], status=row[1], found=row[6], seen=row[7],
-                ends=None if row[4] is None else findings[row[4], row[5]], closed=row[8],
+                history=row["history"], status=row["status"], begins=findings[row["begin_run"], row["begin_number"]],
+                ends=findings.get((row["end_run"], row["end_number"])), found=row["found_run"], seen=row["seen_run"],
+                closed=row["closed_run"],
             )
             for row in self._rows_of(
                 "SELECT history, status, begin_run, begin_number, end_run, end_number, found_run, seen_run, closed_run"
@@ -185,8 +181,8 @@ class OpenIndex:
         """Return the drifts that these histories have now."""
         return [
             Drift(
-                history=row[0], signal=row[1], first=row[2], last=row[3], p=row[7], versions=row[8], runs=row[9],
-                effect=Effect(value=row[4], unit="ratio", ci=None if row[5] is None else (row[5], row[6])),
+                history=row["history"], signal=row["signal"], first=row["first"], last=row["last"], p=row["p"],
+                versions=row["versions"], runs=row["runs"], effect=_effect(row["effect"], "ratio", row),
             )
             for row in self._rows_of(
                 "SELECT history, signal, first, last, effect, low, high, p, versions, runs FROM drifts"
@@ -200,19 +196,26 @@ _HISTORY = "id, matrix, series, host, gpu, scenario, params, lane, variant"
 _FINDING = "run, number, signal, kind, before, after, verdict, effect, unit, low, high, p, confirmed, consequence_of"
 
 
-def _history(row: tuple[Any, ...]) -> IndexedHistory:
-    names = ("id", "matrix", "series", "host", "gpu", "scenario", "params", "lane", "variant")
-    known = dict(zip(names, row, strict=True))
-    return IndexedHistory(**{**known, "params": tuple(json.loads(known["params"]).items())})
+def _history(row: sqlite3.Row) -> IndexedHistory:
+    return IndexedHistory(**{**dict(row), "params": tuple(json.loads(row["params"]).items())})
 
 
-def _finding(row: tuple[Any, ...]) -> SeenFinding:
-    run, number, signal, kind, before, after, verdict, value, unit, low, high, p, confirmed, consequence = row
-    effect = None if value is None else Effect(value=value, unit=unit, ci=None if low is None else (low, high))
+def _measurement(row: dict[str, Any], figures: Mapping[int, Mapping[str, IndexedFigure]]) -> Measurement:
+    cell, provisional = row.pop("cell"), bool(row.pop("provisional"))
+    return Measurement(**row, provisional=provisional, figures=figures.get(cell, {}))
+
+
+def _finding(row: sqlite3.Row) -> SeenFinding:
     return SeenFinding(
-        run=run, number=number, signal=signal, kind=kind, before=before, after=after, verdict=verdict, effect=effect,
-        p=p, confirmed=bool(confirmed), consequence_of=consequence,
+        run=row["run"], number=row["number"], signal=row["signal"], kind=row["kind"], before=row["before"],
+        after=row["after"], verdict=row["verdict"], p=row["p"], confirmed=bool(row["confirmed"]),
+        effect=None if row["effect"] is None else _effect(row["effect"], row["unit"], row),
+        consequence_of=row["consequence_of"],
     )  # fmt: skip
+
+
+def _effect(value: float, unit: str, row: sqlite3.Row) -> Effect:
+    return Effect(value=value, unit=unit, ci=None if row["low"] is None else (row["low"], row["high"]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.model import CellVerdict, Plan, Where
 from harness.model.history import RunKind
 from harness.store import result_file
-from harness.store.plan_entries import plan_of, read_plan_file
+from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries
@@ -67,20 +67,18 @@ def refused_rows(problem: str, *, began: str) -> RunRows:
 def probe_rows(folder: Path, *, began: str) -> RunRows:
     """Return a directory that `harness probe` made, with the number of cells that it looked into. Raises UsageError."""
     entries = read_entries(folder / PROBES)
-    failed = sum(bool(one.problem) for one in entries)
+    failed = sum(bool(entry.problem) for entry in entries)
     warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
     return RunRows(run=_run("probe", started=began, cells=len(entries), warnings=json.dumps(warnings)))
 
 
 def sweep_rows(folder: Path, *, began: str) -> RunRows:
-    """Return a run that came to its report. `began` is the time in its name, for a result without one. Raises
-    UsageError.
-    """
-    plan = plan_of(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
-    told = result_file.read(folder)
+    """Return a run that has a report. `began` is the time in its name, for a result without one. Raises UsageError."""
+    plan = plan_from_file(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    told = result_file.read_result(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
     cells = tuple(_cells(plan, told))
-    shown = len(told.causes) or sum(not one.consequence_of for one in findings)  # merged, as reports have them
+    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # merged, as reports have them
     return RunRows(
         run=_run(
             "sweep",
@@ -90,13 +88,13 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
             cells=len(cells),
             bad=sum(cell.row[STATE] == "bad" for cell in cells),
             findings=shown,
-            warnings=json.dumps([_text(one) for one in told.warnings[:MOST_LETTERS]]),
+            warnings=json.dumps([_text(warning) for warning in told.warnings[:MOST_LETTERS]]),
         ),
         histories=tuple(_histories(plan)),
         images=tuple(_images(plan)),
         cells=cells,
         findings=tuple(_findings(told)),
-        causes=tuple((json.dumps(one.findings), _text(one.sentence)) for one in told.causes if one.sentence),
+        causes=tuple((json.dumps(cause.findings), _text(cause.sentence)) for cause in told.causes if cause.sentence),
     )
 
 
@@ -170,13 +168,14 @@ def _scaled(
 
 
 def _findings(told: ResultFile) -> Iterator[SqlRow]:
-    for one in told.findings:
-        effect = one.effect
+    for finding in told.findings:
+        effect = finding.effect
         low, high = (None, None) if effect is None or effect.ci is None else effect.ci
         yield (
-            one.block, _text(one.metric), one.kind, one.before and _text(one.before), _text(one.after),
-            _text(one.verdict), None if effect is None else _number(effect.value), effect and _text(effect.unit),
-            _number(low), _number(high), _number(one.p), one.confirmed, _text(one.consequence_of),
+            finding.block, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
+            _text(finding.after), _text(finding.verdict), None if effect is None else _number(effect.value),
+            effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
+            _text(finding.consequence_of),
         )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""The statistics: pure functions over traces and trials, which neither print nor depend on Docker."""
+"""Judges traces, trials and series by pure statistics, which neither print nor depend on Docker."""

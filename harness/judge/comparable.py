@@ -1,4 +1,4 @@
-"""Select the trials that may be compared: their conditions may differ only along the axis under comparison.
+"""Selects the trials that may be compared: their conditions may differ only along the axis under comparison.
 
 A trial's conditions are a flat mapping of field to value. The first part of a field is its axis: `host.kernel`,
 `gpu.driver`, `image.libc`, `settings.agent`. Versions of one series are compared along the axis `image`, hosts along
@@ -119,13 +119,13 @@ def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
 
 
 def set_apart(
-    trials: Sequence[Sequence[Trial]], *, axis: Collection[str] = ("image",)
+    trials: Sequence[Sequence[Trial]],
 ) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
-    """Return the comparable trials of each version, in the given order, and the differences that exclude the rest.
+    """Return each version's trials that differ in nothing but their image, and the differences that exclude the others.
 
     The most frequent conditions are the standard; in a tie, the conditions of the earliest trial.
     """
-    profiles = {id(trial): _profile(trial, axis) for cell in trials for trial in cell if trial.measured}
+    profiles = {id(trial): _profile(trial) for cell in trials for trial in cell if trial.measured}
     counts = Counter(profiles.values())
     standard = dict(counts.most_common(1)[0][0]) if counts else {}
     differing = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
@@ -134,12 +134,12 @@ def set_apart(
     return kept, tuple(reasons.values())
 
 
-def _profile(trial: Trial, axis: Collection[str]) -> tuple[tuple[str, Any], ...]:
-    """Return the known conditions of a trial that may not differ, hashable: a container is replaced by its `repr`."""
+def _profile(trial: Trial) -> tuple[tuple[str, Any], ...]:
+    """Return the known conditions of a trial beside its image, hashable: a container is replaced by its `repr`."""
     return tuple(
         (field, value if isinstance(value, str | int | float) else repr(value))
         for field, value in conditions(trial).items()
-        if value is not None and not _is_on(field, axis)
+        if value is not None and not _is_on(field, ("image",))
     )
 
 

@@ -1,4 +1,4 @@
-"""Medians, Student t confidence intervals and minimum detectable effects over trials.
+"""Computes medians, Student t confidence intervals and minimum detectable effects over trials.
 
 The trial is the sampling unit: the steps of several trials are never pooled.
 """

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.launch_figures import EXACT
-from harness.judge.history.enough_rounds import ALWAYS_ASKING
 from harness.judge.history.returned_values import Values
 from harness.model import (
     BAD,
@@ -51,17 +50,20 @@ class Resolution:
 
 def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
     """Return the cells of a block, oldest first, with the verdict on each level signal added."""
-    by_signal = {name: _level(name, compared, cells, asked) for name in LEVELS}
-    return tuple(
-        replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in by_signal.items()}})
-        for place, cell in enumerate(cells)
-    )
+    return _with_signals(cells, {name: _level(name, compared, cells, asked) for name in LEVELS})
 
 
 def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the verdict on each number that the scenario returned added."""
+    return _with_signals(cells, {name: value.seen for name, value in values.items()})
+
+
+def _with_signals(
+    cells: Sequence[CellVerdict], added: Mapping[str, Sequence[SignalVerdict]]
+) -> tuple[CellVerdict, ...]:
+    """Return the cells with these signals added; of each signal, `added` has a verdict for each cell."""
     return tuple(
-        replace(cell, signals={**cell.signals, **{name: value.seen[place] for name, value in values.items()}})
+        replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(cells)
     )
 
@@ -69,18 +71,18 @@ def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> t
 def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
     limit = asked.limits.of(name)
     own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
-    known = {**own, **levels}
-    highest = max((level for level, _ in known.values()), default=0.0)
+    figures = {**own, **levels}
+    highest = max((level for level, _ in figures.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
-    row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
+    row = _Row(name=name, others=len(figures), measured=measured, highest=highest, asked=asked)
     apart = compared.apart(name)
     verdicts = [
-        _of_place(row, cell, known.get(place), is_compared=place in levels or not levels, is_apart=place in apart)
+        _of_place(row, cell, figures.get(place), is_compared=place in levels or not levels, is_apart=place in apart)
         for place, cell in enumerate(cells)
     ]
     verdicts = [
-        replace(one, why=HASTY) if one.seen == "blind" and one.value is None and is_slow else one
-        for one, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
+        replace(verdict, why=HASTY) if verdict.seen == "blind" and verdict.value is None and is_slow else verdict
+        for verdict, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
     ]
     if limit is None:
         return verdicts
@@ -150,9 +152,7 @@ def _is_little(row: _Row) -> bool:
 
 
 def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Judge a level that is not bad: good if the minimum detectable effect is at most the limit, or less than the
-    signal's least amount; else blind.
-    """
+    """Judge a level that is not bad: good if a change of the limit, or of its least amount, would have shown."""
     name = row.name
     if row.asked.searched:
         return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
@@ -167,10 +167,8 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
 
 
 def _remedy(row: _Row) -> str:
-    """Name what would make the signal visible. Only signals that ask for rounds use a range of trials."""
-    is_asking = row.name in ALWAYS_ASKING | {name for name, _ in row.asked.limits.others}
-    launches = "--trials 3:12" if is_asking else "--trials 12"
-    return f"more launches (`{launches}`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+    """Name what would make the signal visible."""
+    return f"more launches (`--trials 12`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
 
 
 def _share(fraction: float) -> str:
@@ -181,7 +179,7 @@ def _share(fraction: float) -> str:
 
 def _with_suspects(
     name: str,
-    told: Sequence[SignalVerdict],
+    verdicts: Sequence[SignalVerdict],
     cells: Sequence[CellVerdict],
     *,
     limit: float,
@@ -192,20 +190,22 @@ def _with_suspects(
     `by_one`: single launches of versions are compared. `apart`: positions that were not measured beside the others.
     """
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
-    found = list(told)
-    beside = [place for place in range(len(told)) if place not in apart]
-    known = [place for place in beside if told[place].value is not None and told[place].seen in ("blind", "good")]
-    unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None or by_one}
-    for before, place in pairwise(known):
-        old, new = told[before].value, told[place].value
+    marked = list(verdicts)
+    beside = [place for place in range(len(verdicts)) if place not in apart]
+    usable = [
+        place for place in beside if verdicts[place].value is not None and verdicts[place].seen in ("blind", "good")
+    ]
+    unsure = {place for place in usable if verdicts[place].seen == "blind" or verdicts[place].visible is None or by_one}
+    for before, place in pairwise(usable):
+        old, new = verdicts[before].value, verdicts[place].value
         if not old or not new or place not in unsure:
             continue
         ratio = old / new if SIGNALS[name].falls else new / old
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would settle it")
-    return found
+            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; more launches would settle it")
+    return marked
 
 
 def _figures(name: str, level: LevelEstimate) -> LevelEstimate:

@@ -1,4 +1,4 @@
-"""Unpaired comparison of one cell in two places: on two hosts, or on two days.
+"""Compares one cell in two places, on two hosts or two days, whose launches do not form pairs.
 
 The two places share no rounds, so that heat or load in one of them is part of the difference. Each launch counts once,
 by its median, and launches of two places are never pooled: Welch's unequal-variances t test (1947) on the logs.
@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import stdtrit
 
 from harness.judge import logs
-from harness.judge.cell.trial_verdict import judge_launches
-from harness.judge.comparison import aa_noise as noises
+from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
+from harness.judge.comparison import aa_noise
 from harness.judge.comparison.round_effects import NEGLIGIBLE
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
+from harness.judge.comparison.round_tables import FEWEST_ROUNDS, Columns, level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
 
@@ -34,13 +34,12 @@ class ComparedCell:
     noise: Noise | None = None
 
 
-def compare(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
+def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
     """Compare step time (s), growth of memory (KiB per step), peak memory (KiB) and outcome of `one` and `other`."""
     both = [_countable(one), _countable(other)]
     step_time, peak = (
-        _level(name, [list(columns[place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
+        _level(name, level_columns(name, both, steps=steps), noises=(one.noise, other.noise))
         for name in ("step_time", "peak_memory")
-        if (columns := level_columns(name, both, steps=steps))
     )
     outcome = Measured(
         metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)
@@ -58,7 +57,7 @@ def _countable(side: ComparedCell) -> Sequence[Trial]:
     return [replace(trial, pulled="") for trial in side.trials]
 
 
-def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
+def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
     """Return Welch's interval of the ratio of geometric means, `other` / `one`; None if a side has one launch."""
     sides = [np.log(np.asarray(values, dtype=np.float64)) for values in (one, other)]
     if any(len(side) < 2 for side in sides):
@@ -70,10 +69,10 @@ def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float 
     return logs.ratio_of(middle - margin), logs.ratio_of(middle + margin)
 
 
-def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[Noise | None, Noise | None]) -> Measured:
-    one, other = values
+def _level(metric: Metric, columns: Columns, *, noises: tuple[Noise | None, Noise | None]) -> Measured:
+    one, other = (list(columns[place].values()) for place in (0, 1))
     floor = _floor(metric, noises, launches=min(len(one), len(other)))
-    ci = ratio_of(one, other)
+    ci = ratio_interval(one, other)
     return Measured(
         metric=metric,
         one=float(np.median(one)) if one else None,
@@ -87,14 +86,14 @@ def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[N
 
 def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
     """Return the larger A/A noise floor of the two places, as a log ratio; None if one of them is unknown."""
-    if launches < 1 or any(noises.spread_of(noise, metric) is None for noise in both):
+    if launches < 1 or any(aa_noise.spread_of(noise, metric) is None for noise in both):
         return None
-    return max(noises.floor(noise, metric, rounds=launches) for noise in both)
+    return max(aa_noise.floor(noise, metric, rounds=launches) for noise in both)
 
 
 def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: float) -> Standing:
     """Return "more" or "less" only if the interval at SEPARATED excludes 1 and the ratio exceeds the A/A noise."""
-    sure = ratio_of(one, other, confidence=2 * SEPARATED - 1)
+    sure = ratio_interval(one, other, confidence=2 * SEPARATED - 1)
     if sure is None:
         return "unknown"
     size = math.log(math.sqrt(sure[0] * sure[1]))
@@ -107,7 +106,7 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
     """Compare leak rates. Only two leaks have comparable rates: the rate of flat memory is noise."""
     both = all("leak" in side.verdict.verdicts for side in (one, other))
     rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
-    ci = ratio_of(*rates)
+    ci = ratio_interval(*rates)
     level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
     return Measured(
         metric="memory",
@@ -122,7 +121,7 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
 
 def _rates(side: ComparedCell, *, steps: Steps, limits: Limits) -> list[float]:
     launches = judge_launches(side.trials, limits=limits, steps=steps)
-    rates = [launch.found.rate_kib_per_step for launch in launches if launch.found is not None]
+    rates = [verdict.rate_kib_per_step for verdict in trace_verdicts(launches)]
     return [rate for rate in rates if rate is not None and rate > 0]
 
 

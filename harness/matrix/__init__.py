@@ -11,14 +11,13 @@ from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import names_of, read_hosts
 from harness.matrix.keys import MatrixFile
-from harness.matrix.problems import Problems
+from harness.matrix.keys.schema import schema
 from harness.matrix.rules import read_exclude, read_include
 from harness.matrix.scenarios.scenarios import read_scenarios
-from harness.matrix.schema import schema
 from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.series import read_series
 from harness.matrix.series.tags import TagReader
-from harness.matrix.text.reading import read
+from harness.matrix.text.reading import read_yaml
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
 
@@ -29,17 +28,16 @@ def load_matrix(
     environ: Mapping[str, str],
     index: package_index.Index | None = None,
     tags: registry.TagSource | None = None,
-    check_versions: bool = True,
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
     `environ` fills in ${VARIABLES} and names the package index and Docker's logins, unless `index` and `tags` are
-    given. `check_versions=False` queries the index for ranges only. Raises MatrixError with one line per problem, in
-    order of line, and RegistryTrouble if a registry does not answer a query for tags.
+    given. Raises MatrixError with one line per problem, in order of line, and RegistryTrouble if a registry does not
+    answer a query for tags.
     """
     file, context = _open(path, environ)
     asked = index or package_index.PackageIndex.from_environ(environ)
-    packages = PackageReader(context=context, index=asked, check_versions=check_versions)
+    packages = PackageReader(context=context, index=asked)
     reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
     matrix = _matrix(file, context, packages, reader)
     context.problems.raise_if_any()
@@ -55,38 +53,33 @@ def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[mo
 
 
 def _open(path: Path, environ: Mapping[str, str]) -> tuple[MatrixFile, Context]:
-    document = read(path, environ=environ)
-    file = check_shape(document)
-    problems = Problems(file=document.file, lines=document.lines)
-    default_base = environ.get("HARNESS_BASE")
-    return file, Context(document=document, problems=problems, folder=path.parent, default_base=default_base)
+    data, problems = read_yaml(path, environ=environ)
+    file = check_shape(data, problems)
+    return file, Context(data=data, problems=problems, folder=path.parent, default_base=environ.get("HARNESS_BASE"))
 
 
 def _name(file: MatrixFile, context: Context) -> str:
-    return _safe(file.name or Path(context.document.file).stem)
+    """Return the matrix's name, changed so that it is valid for a folder on every system."""
+    name = file.name or Path(context.problems.file).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
 
 
 def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagReader) -> model.Matrix:
     series = read_series(file, context, packages, tags)
     hosts = read_hosts(file, context)
-    found = read_scenarios(file, context, hosts=names_of(file))
-    scenarios = tuple(entry.scenario for entry in found)
+    scenarios_read = read_scenarios(file, context, hosts=names_of(file))
+    scenarios = tuple(each.scenario for each in scenarios_read)
     if file.trials.most < file.trials.least:
         text = f"{file.trials.most} is less than least ({file.trials.least}); at least as many"
         context.problems.add(("trials", "most"), text)
     return model.Matrix(
         name=_name(file, context),
-        path=Path(context.document.file),
+        path=Path(context.problems.file),
         series=series,
         hosts=hosts,
         scenarios=scenarios,
-        include=read_include(file, found, context),
+        include=read_include(file, scenarios_read, context),
         exclude=read_exclude(file, series, hosts, scenarios, context),
         trials=model.Trials(least=file.trials.least, most=file.trials.most),
         stop=model.Stop(first_bad=file.stop.until is not None, quick=file.stop.quick, time_s=file.stop.time),
     )
-
-
-def _safe(name: str) -> str:
-    """Return a name that is valid for a folder on every system."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"

@@ -8,18 +8,19 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.errors import did_you_mean
 from harness.matrix.keys import SERIES_KINDS, MatrixFile
-from harness.matrix.problems import Document, KeyPath, Problems, did_you_mean, listed, shown
+from harness.matrix.problems import KeyPath, Problems, listed, shown
 from harness.matrix.values import kind
 
 WORDS = {
-    "string_type": "text is wanted, not {got}",
-    "dict_type": "a mapping is wanted, not {got}",
-    "model_type": "a mapping is wanted, not {got}; its keys: {keys}",
-    "model_attributes_type": "a mapping is wanted, not {got}; its keys: {keys}",
-    "list_type": "a list is wanted, not {got}",
+    "string_type": "must be text, not {got}",
+    "dict_type": "must be a mapping, not {got}",
+    "model_type": "must be a mapping, not {got}; its keys: {keys}",
+    "model_attributes_type": "must be a mapping, not {got}; its keys: {keys}",
+    "list_type": "must be a list, not {got}",
     "literal_error": "{got} is not allowed; allowed: {expected}",
-    "too_short": "is empty; at least one is wanted",
+    "too_short": "is empty; give at least one",
     "greater_than_equal": "{got} is too small; at least {ge}",
     "less_than_equal": "{got} is too large; at most {le}",
     "less_than": "{got} is too large; less than {lt}",
@@ -27,12 +28,11 @@ WORDS = {
 }
 
 
-def check_shape(document: Document) -> MatrixFile:
-    """Return the document as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
-    problems = Problems(file=document.file, lines=document.lines)
-    _check_empty(document.data, (), problems)
+def check_shape(data: Any, problems: Problems) -> MatrixFile:
+    """Return a file's data as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
+    _check_empty(data, (), problems)
     try:
-        file = MatrixFile.model_validate({} if document.data is None else document.data)
+        file = MatrixFile.model_validate({} if data is None else data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             problems.add(_path(detail), _words(detail))
@@ -62,17 +62,23 @@ def _is_mark(step: str) -> bool:
 
 
 def _words(detail: ErrorDetails) -> str:
-    known = _fields(detail["loc"][:-1])
+    allowed = _fields(detail["loc"][:-1])
     if detail["type"] == "missing":
-        description = known.get(str(detail["loc"][-1]), "")
+        description = allowed.get(str(detail["loc"][-1]), "")
         return f"is missing: {description[:1].lower()}{description[1:]}".removesuffix(".")
     if detail["type"] == "extra_forbidden":
-        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known=known)} allowed: {listed(known, most=30)}"
+        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known=allowed)} allowed: {listed(allowed, most=30)}"
     if detail["type"] == "union_tag_invalid":
-        forms = str(detail["ctx"]["expected_tags"]).replace("'<", "a ").replace(">'", "").replace(",", " or")
-        return f"{forms} is wanted, not {kind(detail['input'])}"
+        forms = (
+            str(detail["ctx"]["expected_tags"])
+            .replace("'<", "a ")
+            .replace(">'", "")
+            .replace(",", " or")
+            .replace("a text", "text")
+        )
+        return f"must be {forms}, not {kind(detail['input'])}"
     if detail["type"] == "string_pattern_mismatch":
-        return f"{shown(detail['input'])} is no name that is allowed here; letters, digits, and _ . - inside it"
+        return f"{shown(detail['input'])} is not an allowed name; letters, digits, and _ . - inside it"
     if detail["type"] == "series_kind":
         keys = detail["input"] if isinstance(detail["input"], dict) else {}
         return f"does not say what its images are{did_you_mean(*keys, known=SERIES_KINDS)} give {detail['msg']}"

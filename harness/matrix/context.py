@@ -1,4 +1,4 @@
-"""Shared input of the later checks: the document, the collected problems, and the folder that paths start from."""
+"""Holds what all later checks share: the file's data, its problems, and the folder that paths start from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import model
-from harness.matrix.problems import Document, KeyPath, Problems, shown
+from harness.matrix.problems import KeyPath, Problems, shown
+
+MOST_BYTES = 1 << 20
+"""Largest script or Dockerfile that is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +25,20 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    document: Document
+    """A file's `data` as written. `folder` is where its paths start; `default_base`, the image to install over."""
+
+    data: Any
     problems: Problems
     folder: Path
     default_base: str | None = None
 
+    def where(self, *path: str | int) -> model.Where:
+        """Return the place of a key path in the file."""
+        return self.problems.where(path)
+
     def written(self, *path: str | int) -> Any:
         """Return the value at a key path as written. Use it for names: version 2.10 must not become 2.1."""
-        value = self.document.data
+        value = self.data
         for step in path:
             value = value[step]
         return getattr(value, "written", value)
@@ -45,15 +54,18 @@ class Context:
             return None
         return path
 
-    def text_of(self, path: Path, key: KeyPath, *, most_bytes: int = 1 << 20) -> bytes | None:
-        """Return a file's content; if it cannot be read or exceeds `most_bytes`, add a problem and return None."""
+    def text_of(self, text: str, key: KeyPath) -> bytes | None:
+        """Return a file's content; if it cannot be read or exceeds MOST_BYTES, add a problem and return None."""
+        path = self.existing(text, key)
+        if path is None:
+            return None
         try:
             with path.open("rb") as stream:
-                content = stream.read(most_bytes + 1)
+                content = stream.read(MOST_BYTES + 1)
         except OSError as error:
             self.problems.add(key, f"{path} cannot be read: {error.strerror}")
             return None
-        if len(content) > most_bytes:
-            self.problems.add(key, f"{path} is larger than {most_bytes >> 20} MiB")
+        if len(content) > MOST_BYTES:
+            self.problems.add(key, f"{path} is larger than {MOST_BYTES >> 20} MiB")
             return None
         return content

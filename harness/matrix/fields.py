@@ -1,13 +1,28 @@
-"""The types of the keys in matrix.yaml: each parses a YAML value and describes itself in the JSON Schema."""
+"""Defines the types of the keys in matrix.yaml: each parses a YAML value and describes itself in the JSON Schema."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    WithJsonSchema,
+)
 
 from harness import model
 from harness.matrix import values
+
+
+class Shape(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
@@ -17,28 +32,32 @@ def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 VARIABLE = r"^[^=\s\x00]{1,256}$"
 
-Text = Annotated[str, BeforeValidator(values.text), _json(["string", "number"])]
+Text = Annotated[str, BeforeValidator(values.plain_text), _json(["string", "number"])]
 Anything = Annotated[str, BeforeValidator(values.anything), _json(["string", "number"])]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
-VersionName = Annotated[str, BeforeValidator(values.text), StringConstraints(max_length=200)]
-Whole = Annotated[int, BeforeValidator(values.whole), _json("integer")]
+VersionName = Annotated[str, BeforeValidator(values.plain_text), StringConstraints(max_length=200)]
+Whole = Annotated[int, BeforeValidator(values.whole_number), _json("integer")]
 Parallel = Annotated[
     bool | int | Literal["auto"],
     BeforeValidator(values.parallel, json_schema_input_type=bool | Annotated[int, Field(ge=1)] | Literal["auto"]),
 ]
 Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
-Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
+Size = Annotated[int, BeforeValidator(values.whole_bytes), _json("string", examples=["8GiB", "512MB"])]
 LeakLimit = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
 Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "number"], examples=["10%", 0.1])]
 ShareOrNone = Annotated[
-    float | None, BeforeValidator(values.fraction_or_none), _json(["string", "number"], examples=["10%", 0.1, "none"])
+    float | None,
+    BeforeValidator(values.or_none(values.fraction)),
+    _json(["string", "number"], examples=["10%", 0.1, "none"]),
 ]
 LeakOrNone = Annotated[
-    float | None, BeforeValidator(values.leak_kib_or_none), _json("string", examples=["0.5KiB", "none"])
+    float | None, BeforeValidator(values.or_none(values.leak_kib)), _json("string", examples=["0.5KiB", "none"])
 ]
 CountOrNone = Annotated[
-    float | None, BeforeValidator(values.count_or_none), _json(["string", "number"], examples=[0.01, "none"])
+    float | None,
+    BeforeValidator(values.or_none(values.amount_per_step)),
+    _json(["string", "number"], examples=[0.01, "none"]),
 ]
 Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
 ScalarValue = Annotated[

@@ -19,6 +19,11 @@ ENGINE = re.compile(
 ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 UUIDS = ("GPU-", "MIG-")
 SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
+NO_MACHINES = {
+    "process": "process is this machine alone, and a pool has several machines; write engine: process",
+    "slurm": "a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
+}
+"""The message for each engine that cannot be in a pool."""
 NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 OPTION = re.compile(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}")
 DEFAULT_NAME = "local"
@@ -28,7 +33,7 @@ DEFAULT_NAME = "local"
 def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...]:
     """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
-        where = Where(file=context.document.file, line=1, key="hosts")
+        where = Where(file=context.problems.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
     return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
 
@@ -38,7 +43,7 @@ def names_of(file: keys.MatrixFile) -> dict[str, tuple[str, ...]]:
     if file.hosts is None:
         return {DEFAULT_NAME: (DEFAULT_NAME,)}
     groups = {name: tuple(f"{name}.{node}" for node in _nodes(entry)) or (name,) for name, entry in file.hosts.items()}
-    return {**{one: (one,) for group in groups.values() for one in group}, **groups}
+    return {**{host: (host,) for group in groups.values() for host in group}, **groups}
 
 
 def _nodes(entry: keys.HostEntry) -> list[str]:
@@ -65,11 +70,13 @@ def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Hos
 
 
 def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmRequest:
-    """Return what the host asks of the queue."""
+    """Return the host's request to the queue."""
     key, hold = ("hosts", name), entry.hold or keys.HoldEntry()
     for position, node in enumerate(_nodes(entry)):
         if not NODE.fullmatch(node):
-            context.problems.add((*key, "nodes", position), f"{shown(node)} is no name of a node; write one, no range")
+            context.problems.add(
+                (*key, "nodes", position), f"{shown(node)} is not the name of a node; write one name, not a range"
+            )
         elif _nodes(entry).index(node) < position:
             context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
     if entry.parallel not in ("auto", False):
@@ -109,7 +116,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
         name=name,
         engine=", ".join(pool) or str(host.engine),
         gpus=gpus,
-        where=context.document.where(*key),
+        where=context.where(*key),
         parallel=False if host.parallel == 1 and host.parallel is not True else host.parallel,
         disk_bytes=host.disk,
         pool=pool,
@@ -118,20 +125,14 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
 
 def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
     """Add a problem for each machine of a pool that cannot be in it."""
-    seen: dict[str, int] = {}
+    first: dict[str, int] = {}
     for number, engine in enumerate(engines):
-        name = model.machine_name(engine)
-        if engine == "process":
-            complaint: str | None = "process is this machine alone, and a pool is of several; write engine: process"
-        elif engine == "slurm":
-            complaint = "a cluster is no machine of a pool; write engine: slurm, and the number of `nodes`"
-        elif complaint := _complaint(engine):
-            pass
-        elif name in seen:
-            complaint = f"{shown(engine)} is the machine of engine[{seen[name]}] again; keep one"
+        earlier = first.setdefault(model.machine_name(engine), number)
+        complaint = NO_MACHINES.get(engine) or _complaint(engine)
+        if earlier < number and not complaint:
+            complaint = f"{shown(engine)} is the machine of engine[{earlier}] again; keep one"
         if complaint:
             context.problems.add((*key, number), complaint)
-        seen.setdefault(name, number)
 
 
 def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
@@ -149,7 +150,7 @@ def _complaint(engine: str) -> str | None:
         address = urlsplit(engine)
         port = address.port
     except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
-        return f"{shown(engine)} is no address: {error}; allowed: {ALLOWED}"
+        return f"{shown(engine)} is not an address: {error}; allowed: {ALLOWED}"
     if address.password is not None:  # do not show it: it is a secret
         return "a password does not belong in an address; use a key, and ssh://USER@HOST"
     if address.scheme == "tcp" and not (address.hostname and port):

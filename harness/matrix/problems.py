@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from harness.errors import MatrixError
+from harness.errors import MatrixError, did_you_mean
 from harness.model import Where
 
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
-    """A file's data, and the line of every key path in it. `file` is the path as the user typed it."""
-
-    file: str
-    data: Any
-    lines: Mapping[KeyPath, int]
-
-    def where(self, *path: str | int) -> Where:
-        return where(path, file=self.file, lines=self.lines)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Problems:
-    """The problems found so far."""
+    """The problems found so far in `file` (the path as typed). `lines` has the line of every key path in it."""
 
     file: str
     lines: Mapping[KeyPath, int]
     found: list[tuple[int, str]] = field(default_factory=list)
 
+    def where(self, path: KeyPath) -> Where:
+        """Return the place of a key path; that of its nearest parent if it is not in the file (a missing key)."""
+        while path and isinstance(path[-1], int) and path not in self.lines:
+            path = path[:-1]  # `op: rfft` is read as a list of one, so op[0] is not in the file
+        nearest = path
+        while nearest not in self.lines:
+            nearest = nearest[:-1]
+        return Where(file=self.file, line=self.lines[nearest], key=key_text(path))
+
     def add(self, path: KeyPath, text: str, *, line: int | None = None) -> None:
         """Add a problem at a key path; give `line` if it is not the path's own."""
-        place = where(path, file=self.file, lines=self.lines)
+        place = self.where(path)
         line = line or place.line
         key = f" {place.key}:" if place.key else ""
         self.found.append((line, f"{place.file}:{line}:{key} {one_line(text)}"))
@@ -46,22 +42,14 @@ class Problems:
         raise self.error()
 
     def error(self) -> MatrixError:
-        lines = (text for _, text in sorted(self.found, key=lambda found: found[0]))
+        """Return the error that reports all problems, in order of line, each once."""
+        lines = (text for _, text in sorted(self.found, key=lambda problem: problem[0]))
         return MatrixError("\n".join(dict.fromkeys(lines)))
 
     def raise_if_any(self) -> None:
+        """Raise MatrixError if there is any problem."""
         if self.found:
             raise self.error()
-
-
-def where(path: KeyPath, *, file: str, lines: Mapping[KeyPath, int]) -> Where:
-    """Return the place of a key path; that of its nearest parent if it is not in the file (a missing key)."""
-    while path and isinstance(path[-1], int) and path not in lines:
-        path = path[:-1]  # `op: rfft` is read as a list of one, so op[0] is not in the file
-    known = path
-    while known not in lines:
-        known = known[:-1]
-    return Where(file=file, line=lines[known], key=key_text(path))
 
 
 def key_text(path: KeyPath) -> str:
@@ -88,20 +76,7 @@ def listed(names: Iterable[object], *, most: int = 12) -> str:
     return ", ".join(texts[:most] + more) or "none"
 
 
-def unknown(name: object, known: Iterable[str], *, what: str) -> str:
+def unknown_name(name: object, known: Iterable[str], *, what: str) -> str:
     """Return `no host 'nwe'; did you mean 'new'? known: new, old`."""
     names = list(known)
     return f"no {what} {shown(name)}{did_you_mean(str(name), known=names)} known: {listed(names)}"
-
-
-def did_you_mean(*names: str, known: Iterable[str]) -> str:
-    """Return the link between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
-    near = nearest(*names, known=known)
-    return ";" if near is None else f"; did you mean {near!r}?"
-
-
-def nearest(*names: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like the first of `names` that is like any; None if there is none."""
-    choices = list(known)[:1000]
-    close = (match for name in names for match in difflib.get_close_matches(name[:100], choices, n=1))
-    return next(close, None)

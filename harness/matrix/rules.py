@@ -1,4 +1,4 @@
-"""`include` and `exclude`: additional variants, and cells to leave out.
+"""Reads `include` and `exclude`: additional variants, and cells to leave out.
 
 As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches; the fewer axes it names,
 the more cells it matches. Differences: `include` only adds variants to a scenario, and `exclude` applies to those as
@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import model
+from harness.errors import did_you_mean
 from harness.matrix import keys
 from harness.matrix.context import Context
-from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
-from harness.matrix.scenarios.scenarios import Read, check_names, name_problem
+from harness.matrix.problems import KeyPath, listed, shown, unknown_name
+from harness.matrix.scenarios.scenarios import ReadScenario, check_names, name_problem
 
 IncludeRule = Mapping[str, Any]
 
 
-def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[IncludeRule, ...]:
+def read_include(file: keys.MatrixFile, scenarios: Sequence[ReadScenario], context: Context) -> tuple[IncludeRule, ...]:
     """Return the rules of include, each with a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
     seen: list[IncludeRule] = []
@@ -35,7 +36,7 @@ def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Cont
         name = str(context.written(*key, "scenario")) if "scenario" in rule else None
         read = None if name is None else by_name.get(name)
         if read is None:
-            text = "is missing" if name is None else unknown(name, by_name, what="scenario")
+            text = "is missing" if name is None else unknown_name(name, by_name, what="scenario")
             context.problems.add((*key, "scenario"), text)
         else:
             _check_variant(rule, read, key, context)
@@ -43,7 +44,7 @@ def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Cont
     return tuple(result)
 
 
-def _check_variant(rule: IncludeRule, read: Read, key: KeyPath, context: Context) -> None:
+def _check_variant(rule: IncludeRule, read: ReadScenario, key: KeyPath, context: Context) -> None:
     params = {name: value for name, value in rule.items() if name not in ("scenario", "series", "image", "host")}
     for name, value in params.items():
         if problem := name_problem(name):
@@ -69,7 +70,7 @@ def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: S
         within = [s for s in scenarios if axes.get("scenario") in (None, s.name)] or scenarios
         all_read = all(s.images for s in series)  # otherwise an image may only appear to be unknown
         images = [i for s in series if all_read and axes.get("series") in (None, s.name) for i in s.images]
-        known: dict[str, Sequence[model.Scalar]] = {
+        possible: dict[str, Sequence[model.Scalar]] = {
             "series": [entry.name for entry in series],
             "image": [image.version for image in images],
             "host": [host.name for host in hosts],
@@ -77,11 +78,11 @@ def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: S
             **_values_of_params(within, file.include),
         }
         for name, value in axes.items():
-            _check_axis(name, _named(context, key, name, value), known, key, context)
+            _check_axis(name, _named(context, key, name, value), possible, key, context)
         why = rule.get("why")
         if why is not None and not isinstance(why, str):
-            context.problems.add((*key, "why"), f"text is wanted, not {shown(why)}")
-        where = context.document.where(*key)
+            context.problems.add((*key, "why"), f"must be text, not {shown(why)}")
+        where = context.where(*key)
         text = {name: _named(context, key, name, value) for name, value in axes.items()}
         result.append({**text, "why": why or f"excluded by {where}"})
     return tuple(result)
@@ -96,25 +97,25 @@ def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> mo
 def _values_of_params(
     scenarios: Sequence[model.Scenario], include: Sequence[IncludeRule]
 ) -> dict[str, list[model.Scalar]]:
-    known: dict[str, list[model.Scalar]] = {}
+    possible: dict[str, list[model.Scalar]] = {}
     for scenario in scenarios:
         for name, values in scenario.params:
-            known.setdefault(name, []).extend(values)
+            possible.setdefault(name, []).extend(values)
     names = {scenario.name for scenario in scenarios}
     for rule in include:
         for name, value in rule.items() if str(rule.get("scenario")) in names else ():
             if name != "scenario":
-                known.setdefault(name, []).append(value)
-    return known
+                possible.setdefault(name, []).append(value)
+    return possible
 
 
-def _check_axis(name: str, value: model.Scalar, known: Mapping[str, Sequence[model.Scalar]], key: KeyPath,
+def _check_axis(name: str, value: model.Scalar, possible: Mapping[str, Sequence[model.Scalar]], key: KeyPath,
                 context: Context) -> None:  # fmt: skip
-    if name not in known:
-        text = f"unknown axis{did_you_mean(name, known=known)} known: {listed(known)}, why"
+    if name not in possible:
+        text = f"unknown axis{did_you_mean(name, known=possible)} known: {listed(possible)}, why"
         context.problems.add((*key, name), text)
-    elif known[name] and not _among(value, known[name]):
-        values = list(dict.fromkeys(known[name]))
+    elif possible[name] and not _among(value, possible[name]):
+        values = list(dict.fromkeys(possible[name]))
         text = f"no cell has {name} {shown(value)}; known: {listed(values)}"
         context.problems.add((*key, name), text)
 

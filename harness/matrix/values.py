@@ -1,4 +1,4 @@
-"""Single values of a matrix file: sizes, durations, fractions, and numbers that keep their written form.
+"""Parses single values of a matrix file: sizes, durations, fractions, and numbers that keep their written form.
 
 Each parser takes a YAML value and raises ValueError with what is wrong and what to write.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -61,14 +62,14 @@ def kind(value: object) -> str:
     return shown(value)
 
 
-def text(value: Any) -> str:
+def plain_text(value: Any) -> str:
     """Return text, or a number as it was written in the file. It must not be empty."""
     result = getattr(value, "written", value)
     if not isinstance(result, str):
         hint = "; put it in quotes" if isinstance(value, bool) else ""
-        raise ValueError(f"text is wanted, not {kind(value)}{hint}")
+        raise ValueError(f"must be text, not {kind(value)}{hint}")
     if not result.strip():
-        raise ValueError("is empty; text is wanted")
+        raise ValueError("is empty; write some text")
     if "\n" in result or "\t" in result:
         raise ValueError("has more than one line, or a tab; write one line")
     return result
@@ -76,61 +77,60 @@ def text(value: Any) -> str:
 
 def anything(value: Any) -> str:
     """Return any text, also empty or of several lines: an environment variable, a command's argument."""
-    return value if isinstance(value, str) else text(value)
+    return value if isinstance(value, str) else plain_text(value)
 
 
 def capability(value: Any) -> str:
     """Return a capability for Docker's --cap-add, such as SYS_PTRACE."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z][A-Z_]{1,40}", value):
-        raise ValueError(f"{kind(value)} is no capability; write one such as SYS_PTRACE")
+        raise ValueError(f"{kind(value)} is not a capability; write one such as SYS_PTRACE")
     return value
 
 
-def whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
     """Return a whole number. Quoted numbers are accepted too, since variables give text."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
         return int(value)
-    raise ValueError(f"a whole number is wanted, not {kind(value)}")
+    raise ValueError(f"must be a whole number, not {kind(value)}")
 
 
 def truth(value: Any) -> bool:
     """Return true or false. Quoted words are accepted too, since variables give text."""
-    known = {"true": True, "false": False}
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value in known:
-        return known[value]
-    raise ValueError(f"true or false is wanted, not {kind(value)}")
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise ValueError(f"must be true or false, not {kind(value)}")
 
 
 def parallel(value: Any) -> bool | int | str:
     """Return `auto`, true, false or a number of launches. Quoted words are accepted too, since variables give text."""
     if isinstance(value, str) and value == "auto":
         return value
-    for read in (truth, whole):
+    for read in (truth, whole_number):
         with contextlib.suppress(ValueError):
-            found: bool | int = read(value)
-            if found is False or found >= 1:
-                return found
-    raise ValueError(f"auto, true, false or a number of launches is wanted, not {kind(value)}")
+            result: bool | int = read(value)
+            if result is False or result >= 1:
+                return result
+    raise ValueError(f"must be auto, true, false or a number of launches, not {kind(value)}")
 
 
-def size(value: Any) -> Decimal:
+def exact_size(value: Any) -> Decimal:
     """Return the bytes of a size such as `0.5KiB`, exactly. A unit is required: a bare 8 could be bytes or GiB."""
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if not found or found[2] not in UNITS:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if not match or match[2] not in UNITS:
         raise ValueError(f"{kind(value)} is not a size; write one such as 8GiB; units: {', '.join(UNITS)}")
-    result = Decimal(found[1]) * UNITS[found[2]]
+    result = Decimal(match[1]) * UNITS[match[2]]
     if result > MOST_BYTES:
         raise ValueError(f"{kind(value)} is too large a size")
     return result
 
 
-def size_bytes(value: Any) -> int:
+def whole_bytes(value: Any) -> int:
     """Return a size of memory or disk in whole bytes, at least one."""
-    result = int(size(value))
+    result = int(exact_size(value))
     if result < 1:
         raise ValueError(f"{kind(value)} is less than one byte")
     return result
@@ -140,7 +140,7 @@ def leak_kib(value: Any) -> float:
     """Return a size per step in KiB; it must be positive."""
     if not (isinstance(value, str) and _SIZE.fullmatch(value)):
         raise ValueError(f"{kind(value)} is not a size a step; write one such as 0.5KiB")
-    result = size(value)
+    result = exact_size(value)
     if result <= 0:
         raise ValueError("0 would call every trace a leak; write a size such as 0.5KiB")
     return float(result / 1024)
@@ -156,22 +156,27 @@ def seconds(value: Any) -> float:
     return float(result)
 
 
+def _written(value: Any) -> str:
+    """Return a number or text as the file has it; "" for true and false."""
+    return "" if isinstance(value, bool) else str(getattr(value, "written", value))
+
+
 def _seconds(value: Any) -> Decimal | None:
-    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+    written = _written(value)
     if _NUMBER.fullmatch(written):
         return Decimal(written)
     if written.endswith("ms") and _NUMBER.fullmatch(written[:-2]):
         return Decimal(written[:-2]) / 1000
-    found = _DURATION.fullmatch(written)
-    if not found or not written:
+    match = _DURATION.fullmatch(written)
+    if not match or not written:
         return None
-    hours, minutes, rest = (Decimal(part or 0) for part in found.groups())
+    hours, minutes, rest = (Decimal(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + rest
 
 
 def fraction(value: Any) -> float:
     """Return 0.1 for `10%` or 0.1. A number above 1 without a % is refused: 10 would mean 1000 %."""
-    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+    written = _written(value)
     percent = written.endswith("%")
     number = written.removesuffix("%").rstrip()
     if not _NUMBER.fullmatch(number):
@@ -184,21 +189,14 @@ def fraction(value: Any) -> float:
     return float(result)
 
 
-def fraction_or_none(value: Any) -> float | None:
-    """Return `fraction` of the value; None for the word none."""
-    return None if value == "none" else fraction(value)
+def or_none(parse: Callable[[Any], float]) -> Callable[[Any], float | None]:
+    """Return a parser that also accepts the word none, for which it returns None."""
+    return lambda value: None if value == "none" else parse(value)
 
 
-def leak_kib_or_none(value: Any) -> float | None:
-    """Return `leak_kib` of the value; None for the word none."""
-    return None if value == "none" else leak_kib(value)
-
-
-def count_or_none(value: Any) -> float | None:
-    """Return a positive amount per step, such as 0.01; None for the word none."""
-    if value == "none":
-        return None
-    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+def amount_per_step(value: Any) -> float:
+    """Return a positive amount per step, such as 0.01. Its key also accepts the word none."""
+    written = _written(value)
     if not _NUMBER.fullmatch(written):
         raise ValueError(f"{kind(value)} is not an amount a step; write a number such as 0.01, or none")
     result = float(written)
@@ -217,4 +215,4 @@ def scalar(value: Any) -> str | int | float | bool | None:
         if value in (float("inf"), float("-inf")):
             raise ValueError(f"{getattr(value, 'written', value)} is too large a number")
         return float(value)
-    raise ValueError(f"text, a number, true, false or null is wanted, not {kind(value)}")
+    raise ValueError(f"must be text, a number, true, false or null, not {kind(value)}")

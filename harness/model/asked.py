@@ -16,12 +16,12 @@ ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptaine
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmRequest:
-    """The node that a host with `engine: slurm` asks of the queue, and how a trial is started on it.
+    """The node that a host with `engine: slurm` requests from the queue, and how a trial is started on it.
 
     `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
-    long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
-    for one. `images`: a folder that this machine shares with the nodes. `place`: which of the nodes of a pool is meant,
-    from 1; `preferred`: the node that is asked for first, because it measured rows before.
+    long names. `node` is the only node to be used, if given. `time_s` limits an allocation; `wait_s` limits how long
+    the harness waits for one. `images` is a folder that this machine shares with the nodes. `place` is the number of
+    the node in its pool, from 1. `preferred` is the node to be requested first, because it measured rows before.
     """
 
     container: ContainerKind
@@ -37,16 +37,14 @@ class SlurmRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
+    """One engine, or a pool: several equal machines that share the rows.
 
-    `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
+    `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`. Of a pool, `pool` holds the
+    engines and `engine` lists them in words. `machine` is the name of one machine of a pool; a node that the queue
+    chooses is `node 1` until its name is known. `slurm` is set for the engine `slurm` alone.
 
-    Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
-    words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
-    until it is known.
-
-    `parallel`: launches whose times are not compared run side by side, as many as the host has room for (`auto`), or
-    so many at most; False: one at a time; True: all lanes at the same time, whatever is compared.
+    `parallel` is the number of launches that run side by side if their times are not compared, `auto` for as many as
+    the host has room for. False: one launch at a time. True: all lanes at the same time, whatever is compared.
     """
 
     name: str
@@ -69,7 +67,7 @@ class Host:
                 replace(self, pool=(), machine=f"node {place}", slurm=replace(self.slurm, place=place))
                 for place in range(1, len(self.pool) + 1)
             )
-        return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
+        return tuple(replace(self, engine=engine, pool=(), machine=machine_name(engine)) for engine in self.pool)
 
     @property
     def is_process(self) -> bool:
@@ -77,6 +75,7 @@ class Host:
 
     @property
     def in_environments(self) -> bool:
+        """Return whether its images are virtual environments, not containers."""
         return self.is_process or (self.slurm is not None and self.slurm.container == "none")
 
 
@@ -121,13 +120,15 @@ class Trials:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """The conditions that end a sweep before every result is as certain as it can be. `first_bad`: after the first
-    finding that is confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this
-    time; a launch that goes on is not cut off.
+    """The conditions that end a sweep before every result is as certain as it can be: after the first confirmed
+    finding (`first_bad`), after one round and the launches that confirm what looks bad (`quick`), or after a time
+    (`time_s`). A launch that is running is not cut off. `first_look`: `quick` was set by `harness init`, not by the
+    user.
     """
 
     first_bad: bool = False
     quick: bool = False
+    first_look: bool = False
     time_s: float | None = None
 
 

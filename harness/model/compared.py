@@ -1,4 +1,4 @@
-"""The comparison of several runs, or of the hosts of one run."""
+"""Records the comparison of several runs, or of the hosts of one run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Column:
 class Measured:
     """One metric of one cell in two columns: medians over trials, and their ratio (second by first) with its interval.
 
-    `floor`: the relative difference between equal images on these lanes, from their own A/A launches; None if unknown.
+    `floor` is the relative difference of equal images on these lanes, from their own A/A launches; None if unknown.
     """
 
     metric: Metric

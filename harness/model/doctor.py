@@ -1,4 +1,4 @@
-"""The results of `harness doctor`: the state of every host, and of every image on it."""
+"""Records the results of `harness doctor`: the state of every host, and of every image on it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCheck:
-    """One host. `problem`: why it cannot be used; all other fields may then be empty. `gpus`: those of its lanes.
+    """One host, or one machine of a pool. `problem` says why it cannot be used; all other fields may then be empty.
 
-    `noise`: by scenario, the A/A noise that earlier runs measured there. `host`: of a pool one machine. `control_ms`:
-    milliseconds of a step of the control, which only pools have; `odd`: how that differs from the other machines', or
-    why it is not known.
+    `gpus` are those of its lanes. `noise` is the A/A noise that earlier runs measured there, by scenario. `control_ms`
+    is the step time of the control, which only machines of pools run; `odd` says how it differs from that of the other
+    machines, or why it is unknown.
     """
 
     host: Host
@@ -101,4 +101,4 @@ class Checkup:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return tuple(each.problem for each in self.hosts if each.problem is not None)
+        return tuple(check.problem for check in self.hosts if check.problem is not None)

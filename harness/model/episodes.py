@@ -30,16 +30,17 @@ class Episode:
     @property
     def finding(self) -> Finding:
         """Return the finding that gives the size of the effect."""
-        found = self.begins or self.ends
-        assert found is not None, "an episode has a begin or an end"
-        return found
+        finding = self.begins or self.ends
+        assert finding is not None, "an episode has a begin or an end"
+        return finding
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(one for one in (self.begins, self.ends) if one is not None)
+        return tuple(finding for finding in (self.begins, self.ends) if finding is not None)
 
 
 def sign_of(finding: Finding) -> Sign:
+    """Return the sign of a finding."""
     return "slowdown" if finding.verdict == "slowdown" else finding.metric
 
 
@@ -48,15 +49,15 @@ def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[Stat
 
     A repair ends everything that is bad at that point. A fault that begins while another one lasts makes it worse.
     """
-    told: list[Episode] = []
+    episodes: list[Episode] = []
     lasting: list[Finding] = []
-    for finding in sorted(findings, key=lambda one: order[one.after]):
+    for finding in sorted(findings, key=lambda finding: order[finding.after]):
         if finding.kind != "first_fixed":
             lasting.append(finding)
             continue
-        told += _episodes(lasting, finding, order, tuple(states))
+        episodes += _episodes(lasting, finding, order, tuple(states))
         lasting = []
-    return told + (_episodes(lasting, None, order, tuple(states)) if lasting else [])
+    return episodes + (_episodes(lasting, None, order, tuple(states)) if lasting else [])
 
 
 def _episodes(
@@ -66,13 +67,13 @@ def _episodes(
         assert ends is not None, "an episode has a begin or an end"
         return [Episode(begins=None, ends=ends, seen=ends.before or ends.after, states=states)]
     versions, stop = list(order), len(order) if ends is None else order[ends.after]
-    found = []
-    for depth, one in enumerate(begins):
-        bad = [versions[place] for place in range(order[one.after], stop) if place < len(states) and states[place]]
-        known = [one.after, *bad, *([ends.before] if ends is not None and ends.before is not None else [])]
-        seen = max(known, key=order.__getitem__)
-        found.append(Episode(begins=one, ends=ends, seen=seen, depth=depth, states=states))
-    return found
+    episodes = []
+    for depth, begin in enumerate(begins):
+        bad = [versions[place] for place in range(order[begin.after], stop) if place < len(states) and states[place]]
+        seen_in = [begin.after, *bad, *([ends.before] if ends is not None and ends.before is not None else [])]
+        seen = max(seen_in, key=order.__getitem__)
+        episodes.append(Episode(begins=begin, ends=ends, seen=seen, depth=depth, states=states))
+    return episodes
 
 
 def span(episode: Episode, order: Order) -> range:
@@ -99,6 +100,7 @@ class EpisodeBounds:
 
 
 def bounds_of(episode: Episode, order: Order) -> EpisodeBounds:
+    """Return the bounds of one episode."""
     return EpisodeBounds(
         begins=None if episode.begins is None else _interval(episode.begins, order),
         ends=None if episode.ends is None else _interval(episode.ends, order),
@@ -115,15 +117,15 @@ def met(several: Iterable[EpisodeBounds]) -> EpisodeBounds | None:
     """Return the intersection of the episodes' bounds; None if they cannot be one episode. The end must come after
     the last version in which the fault was seen."""
     several = list(several)
-    begins = _intersection([one.begins for one in several if one.begins is not None])
-    ends = _intersection([one.ends for one in several if one.ends is not None])
-    seen = max(one.seen for one in several)
+    begins = _intersection([bounds.begins for bounds in several if bounds.begins is not None])
+    ends = _intersection([bounds.ends for bounds in several if bounds.ends is not None])
+    seen = max(bounds.seen for bounds in several)
     if ends is not None:
         ends = max(ends[0], seen), ends[1]
     if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
         return None
-    lasts = any(one.ends is None or one.open for one in several)
-    gradual = all(one.gradual for one in several)
+    lasts = any(bounds.ends is None or bounds.open for bounds in several)
+    gradual = all(bounds.gradual for bounds in several)
     return EpisodeBounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
 
 

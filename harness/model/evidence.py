@@ -1,4 +1,4 @@
-"""Evidence for others: how to launch a cell without the harness, what changed, and the content of a bug report."""
+"""Records evidence for others: how to launch a cell without the harness, what changed, and a bug report's content."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ class Recipe:
     """Everything that it takes to launch a cell without the harness. `script` is the scenario's text, None for a
     command.
 
-    `files` are those beside it; `missing` are the places of files that are needed but not stored in the run's
-    directory.
+    `files` are those beside it; `missing` are the places of needed files that the run's directory does not hold.
     """
 
     result: CellResult

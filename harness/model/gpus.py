@@ -1,4 +1,4 @@
-"""The GPUs of a host, as its driver reports them."""
+"""Records the GPUs of a host, as its driver reports them."""
 
 from __future__ import annotations
 

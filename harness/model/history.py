@@ -153,14 +153,14 @@ class Drift:
 def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
     """Merge two histories, each oldest first. Where they leave the order open, the numbers in the versions decide."""
     order = list(known)
-    index = {one: at for at, one in enumerate(order)}
+    index = {version: at for at, version in enumerate(order)}
     for place, version in enumerate(more):
         if version in index:
             continue
-        low = max((index[one] + 1 for one in more[:place]), default=0)
-        high = min((index[one] for one in more[place:] if one in index), default=len(order))
-        order.insert(low + sum(_numbers(one) <= _numbers(version) for one in order[low:high]), version)
-        index = {one: at for at, one in enumerate(order)}
+        low = max((index[older] + 1 for older in more[:place]), default=0)
+        high = min((index[newer] for newer in more[place:] if newer in index), default=len(order))
+        order.insert(low + sum(_numbers(between) <= _numbers(version) for between in order[low:high]), version)
+        index = {name: at for at, name in enumerate(order)}
     return order
 
 

@@ -1,4 +1,4 @@
-"""The versions under test: images, what they are made from, and series of them; places and values of a matrix file."""
+"""Records the versions under test: images, what they are made from, and series; and places in a matrix file."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Pull:
 
 @dataclass(frozen=True, kw_only=True)
 class Graft(Pull):
-    """An image of the engine (`reference`, its id) with parts of `other`, which is another one of it.
+    """An image made from two images of one engine, both named by their ids: `reference` with parts of `other`.
 
-    `remove`: files and folders that go before. `copy`: (place in `other`, place in the new image) of files and folders.
-    `libraries`: files of `other` that are copied into LIBRARIES under each name that they have beside them there;
-    `environment` is that of the new image, whole.
+    `remove` are files and folders that are removed first. `copy` are the files and folders that are then copied, as
+    (place in `other`, place in the new image). `libraries` are files of `other` that are copied into LIBRARIES, with
+    all links to them in their folders. `environment` is the whole environment of the new image.
     """
 
     other: str
@@ -81,8 +81,10 @@ class Install:
     @property
     def lines(self) -> tuple[str, ...]:
         """Return the packages as lines of a requirement file, each with its hashes."""
-        known = dict(self.hashes)
-        return tuple(" ".join((one, *(f"--hash={each}" for each in known.get(one, ())))) for one in self.packages)
+        hashes = dict(self.hashes)
+        return tuple(
+            " ".join((package, *(f"--hash={value}" for value in hashes.get(package, ())))) for package in self.packages
+        )
 
 
 Source = Pull | Build | Install

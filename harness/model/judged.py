@@ -26,11 +26,10 @@ Interval = tuple[float, float]
 class TraceVerdict:
     """The verdict on one trace (`judge/trace/verdict.py`): what `harness judge` prints.
 
-    `verdicts` lists all that apply, strongest first; `verdict` is the first of them. `steps` is the number of steps
-    that it is based on: a flat trace is known to be flat only up to there. `early` marks `suspect (early)`.
+    `verdicts` lists all that apply, strongest first. `steps` is the number of steps that it is based on: a flat trace
+    is known to be flat only up to there. `early` marks `suspect (early)`.
     """
 
-    verdict: VerdictName
     verdicts: tuple[VerdictName, ...]
     steps: int
     why: str
@@ -44,6 +43,11 @@ class TraceVerdict:
     layer: str | None = None
     early: bool = False
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> VerdictName:
+        """Return the strongest verdict."""
+        return self.verdicts[0]
 
 
 SignalState = Literal["good", "bad", "suspect", "blind", "none"]
@@ -115,7 +119,7 @@ class CellVerdict:
     @property
     def state(self) -> CellState:
         """Return the state over all signals: good only if nothing is bad, undecided or provisional."""
-        seen = {one.seen for one in self.signals.values()}
+        seen = {signal.seen for signal in self.signals.values()}
         if self.verdict in BAD:
             return "bad"
         if self.verdict not in GOOD | UNSURE:
@@ -127,22 +131,18 @@ class CellVerdict:
     @property
     def blind(self) -> tuple[str, ...]:
         """Return the signals that are blind."""
-        return tuple(name for name, one in self.signals.items() if one.seen == "blind")
+        return tuple(name for name, signal in self.signals.items() if signal.seen == "blind")
 
     @property
     def step_level(self) -> tuple[float | None, Interval | None]:
-        """Return the step time in ms that reports show, with its confidence interval: the compared one if there is
-        one.
-        """
+        """Return the step time in ms that reports show, and its interval: the compared one, if there is one."""
         if self.compared_step_ms is None:
             return self.step_ms, self.step_ms_ci
         return self.compared_step_ms, self.compared_step_ms_ci
 
     @property
     def peak_level(self) -> tuple[float | None, Interval | None]:
-        """Return the peak memory in MiB that reports show, with its confidence interval: the compared one if there is
-        one.
-        """
+        """Return the peak memory in MiB that reports show, with its interval: the compared one, if there is one."""
         if self.compared_peak_mib is None:
             return self.peak_rss_mib, None
         return self.compared_peak_mib, self.compared_peak_mib_ci
@@ -175,8 +175,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change along one history (`judge/history/changes.py`), by position in the series; `flows` turns it into a
-    Finding.
+    """A change along one history (`judge/history/changes.py`), by position in the series. A Finding is made from it.
 
     `before` is the position of the last image on the old side (None before the start of the history), `after` that of
     the first image on the new side; `untestable` are the positions between them that could not run.
@@ -190,6 +189,11 @@ class Change:
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
+
+    @property
+    def bad_side(self) -> int:
+        """Return the position on the bad side of the change."""
+        return self.before if self.kind == "first_fixed" and self.before is not None else self.after
 
 
 @dataclass(frozen=True, kw_only=True)

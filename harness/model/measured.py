@@ -1,4 +1,4 @@
-"""Measurements: trials and their samples."""
+"""Records measurements: trials and their samples."""
 
 from __future__ import annotations
 
@@ -125,6 +125,7 @@ class Trace:
     counts: Mapping[str, Floats] = field(default_factory=dict)
 
     def column(self, name: str) -> Floats | None:
+        """Return a column, or None if it was not sampled."""
         return self.columns.get(name)
 
     @property
@@ -142,10 +143,10 @@ class Trial:
     `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
     launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
     reduced). `pulled`: an image was pulled `beside` it, which is ordinary noise; or the trial was launched while images
-    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside`: so many
-    other launches ran on the host at the same time, at most, since no times of it were to be compared.
+    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside` is the
+    largest number of other launches that ran on the host at the same time; the times of such a trial are not compared.
 
-    `time_asked_s`: the most seconds in steps that it was asked for; None: as many as its steps take.
+    `time_asked_s` is the limit of the seconds in steps that it was asked for; None: there was no limit.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
     image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
     the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
@@ -233,5 +234,5 @@ class Trial:
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
         """Return the GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
-        told = self.fingerprint.get("gpus")
-        return tuple(card for card in told if isinstance(card, Mapping)) if isinstance(told, list | tuple) else ()
+        gpus = self.fingerprint.get("gpus")
+        return tuple(card for card in gpus if isinstance(card, Mapping)) if isinstance(gpus, list | tuple) else ()

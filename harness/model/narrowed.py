@@ -47,12 +47,12 @@ class ComponentGroup:
 
     @property
     def mapped(self) -> bool:
-        return any(each.mapped for each in self.components)
+        return any(component.mapped for component in self.components)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid:
-    """What to make: `base`, changed until exactly the groups `from_b` are as in B, and all others as in A.
+    """A hybrid to make: `base`, changed until exactly the groups `from_b` are as in B, and all others as in A.
 
     A itself is base A with no group from B; B is base B with all of them. `sham`: groups that are taken out and put in
     again from the base's own side, by the method by which others are swapped; it changes nothing but shows what the
@@ -63,6 +63,10 @@ class Hybrid:
     from_b: frozenset[str] = frozenset()
     sham: frozenset[str] = frozenset()
 
+    def side_of(self, group: ComponentGroup) -> Side:
+        """Return the side that a group is from."""
+        return "B" if group.id in self.from_b else "A"
+
 
 HybridState = Literal["bad", "good", "unresolved"]
 
@@ -71,10 +75,10 @@ HybridState = Literal["bad", "good", "unresolved"]
 class HybridOutcome:
     """One launch of a hybrid, or one attempt to make it.
 
-    `state` by one launch: does it show the fault of B? None where its `figure` decides (a level, such as the step time
-    in seconds): it is compared with those of A and B in the same `round`. `unresolved` is neither: the hybrid could not
-    be made, did not load what was asked for, fails in a way that B does not, or nothing can be told of this launch.
-    `lasting`: another launch would tell no more.
+    `state` says whether this launch shows the fault of B. It is None where the `figure` decides (a level, such as the
+    step time in seconds), which is compared with those of A and B in the same `round`. It is `unresolved` if the hybrid
+    could not be made, did not load what was asked for, or fails in a way that B does not, or if the launch says
+    nothing. `lasting`: another launch would say no more.
     """
 
     hybrid: Hybrid
@@ -87,7 +91,7 @@ class HybridOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class HybridResult:
-    """What all launches of one hybrid say. `reason`: why it is unresolved, or how it fails.
+    """The result of all launches of one hybrid. `reason`: why it is unresolved, or how it fails.
 
     `bad`, `good`, `unsure`: how many launches were so; for a level they count none and `measured` counts. `share`: how
     much of the effect from A (0) to B (1) it has, with its 95 % interval; None unless a level decides. `short`: it
@@ -191,5 +195,5 @@ class Narrowed:
     @property
     def launches(self) -> int:
         """Return the number of launches of all hybrids and of A and B themselves."""
-        ends = [each for each in (self.a, self.b) if each is not None]
-        return sum(each.launches for each in (*ends, *self.hybrids))
+        ends = [result for result in (self.a, self.b) if result is not None]
+        return sum(result.launches for result in (*ends, *self.hybrids))

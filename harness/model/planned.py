@@ -1,4 +1,4 @@
-"""The plan of a run: its cells and blocks."""
+"""Records the plan of a run: its cells and blocks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from harness.model.asked import Excluded, Lane, Matrix, Stop, Trials
@@ -27,7 +28,7 @@ class Cell:
     excluded: Excluded | None = None
     twin: bool = False
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Return a name for files and labels: readable, unique, stable. `[A-Za-z0-9._-]`, at most 105 characters."""
         identity = json.dumps(
@@ -38,7 +39,7 @@ class Cell:
         return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-twin' if self.twin else ''}"
 
     def __str__(self) -> str:
-        version = f"{self.image.version}{' (twin)' if self.twin else ''}"
+        version = f"{self.image.version}{' (A/A replicate)' if self.twin else ''}"
         return f"{self.image.series} {version} on {self.lane}: {self.variant}"
 
 
@@ -84,6 +85,7 @@ class Plan:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
+        """Return all cells, block by block."""
         return tuple(cell for block in self.blocks for cell in block.cells)
 
 

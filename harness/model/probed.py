@@ -1,4 +1,4 @@
-"""The results of probes. No verdict uses their trials."""
+"""Records the results of probes. No verdict uses their trials."""
 
 from __future__ import annotations
 
@@ -137,9 +137,10 @@ class Probed:
     @property
     def largest(self) -> int | None:
         """Return the largest size that fitted."""
-        return max((each.size for each in self.tries if each.fits), default=None)
+        return max((tried.size for tried in self.tries if tried.fits), default=None)
 
     def lost(self, kind: str) -> tuple[int, int, float]:
         """Return (bytes, blocks, blocks per step) over all records of a kind; the first two by valgrind's summary."""
-        those = [leak for leak in self.leaks if leak.kind == kind]
-        return sum(x.bytes for x in those), sum(x.blocks for x in those), sum(x.blocks_a_step for x in those)
+        leaks = [leak for leak in self.leaks if leak.kind == kind]
+        steps = sum(leak.blocks_a_step for leak in leaks)
+        return sum(leak.bytes for leak in leaks), sum(leak.blocks for leak in leaks), steps

@@ -1,4 +1,4 @@
-"""A whole run. Every report is a pure function of it."""
+"""Records a whole run."""
 
 from __future__ import annotations
 

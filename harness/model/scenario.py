@@ -44,8 +44,8 @@ class Limits:
     def of(self, signal: str) -> float | None:
         """Return the limit of a signal in its own unit; None if it has none, or is off."""
         own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
-        known = {**{name: each.limit for name, each in SIGNALS.items()}, **own, **dict(self.others)}
-        return known[signal]
+        defaults = {name: row.limit for name, row in SIGNALS.items()}
+        return {**defaults, **own, **dict(self.others)}[signal]
 
 
 FIRST_LOOK_S = 10.0

@@ -1,4 +1,4 @@
-"""The result of a look at the registries of a matrix, which `harness watch` prints as one line."""
+"""Records the result of a look at the registries of a matrix, which `harness watch` prints as one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of `harness judge --history` for a history of figures from any source."""
+"""Records the results of `harness judge --history` for a history of figures from any source."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ class SeriesVerdict:
 
     @property
     def verdict(self) -> Literal["worse", "good", "inconclusive"]:
-        """Return the verdict. `inconclusive`: nothing became worse, but a change as large as the limit might not have
-        shown."""
+        """Return the verdict; `inconclusive`: nothing became worse, but a change of the limit might not have shown."""
         if any(change.kind not in ("first_fixed", "better") for change in self.changes):
             return "worse"
         return "good" if self.visible is not None and self.visible <= self.limit else "inconclusive"

@@ -37,9 +37,7 @@ class SiteSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SitePage:
-    """A file of the site. `name` is its path in it. `key` is a hash of all that it is made from: as long as that is the
-    same, so is the file.
-    """
+    """A file of the site: `name` is its path, and `key` a hash of all it is made from, which changes with it."""
 
     name: str
     key: str

@@ -1,4 +1,4 @@
-"""The interfaces for the progress of a run: a listener that shows it, and a function that takes one line."""
+"""Defines the interfaces for the progress of a run: a listener that shows it, and a function that takes one line."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from harness.model.narrowed import Component
-from harness.narrow.inventory import Distribution, Inventory
+from harness.narrow.inventory import Inventory
 
 BASE = "operating system, Python and C library"
 OF_THE_BASE = re.compile(
@@ -17,9 +17,9 @@ SONAME = re.compile(r"^(lib.+?)(?:-[\d.]+)?\.so(?:\..*)?$")
 
 
 def components(a: Inventory, b: Inventory) -> tuple[Component, ...]:
-    """Return what differs, mapped ones first."""
-    found = (*_distributions(a, b), *_libraries(a, b), *_variables(a, b), *_base(a, b))
-    return tuple(sorted(found, key=lambda each: (not each.mapped, each.kind, each.name)))
+    """Return what differs between two sides; what the scenario maps comes first."""
+    differing = (*_distributions(a, b), *_libraries(a, b), *_variables(a, b), *_base(a, b))
+    return tuple(sorted(differing, key=lambda component: (not component.mapped, component.kind, component.name)))
 
 
 def _distributions(a: Inventory, b: Inventory) -> Iterator[Component]:
@@ -30,20 +30,16 @@ def _distributions(a: Inventory, b: Inventory) -> Iterator[Component]:
             yield Component(
                 kind="distribution",
                 name=name,
-                old=_version(old),
-                new=_version(new),
+                old=old.version if old else None,
+                new=new.version if new else None,
                 old_hash=old.content if old else "",
                 new_hash=new.content if new else "",
                 mapped=name in mapped,
             )
 
 
-def _version(one: Distribution | None) -> str | None:
-    return None if one is None else one.version
-
-
 def _libraries(a: Inventory, b: Inventory) -> Iterator[Component]:
-    """Yield the libraries that both sides map, outside distributions, with other content."""
+    """Yield the libraries that both sides map, outside distributions, with different content."""
     old, new = libraries(a), libraries(b)
     for name in sorted(old.keys() & new.keys()):
         if a.mapped[old[name]] != b.mapped[new[name]]:
@@ -59,13 +55,13 @@ def _libraries(a: Inventory, b: Inventory) -> Iterator[Component]:
 
 
 def libraries(side: Inventory) -> Mapping[str, str]:
-    """Return the libraries that can be swapped by themselves: name without version -> path."""
-    found: dict[str, str] = {}
+    """Return the path of each library that can be swapped by itself, by its name without the version."""
+    paths: dict[str, str] = {}
     for path in sorted(side.mapped):
         match = SONAME.match(_file_name(path))
-        if match and not OF_THE_BASE.search(path.rpartition("/")[2]) and side.owner(path) is None:
-            found.setdefault(f"{match[1]}.so", path)
-    return found
+        if match and not OF_THE_BASE.search(_file_name(path)) and side.owner(path) is None:
+            paths.setdefault(f"{match[1]}.so", path)
+    return paths
 
 
 def _file_name(path: str) -> str:
@@ -80,6 +76,6 @@ def _variables(a: Inventory, b: Inventory) -> Iterator[Component]:
 
 
 def _base(a: Inventory, b: Inventory) -> Iterator[Component]:
-    old, new = (f"{one.implementation} {one.python}, {one.libc}" for one in (a, b))
+    old, new = (f"{side.implementation} {side.python}, {side.libc}" for side in (a, b))
     if old != new:
         yield Component(kind="files", name=BASE, old=old, new=new)

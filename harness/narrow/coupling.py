@@ -1,31 +1,31 @@
 """Groups the components that can only be swapped together, and finds the mixtures that an installer would refuse.
 
-A hybrid takes each component from A or from B. What the distributions' own metadata rules out is never launched. Where
-neither of two components can go without the other, they are one group; where only one needs the other, both stay
-groups, and the one that is needed comes first: a search that goes from the front then meets few mixtures that cannot be
-made.
+A hybrid takes each component from A or from B. A mixture that the distributions' own metadata rules out is never
+launched. Two components of which neither can go without the other are one group. Where only one needs the other, each
+is in a group of its own, and the one that is needed comes first: a search that goes from the front then meets few
+mixtures that cannot be made.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
 from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
 from harness.narrow.components import BASE
-from harness.narrow.inventory import Inventory
+from harness.narrow.inventory import Inventory, parsed_requirement
 
 Key = tuple[str, str]
 """The kind and the name of a component."""
 Tied = tuple[Key, Key, str]
-"""Two components that are only swapped together, and why, as a clause."""
+"""Two components, and why the first is only swapped with the second, as a clause."""
 MOST_NAMED = 3
 CUDNN = ("libcudnn", "nvidia-cudnn")
 VERSION = re.compile(r"\d+(\.\d+)*")
@@ -40,6 +40,11 @@ class Need:
     other: str
     why: str
 
+    @property
+    def from_b(self) -> tuple[str, str]:
+        """Return the distribution that cannot be from B unless the second one is, and the second one."""
+        return (self.name, self.other) if self.side == "B" else (self.other, self.name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Coupling:
@@ -51,47 +56,35 @@ class Coupling:
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
         """Return (x, y) for each group x that cannot be from B without group y."""
-        group = {each.name: one.id for one in self.groups for each in one.components if _is_installed(each)}
-        found = {
-            (group[need.name], group[need.other]) if need.side == "B" else (group[need.other], group[need.name])
-            for need in self.needs
-        }
-        return frozenset(pair for pair in found if pair[0] != pair[1])
+        ids = {name: group.id for name, group in self._groups_of_distributions().items()}
+        pairs = {(ids[first], ids[second]) for first, second in (need.from_b for need in self.needs)}
+        return frozenset(pair for pair in pairs if pair[0] != pair[1])
 
     def refused(self, hybrid: Hybrid) -> str:
         """Return why no installer would make this hybrid; "" if nothing speaks against it."""
-        side = {each.name: _side(one, hybrid) for one in self.groups for each in one.components if _is_installed(each)}
+        side = {name: hybrid.side_of(group) for name, group in self._groups_of_distributions().items()}
         for need in self.needs:
             if side[need.name] == need.side and side[need.other] != need.side:
                 return need.why
         return ""
 
-
-def _is_installed(component: Component) -> bool:
-    return component.kind == "distribution"
-
-
-def _side(group: ComponentGroup, hybrid: Hybrid) -> Side:
-    return "B" if group.id in hybrid.from_b else "A"
+    def _groups_of_distributions(self) -> dict[str, ComponentGroup]:
+        return {each.name: group for group in self.groups for each in group.components if each.kind == "distribution"}
 
 
-def couple(found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]) -> Coupling:
-    """Return the groups of components. `extras`: those that the user asked for, by distribution."""
-    needs = tuple(_needs(found, a=a, b=b, extras=extras))
-    follows = {_key(each): set[Key]() for each in found}
-    for need in needs:
-        one, other = ("distribution", need.name), ("distribution", need.other)
-        first, then = (one, other) if need.side == "B" else (other, one)
-        follows[first].add(then)
-    pairs = (*_sharing(found, a=a, b=b), *_families(found), *_with_base(found, a=a, b=b))
-    for one, other, _ in pairs:
-        follows[one].add(other)
-        follows[other].add(one)
-    by_key = {_key(each): each for each in found}
-    members = [[by_key[key] for key in one] for one in _strong(list(follows), follows)]
-    why = [*(({("distribution", need.name), ("distribution", need.other)}, need.why) for need in needs),
-           *(({one, other}, why) for one, other, why in pairs)]  # fmt: skip
-    groups = [_group(one, _id(one, found), _together(one, why), a=a, b=b) for one in members]
+def couple(
+    differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
+) -> Coupling:
+    """Return the groups of the components that differ. `extras`: those that the user asked for, by distribution."""
+    needs = tuple(_needs(differing, a=a, b=b, extras=extras))
+    needed = [(_distribution(need.from_b[0]), _distribution(need.from_b[1]), need.why) for need in needs]
+    tied = [*_sharing(differing, a=a, b=b), *_families(differing), *_with_base(differing, a=a, b=b)]
+    follows = {_key(component): set[Key]() for component in differing}
+    for first, second, _ in [*needed, *tied, *((second, first, why) for first, second, why in tied)]:
+        follows[first].add(second)
+    by_key = {_key(component): component for component in differing}
+    members = [[by_key[key] for key in keys] for keys in _strong(follows)]
+    groups = [_group(each, _id(each, differing), _together(each, [*needed, *tied]), a=a, b=b) for each in members]
     return Coupling(groups=tuple(_ordered(groups, follows)), needs=needs)
 
 
@@ -100,14 +93,18 @@ def _key(component: Component) -> Key:
     return component.kind, component.name
 
 
+def _distribution(name: str) -> Key:
+    return "distribution", name
+
+
 # ---------------------------------------------------------------- what refuses what
 
 
 def _needs(
-    found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
+    differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
 ) -> Iterator[Need]:
     """Yield what the metadata rules out; a requirement that its own side does not keep either rules nothing out."""
-    names = {each.name for each in found if each.kind == "distribution"}
+    names = _distributions(differing)
     sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
     for side, own, other in sides:
         asked = _extras(own, extras)
@@ -120,58 +117,71 @@ def _needs(
 
 def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """Return the extras in use: those that the user asked for, and those that distributions ask of each other."""
-    found = dict(asked)
-    for name in side.distributions:
-        for requirement in side.requirements(name, asked.get(name, frozenset())):
-            target = canonicalize_name(requirement.name)
-            found[target] = found.get(target, frozenset()) | requirement.extras
-    return found
+    required = (
+        requirement
+        for name in side.distributions
+        for requirement in side.requirements(name, asked.get(name, frozenset()))
+    )
+    return _with_extras(asked, required)
+
+
+def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:
+    """Return the extras by distribution, with those of the requirements."""
+    extras = dict(asked)
+    for requirement in requirements:
+        name = canonicalize_name(requirement.name)
+        extras[name] = extras.get(name, frozenset()) | requirement.extras
+    return extras
 
 
 def _kept(requirement: Requirement, side: Inventory) -> bool:
-    there = side.distributions.get(canonicalize_name(requirement.name))
-    if there is None:
+    distribution = side.distributions.get(canonicalize_name(requirement.name))
+    if distribution is None:
         return False
     try:
-        return requirement.specifier.contains(Version(there.version), prereleases=True)
+        return requirement.specifier.contains(Version(distribution.version), prereleases=True)
     except InvalidVersion:
-        return True  # nothing can be told of such a version
+        return True  # such a version cannot be compared
 
 
 def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) -> str:
     target = canonicalize_name(requirement.name)
-    there = other.distributions.get(target)
-    instead = f"{target} is {there.version}" if there else f"{target} is not there"
+    unfit = other.distributions.get(target)
+    instead = f"{target} is {unfit.version}" if unfit else f"{target} is not there"
     return f"{name} {own.distributions[name].version} requires {target}{requirement.specifier}, and {instead}"
 
 
 # ---------------------------------------------------------------- what goes together
 
 
-def _sharing(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
-    """Yield distributions that have a file in common with other content: one would overwrite the other's."""
-    names = {each.name for each in found if each.kind == "distribution"}
-    owners: dict[str, dict[str, str]] = {}
+def _distributions(components: Sequence[Component]) -> set[str]:
+    return {component.name for component in components if component.kind == "distribution"}
+
+
+def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
+    """Yield distributions that have a file in common with different content: one would overwrite the other's."""
+    digests: dict[str, dict[str, str]] = {}
     for side in (a, b):
-        for name in sorted(names & side.distributions.keys()):
+        for name in sorted(_distributions(differing) & side.distributions.keys()):
             for path, digest in side.distributions[name].files.items():
-                known = owners.setdefault(path, {})
-                for other in [each for each, theirs in known.items() if each != name and theirs != digest]:
-                    yield ("distribution", name), ("distribution", other), f"{name} and {other} both have {path}"
-                known[name] = digest
+                by_owner = digests.setdefault(path, {})
+                for other in [owner for owner, theirs in by_owner.items() if owner != name and theirs != digest]:
+                    yield _distribution(name), _distribution(other), f"{name} and {other} both have {path}"
+                by_owner[name] = digest
 
 
-def _families(found: Sequence[Component]) -> Iterator[Tied]:
+def _families(differing: Sequence[Component]) -> Iterator[Tied]:
     """Yield libraries that are parts of one: cuDNN's check each other's versions when they are loaded."""
-    parts = [_key(each) for each in found if each.kind == "library" and each.name.startswith(CUDNN)]
-    yield from ((one, other, "the libraries of cuDNN check each other's versions") for one, other in pairwise(parts))
+    parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
+    why = "the libraries of cuDNN check each other's versions"
+    yield from ((part, following, why) for part, following in pairwise(parts))
 
 
-def _with_base(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
+def _with_base(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
     """Yield what cannot go without its base: a distribution is installed for one Python and one kind of C library."""
     if a.installs_for != b.installs_for:
         why = "a distribution is installed for one minor version of Python and one kind of C library"
-        yield from ((("files", BASE), _key(each), why) for each in found if _is_installed(each))
+        yield from ((("files", BASE), _distribution(name), why) for name in sorted(_distributions(differing)))
 
 
 def _group(members: Sequence[Component], name: str, together: str, *, a: Inventory, b: Inventory) -> ComponentGroup:
@@ -180,21 +190,21 @@ def _group(members: Sequence[Component], name: str, together: str, *, a: Invento
     return ComponentGroup(id=name, components=tuple(members), together=together, swaps=swaps)
 
 
-def _id(members: Sequence[Component], found: Sequence[Component]) -> str:
+def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
     if any(each.kind == "files" for each in members):
         others = len(members) - 1
         return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
-    names = [each.name for each in found]
-    told = [f"{each.kind} {each.name}" if names.count(each.name) > 1 else each.name for each in members]
-    if len(told) <= MOST_NAMED + 1:
-        return " + ".join(told)
-    return f"{' + '.join(told[:MOST_NAMED])} + {len(told) - MOST_NAMED} more"
+    names = [component.name for component in differing]
+    unique = [f"{each.kind} {each.name}" if names.count(each.name) > 1 else each.name for each in members]
+    if len(unique) <= MOST_NAMED + 1:
+        return " + ".join(unique)
+    return f"{' + '.join(unique[:MOST_NAMED])} + {len(unique) - MOST_NAMED} more"
 
 
-def _together(members: Sequence[Component], why: Sequence[tuple[set[Key], str]]) -> str:
+def _together(members: Sequence[Component], tied: Sequence[Tied]) -> str:
     """Return the first reason that ties two of the members; "" for a lone one."""
-    keys = {_key(each) for each in members}
-    return next((reason for tied, reason in why if tied <= keys), "") if len(members) > 1 else ""
+    keys = {_key(component) for component in members}
+    return next((why for first, second, why in tied if {first, second} <= keys), "") if len(members) > 1 else ""
 
 
 def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> frozenset[Side]:
@@ -220,38 +230,38 @@ def _older(in_a: Sequence[str | None], in_b: Sequence[str | None]) -> frozenset[
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    found = VERSION.search(text or "")
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = VERSION.search(text or "")
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 # ---------------------------------------------------------------- graphs
 
 
-def _strong(names: Sequence[Key], follows: Mapping[Key, set[Key]]) -> list[list[Key]]:
-    """Return the strongly connected components, each in the order of `names`; small graphs, so by reachability."""
-    reach = {name: _reached(name, follows) for name in names}
-    found: list[list[Key]] = []
-    for name in names:
-        same = next((group for group in found if group[0] in reach[name] and name in reach[group[0]]), None)
+def _strong(follows: Mapping[Key, set[Key]]) -> list[list[Key]]:
+    """Return the strongly connected components, in the order of the keys; by reachability, because graphs are small."""
+    reach = {key: _reached(key, follows) for key in follows}
+    strong: list[list[Key]] = []
+    for key in follows:
+        same = next((keys for keys in strong if keys[0] in reach[key] and key in reach[keys[0]]), None)
         if same is None:
-            found.append([name])
+            strong.append([key])
         else:
-            same.append(name)
-    return found
+            same.append(key)
+    return strong
 
 
-def _reached(name: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
-    found, waiting = {name}, [name]
+def _reached(key: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
+    reached, waiting = {key}, [key]
     while waiting:
-        new = follows[waiting.pop()] - found
-        found |= new
+        new = follows[waiting.pop()] - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) -> list[ComponentGroup]:
     """Return the groups so that each comes after those that it needs; mapped ones, and what they need, first."""
-    own = [{_key(each) for each in group.components} for group in groups]
+    own = [{_key(component) for component in group.components} for group in groups]
     reach = [set[Key]().union(*(_reached(key, follows) for key in keys)) for keys in own]
     needed = set[Key]().union(*(keys for group, keys in zip(groups, reach, strict=True) if group.mapped))
     urgent = [bool(keys & needed) for keys in own]
@@ -267,13 +277,6 @@ def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) 
 
 def asked_extras(*sources: Source) -> dict[str, frozenset[str]]:
     """Return the extras that the requirements of these sources ask for, by distribution."""
-    found: dict[str, frozenset[str]] = {}
-    for source in sources:
-        for text in source.packages if isinstance(source, Install) else ():
-            try:
-                requirement = Requirement(text)
-            except InvalidRequirement:
-                continue  # the installer has its own word on it
-            name = canonicalize_name(requirement.name)
-            found[name] = found.get(name, frozenset()) | requirement.extras
-    return found
+    texts = [text for source in sources if isinstance(source, Install) for text in source.packages]
+    parsed = (parsed_requirement(text) for text in texts)
+    return _with_extras({}, (requirement for requirement in parsed if requirement is not None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -37,27 +37,26 @@ class Distribution:
 
     @cached_property
     def content(self) -> str:
-        """Return the hash over the hashes of its files; scripts are left out, because they hold their environment's
-        path.
-        """
+        """Return a hash over the hashes of its files, without scripts, which contain their environment's path."""
         lines = sorted(f"{path},{digest}" for path, digest in self.files.items() if not path.startswith(("../", "/")))
         return hashlib.sha256("\n".join([self.name, self.version, *lines]).encode()).hexdigest()
 
     @property
     def pin(self) -> str:
-        """Return what an installer is asked for, to get exactly this one."""
+        """Return the requirement that installs exactly this distribution."""
         return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
 
     def holds(self, path: str) -> bool:
         """Return whether the file at an absolute path is one of its own."""
-        inside = PurePosixPath(path)
-        return inside.is_relative_to(self.place) and str(inside.relative_to(self.place)) in self.files
+        absolute = PurePosixPath(path)
+        return absolute.is_relative_to(self.place) and str(absolute.relative_to(self.place)) in self.files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """One side. `distributions` go by their normalised names; `mapped` are the libraries that the scenario maps, path
-    -> sha256. `variables`: the environment that the image and the series give a launch."""
+    """The contents of one side. `distributions` have their normalised names as keys. `mapped` gives the SHA-256 of each
+    library that the scenario maps, by path. `variables` is the environment that image and series give a launch.
+    """
 
     python: str
     implementation: str
@@ -84,19 +83,18 @@ class Inventory:
 
     @property
     def installs_for(self) -> tuple[str, str, str]:
-        """Return what a distribution is installed for: implementation and minor version of Python, kind of C
-        library.
-        """
+        """Return what distributions are built for: Python's implementation and minor version, the kind of C library."""
         return self.implementation, self.markers["python_version"], self.libc.partition(" ")[0]
 
     def compiled(self, name: str) -> bool:
-        """Return whether a distribution is there, and has compiled code."""
-        there = self.distributions.get(name)
-        return there is not None and any(LIBRARY.search(path) for path in there.files)
+        """Return whether a distribution is installed and contains compiled code."""
+        distribution = self.distributions.get(name)
+        return distribution is not None and any(LIBRARY.search(path) for path in distribution.files)
 
     def owner(self, path: str) -> str | None:
         """Return the name of the distribution that a file belongs to; None if it belongs to none."""
-        return next((name for name, each in self.distributions.items() if each.holds(path)), None)
+        owners = (name for name, distribution in self.distributions.items() if distribution.holds(path))
+        return next(owners, None)
 
     @cached_property
     def mapped_distributions(self) -> frozenset[str]:
@@ -104,12 +102,11 @@ class Inventory:
         return frozenset(name for path in self.mapped if (name := self.owner(path)) is not None)
 
     def requirements(self, name: str, extras: frozenset[str]) -> tuple[Requirement, ...]:
-        """Return what a distribution requires here with these extras; what cannot be read is left out."""
-        read = (_requirement(text) for text in self.distributions[name].requires)
-        wanted = (each for each in read if each is not None and self._holds(each, extras))
-        return tuple(wanted)
+        """Return what a distribution requires here with these extras; what cannot be parsed is left out."""
+        parsed = (parsed_requirement(text) for text in self.distributions[name].requires)
+        return tuple(each for each in parsed if each is not None and self._applies(each, extras))
 
-    def _holds(self, requirement: Requirement, extras: frozenset[str]) -> bool:
+    def _applies(self, requirement: Requirement, extras: frozenset[str]) -> bool:
         marker = requirement.marker
         try:
             return marker is None or any(
@@ -119,21 +116,12 @@ class Inventory:
             return False
 
 
-def _requirement(text: str) -> Requirement | None:
+def parsed_requirement(text: str) -> Requirement | None:
+    """Return a requirement; None if it cannot be parsed."""
     try:
         return Requirement(text)
     except InvalidRequirement:
         return None
-
-
-class _DistributionFile(BaseModel):
-    name: str
-    version: str
-    place: str
-    folder: str
-    requires: list[str] = []
-    origin: str = ""
-    files: dict[str, str] = {}
 
 
 class _InventoryFile(BaseModel):
@@ -142,36 +130,25 @@ class _InventoryFile(BaseModel):
     implementation: str
     libc: str
     machine: str
-    distributions: list[_DistributionFile]
+    distributions: list[Distribution]
     mapped: dict[str, str]
 
 
 def read_inventory(text: str, *, variables: Mapping[str, str]) -> Inventory:
-    """Return what the agent sent. Raises InfrastructureError: an image can have sent anything in its name."""
+    """Return the inventory that the agent sent. Raises InfrastructureError: an image can have sent anything."""
     try:
-        told = _InventoryFile.model_validate_json(text)
+        sent = _InventoryFile.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise InfrastructureError(f"{FILE}: {place}: {first['msg']}; the image sent no list of its parts") from error
+    distributions = (replace(each, name=canonicalize_name(each.name)) for each in sent.distributions)
     return Inventory(
-        python=told.python,
-        implementation=told.implementation,
-        libc=told.libc,
-        machine=told.machine,
-        distributions={canonicalize_name(one.name): _distribution(one) for one in told.distributions},
-        mapped={path: digest for path, digest in told.mapped.items() if digest},
+        python=sent.python,
+        implementation=sent.implementation,
+        libc=sent.libc,
+        machine=sent.machine,
+        distributions={distribution.name: distribution for distribution in distributions},
+        mapped={path: digest for path, digest in sent.mapped.items() if digest},
         variables=dict(variables),
-    )
-
-
-def _distribution(told: _DistributionFile) -> Distribution:
-    return Distribution(
-        name=canonicalize_name(told.name),
-        version=told.version,
-        place=told.place,
-        folder=told.folder,
-        requires=tuple(told.requires),
-        origin=told.origin,
-        files=dict(told.files),
     )

@@ -3,14 +3,14 @@
 from harness.plan.cells import including, make_plan, matches, variants
 from harness.plan.explain import explain, most_launches, typical_launches
 from harness.plan.lanes import choose_lanes
-from harness.plan.pools import MachineSeen, changed, odd_ones, unlike
+from harness.plan.pools import MachineSeen, machine_change, odd_ones, unlike
 
 __all__ = [
     "MachineSeen",
-    "changed",
     "choose_lanes",
     "explain",
     "including",
+    "machine_change",
     "make_plan",
     "matches",
     "most_launches",

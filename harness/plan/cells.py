@@ -1,4 +1,4 @@
-"""Lists the cells of a matrix, and puts them in order. Pure."""
+"""Lists the cells of a matrix in the order of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def make_plan(
 ) -> Plan:
     """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
 
-    `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. `lanes` are those of the hosts
-    whose GPUs are known (`choose_lanes`); other hosts have the lanes that the matrix names. Raises UsageError for a
-    name or pattern that fits nothing.
+    `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. `lanes` are the lanes of the
+    hosts whose GPUs are known (`choose_lanes`); other hosts have the lanes that the matrix names. Raises UsageError for
+    a name or pattern that fits nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
@@ -91,7 +91,7 @@ def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> I
 
 
 def matches(variant: Variant, pattern: str) -> bool:
-    """Return whether a pattern means a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
+    """Return whether a pattern fits a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
 
     A word with a `=` must fit one of the params, any other word the scenario's name; all words must fit. `*`, `?` and
     `[…]` have the meaning that they have in file names. A pattern may also fit the whole text, for values with spaces.
@@ -111,11 +111,9 @@ def _chosen_variants(matrix: Matrix, only: Sequence[str]) -> list[Variant]:
     every = [variant for scenario in matrix.scenarios for variant in variants(scenario, matrix.include)]
     for pattern in only:
         if not any(matches(variant, pattern) for variant in every):
-            known = ", ".join(scenario.name for scenario in matrix.scenarios)
-            example = str(every[0])
-            raise UsageError(
-                f"--only {pattern!r} fits no scenario or variant; scenarios: {known}; a variant: {example!r}"
-            )
+            names = ", ".join(scenario.name for scenario in matrix.scenarios)
+            what = f"scenarios: {names}; a variant: {str(every[0])!r}"
+            raise UsageError(f"--only {pattern!r} fits no scenario or variant; {what}")
     return [variant for variant in every if not only or any(matches(variant, pattern) for pattern in only)]
 
 
@@ -123,10 +121,10 @@ Named = TypeVar("Named", Host, Series)
 
 
 def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> list[Named]:
-    known = [entry.name for entry in entries]
+    existing = [entry.name for entry in entries]
     for name in names:
-        if name not in known:
-            raise UsageError(f"--{what} {name!r}: the matrix has no such {what}; it has: {', '.join(known)}")
+        if name not in existing:
+            raise UsageError(f"--{what} {name!r}: the matrix has no such {what}; it has: {', '.join(existing)}")
     return [entry for entry in entries if not names or entry.name in names]
 
 

@@ -1,4 +1,4 @@
-"""Derives the lanes of a host from the entry `gpus:` of the matrix and the GPUs that were found there. Pure."""
+"""Derives the lanes of a host from the entry `gpus:` of the matrix and the GPUs that its driver lists. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.model import Host, Lane
 from harness.model.gpus import Gpu
 
 
-def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
+def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:
     """Return the lanes of `host`: one without a GPU, one with `all`, one for `each`, or one for each GPU that is
     listed.
 
@@ -19,35 +19,35 @@ def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
     """
     if host.gpus == "none":
         return (Lane(host=host),)
-    if not found:
+    if not listed:
         raise InfrastructureError(
             f"{host.where}.gpus: host {host.name} has no GPU; see `nvidia-smi` there, or use none"
         )
     if host.gpus == "all":
-        return (Lane(host=host, gpu="all", gpus=tuple(found)),)
-    chosen = list(found) if host.gpus == "each" else _listed(host, host.gpus, found)
+        return (Lane(host=host, gpu="all", gpus=tuple(listed)),)
+    chosen = list(listed) if host.gpus == "each" else _chosen(host, host.gpus, listed)
     label = _label_in_pool if host.pool or host.machine else _label
-    return tuple(Lane(host=host, gpu=label(gpu, found), gpus=(gpu,)) for gpu in chosen)
+    return tuple(Lane(host=host, gpu=label(gpu, listed), gpus=(gpu,)) for gpu in chosen)
 
 
-def _listed(host: Host, entries: Sequence[str], found: Sequence[Gpu]) -> list[Gpu]:
+def _chosen(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> list[Gpu]:
     chosen: dict[str, str] = {}
     for number, entry in enumerate(entries):
         place = f"{host.where}.gpus[{number}]"
-        gpu = _one(entry, found, place=place, host=host)
+        gpu = _named(entry, listed, place=place, host=host)
         if gpu.uuid in chosen:
             raise InfrastructureError(f"{place}: {chosen[gpu.uuid]!r} and {entry!r} are one GPU, {gpu}; keep one")
         chosen[gpu.uuid] = entry
-    return [gpu for uuid in chosen for gpu in found if gpu.uuid == uuid]
+    return [gpu for uuid in chosen for gpu in listed if gpu.uuid == uuid]
 
 
-def _one(entry: str, found: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
-    """Return the only GPU that `entry` means."""
-    matching = _meant(entry.strip(), found)
+def _named(entry: str, listed: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
+    """Return the only GPU that `entry` means. Raises InfrastructureError."""
+    matching = _meant(entry.strip(), listed)
     if len(matching) == 1:
         return matching[0]
     if not matching:
-        there = "; ".join(map(str, found))
+        there = "; ".join(map(str, listed))
         raise InfrastructureError(f"{place}: no GPU like {entry!r} on host {host.name}; it has: {there}")
     several = "; ".join(map(str, matching))
     raise InfrastructureError(
@@ -55,20 +55,20 @@ def _one(entry: str, found: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
     )
 
 
-def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
+def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
     """Return the GPUs that a text means: `0` is an index; `4090` is part of a name, as no host has so many GPUs."""
     if text.startswith(("GPU-", "MIG-")):
-        whole = [gpu for gpu in found if text in (gpu.uuid, gpu.parent)]
-        return whole or [gpu for gpu in found if len(text) > 4 and gpu.uuid.startswith(text)]
-    numbered = [gpu for gpu in found if text == str(gpu.index)]
+        whole = [gpu for gpu in listed if text in (gpu.uuid, gpu.parent)]
+        return whole or [gpu for gpu in listed if len(text) > 4 and gpu.uuid.startswith(text)]
+    numbered = [gpu for gpu in listed if text == str(gpu.index)]
     if numbered or _is_index(text):
         return numbered
-    named = [gpu for gpu in found if text.lower() in gpu.name.lower()]
+    named = [gpu for gpu in listed if text.lower() in gpu.name.lower()]
     return [gpu for gpu in named if _is_whole(text.lower(), gpu)] or named
 
 
 def _is_whole(text: str, gpu: Gpu) -> bool:
-    """Return whether a text is a whole name, with or without the vendor's words: `gtx 1080`, not a part of `GTX 1080
+    """Return whether a text is a whole name, with or without the vendor's words: `gtx 1080` is not that of a `GTX 1080
     Ti`.
     """
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
@@ -78,16 +78,16 @@ def _is_index(text: str) -> bool:
     return text.isdecimal() and int(text) < 64
 
 
-def _label(gpu: Gpu, found: Sequence[Gpu]) -> str:
+def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:
     """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`: an index changes, a UUID does not."""
-    twins = [other.uuid for other in found if other.short_name == gpu.short_name]
+    twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
     if len(twins) == 1:
         return gpu.short_name
     short = gpu.uuid[:12]
     return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in twins) == 1 else gpu.uuid}"
 
 
-def _label_in_pool(gpu: Gpu, found: Sequence[Gpu]) -> str:
+def _label_in_pool(gpu: Gpu, listed: Sequence[Gpu]) -> str:
     """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine: a UUID is of one."""
-    twins = [other.uuid for other in found if other.short_name == gpu.short_name]
+    twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
     return gpu.short_name if len(twins) == 1 else f"{gpu.short_name} #{twins.index(gpu.uuid) + 1}"

@@ -55,11 +55,11 @@ class MachineSeen:
 
 
 def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
-    """Return, by name, in what each machine differs from most of the pool; equal machines are left out of it.
+    """Return, by name, how each machine differs that is not equal to most of the pool.
 
-    Where two groups of equal machines are as large, the one with the machine that is listed first stays.
+    If two groups of equal machines are equally large, the one that has the first listed machine counts as most.
     """
-    traits = {one.name: one.traits for one in machines}
+    traits = {machine.name: machine.traits for machine in machines}
     if not traits:
         return {}
     usual, _ = Counter(traits.values()).most_common(1)[0]
@@ -67,20 +67,20 @@ def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
     return {name: _difference(own, usual, equal) for name, own in traits.items() if own != usual}
 
 
-def changed(before: MachineSeen, now: MachineSeen) -> str:
-    """Return in what a machine differs from what it was, "" if in nothing. Other cards of the same kind count: its row
-    is bound to those of before.
+def machine_change(before: MachineSeen, now: MachineSeen) -> str:
+    """Return how a machine differs from its earlier state; "" if it does not. Other cards of the same kind count as a
+    difference: its row is bound to the earlier ones.
     """
     if before.traits != now.traits:
         return odd_ones([replace(before, name="before"), replace(now, name="now")])["now"]
-    cards, others = ([gpu.uuid for gpu in one.gpus] for one in (before, now))
-    return "" if cards == others else f"GPU {', '.join(others)} (before: {', '.join(cards)})"
+    old, new = ([gpu.uuid for gpu in machine.gpus] for machine in (before, now))
+    return "" if old == new else f"GPU {', '.join(new)} (before: {', '.join(old)})"
 
 
 def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
     """Return, by name, how each machine differs whose control is more than APART slower or faster than usual.
 
-    `control_ms`: milliseconds by machine. The usual one is the lower median, so that of two the slower one is named.
+    `control_ms`: milliseconds by machine. The lower median is the usual one, so that the slower of two is named.
     """
     if len(control_ms) < 2:
         return {}

@@ -1,9 +1,9 @@
-"""Interpretation of the files of wrapping probes, and the search for the largest size. Pure."""
+"""Interprets the files of wrapping probes, and searches for the largest size that fits. Pure."""
 
-from harness.probes.files import Unreadable, lines, ops
-from harness.probes.frontier import settings
+from harness.probes.files import Unreadable, read_lines, read_ops
+from harness.probes.frontier import frontier_settings
 from harness.probes.largest import search_largest
-from harness.probes.leaks import leaks
+from harness.probes.leaks import read_leaks
 from harness.probes.oom import read_oom
 
-__all__ = ["Unreadable", "leaks", "lines", "ops", "read_oom", "search_largest", "settings"]
+__all__ = ["Unreadable", "frontier_settings", "read_leaks", "read_lines", "read_oom", "read_ops", "search_largest"]

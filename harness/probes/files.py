@@ -1,9 +1,10 @@
-"""Validating readers of the files that probes write inside an untrusted image."""
+"""Reads and validates the files that probes write inside an untrusted image."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -44,17 +45,17 @@ class _Functions(_Shape):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parsed(shape: type[Model], text: str) -> Model:
-    """Return the text of a file as its model. Raises Unreadable."""
+def parse_file(shape: type[Model], text: str) -> Model:
+    """Return the JSON text of a file as a `shape`. Raises Unreadable."""
     try:
         return shape.model_validate(json.loads(text))
     except (ValueError, ValidationError, RecursionError) as error:
         raise Unreadable(f"the probe's file does not hold what it should: {type(error).__name__}") from error
 
 
-def ops(text: str) -> tuple[OpDrift, ...]:
-    """Return the ops of `optrace.json`, by the rise (ms) from the first median to the last. Raises Unreadable."""
-    file = parsed(_Ops, text)
+def read_ops(text: str) -> tuple[OpDrift, ...]:
+    """Return the ops of `optrace.json`, those whose median rose most (in ms) first. Raises Unreadable."""
+    file = parse_file(_Ops, text)
     rows = [
         OpDrift(
             op=row.op, kind=row.kind, ms=tuple(row.ms), ratio=_ratio(row.ms), bytes=row.bytes,
@@ -65,20 +66,21 @@ def ops(text: str) -> tuple[OpDrift, ...]:
     return tuple(sorted(rows, key=lambda row: (-_rise_ms(row.ms), row.op)))
 
 
-def _rise_ms(ms: list[float | None] | tuple[float | None, ...]) -> float:
-    """Return the rise from the first duration to the last, or the only duration; -inf without any."""
-    known = [value for value in ms if value is not None]
-    if len(known) < 2:
-        return known[0] if known else -math.inf
-    return known[-1] - known[0]
+def _rise_ms(medians_ms: Sequence[float | None]) -> float:
+    """Return the rise from the first median to the last, or the only median; -inf without any."""
+    known_ms = [median_ms for median_ms in medians_ms if median_ms is not None]
+    if len(known_ms) < 2:
+        return known_ms[0] if known_ms else -math.inf
+    return known_ms[-1] - known_ms[0]
 
 
-def _ratio(ms: list[float | None]) -> float | None:
-    known = [value for value in ms if value is not None]
-    return known[-1] / known[0] if len(known) > 1 and known[0] > 0 else None
+def _ratio(medians_ms: Sequence[float | None]) -> float | None:
+    """Return the last median over the first; None with fewer than two, or if the first is 0."""
+    known_ms = [median_ms for median_ms in medians_ms if median_ms is not None]
+    return known_ms[-1] / known_ms[0] if len(known_ms) > 1 and known_ms[0] > 0 else None
 
 
-def lines(text: str) -> tuple[LineTable, ...]:
+def read_lines(text: str) -> tuple[LineTable, ...]:
     """Return the functions of `lines.json` with their lines. Raises Unreadable."""
-    functions = parsed(_Functions, text).functions
+    functions = parse_file(_Functions, text).functions
     return tuple(LineTable(name=entry.name, file=entry.file, rows=tuple(entry.lines)) for entry in functions)

@@ -1,4 +1,4 @@
-"""Search for the largest size that fits: doubling until one does not fit, then bisection."""
+"""Searches for the largest size that fits: doubles until a size does not fit, then bisects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from harness.model import SizeTry
 def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> tuple[SizeTry, ...]:
     """Return all tries in order. Only the given `sizes` are tried.
 
-    Doubling goes to the largest given size that is at most twice the last one, or to the next if there is none.
-    An exception in `attempt` loses the earlier tries, so that it should not raise.
+    Doubling goes to the largest given size that is at most twice the last one, or to the next size if there is none.
+    `attempt` should not raise: the earlier tries would be lost.
     """
     allowed = sorted(set(sizes))
     tries: list[SizeTry] = []
@@ -31,6 +31,7 @@ def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> t
 
 
 def _doubled(allowed: list[int], place: int) -> int:
-    """Return the index of the largest size up to twice as large, at least the next index, which may be the end."""
+    """Return the index of the largest size that is at most twice as large, or else the next index, which may be the
+    end."""
     reach = [other for other in range(place + 1, len(allowed)) if allowed[other] <= 2 * allowed[place]]
     return reach[-1] if reach else place + 1

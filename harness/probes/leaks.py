@@ -1,4 +1,4 @@
-"""Valgrind's leak records, and the growth of each record per step.
+"""Computes from valgrind's leak records how much each stack leaks per step.
 
 A control, the same program with fewer steps, is subtracted. Memory that is lost once (a table of a library, interned
 objects of Python) is in both; a leak grows with the steps. A command controls its own steps and has no control: blocks
@@ -16,19 +16,11 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from harness.model import Leak
-from harness.probes.files import parsed
+from harness.probes.files import parse_file
 
 INTERPRETER = (
-    "ffi_call",
-    "libffi",
-    "_PyEval",
-    "PyEval_",
-    "_PyObject_",
-    "PyObject_",
-    "_Py_",
-    "cfunction_",
-    "method_vector",
-)
+    "ffi_call", "libffi", "_PyEval", "PyEval_", "_PyObject_", "PyObject_", "_Py_", "cfunction_", "method_vector",
+)  # fmt: skip
 """Parts of the names of the interpreter's frames."""
 
 
@@ -53,16 +45,20 @@ LOST = ("DefinitelyLost", "IndirectlyLost")
 CallSite = tuple[str, tuple[str, ...]]
 
 
-def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
-    """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control, if any, `further_steps` shorter.
+def read_leaks(
+    text: str, control: str | None, *, further_steps: int
+) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
+    """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control.
 
-    Leaks with the most blocks per step come first, then those with the most bytes. Raises Unreadable.
+    The control, if any, made `further_steps` fewer steps. Leaks with the most blocks per step come first, then those
+    with the most bytes. Raises Unreadable.
     """
-    report, base = parsed(_Report, text), NOTHING if control is None else parsed(_Report, control)
-    size, count = _sums(report.records)
-    base_size, base_count = _sums(base.records)
+    report, base = parse_file(_Report, text), NOTHING if control is None else parse_file(_Report, control)
+    base_records = base.records
     if control is None:
-        base_size, base_count = _sums(record for record in report.records if record.kind not in LOST)
+        base_records = [record for record in report.records if record.kind not in LOST]
+    size, count = _sums(report.records)
+    base_size, base_count = _sums(base_records)
     records = [
         Leak(
             kind=place[0],
@@ -74,9 +70,10 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
         )
         for place in count
     ]
-    whole = report.complete and base.complete and not report.left_out
-    problem = "" if whole else "valgrind's report is incomplete; the sums are too small"
-    return tuple(sorted(records, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
+    is_whole = report.complete and base.complete and not report.left_out
+    problem = "" if is_whole else "valgrind's report is incomplete; the sums are too small"
+    records.sort(key=lambda leak: (-leak.blocks_a_step, -leak.bytes, leak.stack))
+    return tuple(records), report.errors, problem
 
 
 def _sums(records: Iterable[_Record]) -> tuple[Counter[CallSite], Counter[CallSite]]:
@@ -91,7 +88,7 @@ def _sums(records: Iterable[_Record]) -> tuple[Counter[CallSite], Counter[CallSi
 
 
 def native(stack: list[str]) -> tuple[str, ...]:
-    """Return the frames before the interpreter; all of them without it, or if it made the allocation itself."""
+    """Return the frames up to the interpreter's; all of them if there is none, or only in the innermost frame."""
     for depth, frame in enumerate(stack):
         if depth and any(mark in frame for mark in INTERPRETER):
             return tuple(stack[:depth])

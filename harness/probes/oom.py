@@ -1,10 +1,10 @@
-"""Parsers of out-of-memory reports of frameworks and kernels in a trial's message and output.
+"""Parses the out-of-memory reports of frameworks and kernels in a trial's message and output.
 
 Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
 "CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
 
-An image may print anything: every part of a pattern has a longest length, so that the work grows with the text and no
-faster, and a number has few enough digits to be one.
+An image may print anything. Every part of a pattern therefore has a greatest length, so that the work grows no faster
+than the text, and a number has a greatest number of digits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
-"""Bytes of each unit. The programs mean powers of 1024 by KB and kB, too."""
+"""Bytes of each unit. The programs mean powers of 1024 by KB and kB as well."""
 SIZE = r"(?<![\d.])([0-9]{1,15}(?:\.[0-9]{0,9})?) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
 TYPE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,
@@ -39,7 +39,7 @@ LARGEST_BYTES = 1 << 63
 
 
 def read_oom(text: str) -> OomReport | None:
-    """Return the report in the text, or None. A framework's report has more detail and precedes the kernel's."""
+    """Return the report in the text, or None. A framework's report, which has more detail, precedes the kernel's."""
     return _tensorflow(text) or _cuda(text) or _kernel(text)
 
 
@@ -57,7 +57,7 @@ def _tensorflow(text: str) -> OomReport | None:
         wanted_bytes=_tensor_bytes(shape, wanted[2]) if wanted else None,
         shape=shape,
         device=wanted[3] if wanted else usage[1] if usage else "",
-        holders=tuple(sorted(holders, key=lambda each: -each.bytes)),
+        holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)),
         remaining_nodes=int(rest[1]) if rest else None,
         remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
     )
@@ -82,16 +82,14 @@ def _cuda(text: str) -> OomReport | None:
 
 def _kernel(text: str) -> OomReport | None:
     killed = KERNEL.search(text)
-    if killed is None:
-        return None
-    return OomReport(source="kernel", process=killed[1])
+    return None if killed is None else OomReport(source="kernel", process=killed[1])
 
 
 def _size(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    if found is None:
+    match = pattern.search(text)
+    if match is None:
         return None
-    number, unit = [group for group in found.groups() if group is not None]
+    number, unit = [group for group in match.groups() if group is not None]
     return _bytes(number, unit)
 
 

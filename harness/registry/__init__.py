@@ -1,4 +1,4 @@
-"""Client of image registries: tags, digests, dates and sizes (the OCI distribution specification, and Docker's v2).
+"""Asks image registries for tags, digests, dates and sizes (the OCI distribution specification, and Docker's v2).
 
 Only complete answers count. Anything else raises RegistryTrouble with one line: the host, what is wrong, what to do.
 """
@@ -6,12 +6,10 @@ Only complete answers count. Anything else raises RegistryTrouble with one line:
 from harness.registry.client import Layer, PublishedImage, Registry, TagSource
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.order import in_range, is_bound
-from harness.registry.pulls import Pulls, pull_bytes, pull_plan
 
 __all__ = [
     "Layer",
     "PublishedImage",
-    "Pulls",
     "Registry",
     "RegistryDenied",
     "RegistrySilent",
@@ -19,6 +17,4 @@ __all__ = [
     "TagSource",
     "in_range",
     "is_bound",
-    "pull_bytes",
-    "pull_plan",
 ]

@@ -1,4 +1,4 @@
-"""HTTP requests with bounds on time, size, redirects and attempts.
+"""Makes HTTP requests with bounds on time, size, redirects and attempts.
 
 The library `requests` takes proxies and certificates from the environment. This module keeps it from what it does by
 default: following redirects with credentials, taking a login from ~/.netrc, waiting for ever, and reading for ever.
@@ -105,19 +105,19 @@ class Exchange:
             if answer.status not in BUSY:
                 return answer
             trouble = f"answers with HTTP {answer.status}"
-            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._theirs_s(answer))
+            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._server_time_s(answer))
             if pause_s is not None and pause_s > self._patience.most_pause_s:
                 raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
         attempts = f" ({self._patience.attempts} attempts)" if self._patience.attempts > 1 else ""
         raise RegistrySilent(f"{host}: {trouble}{attempts}; try again later")
 
-    def _theirs_s(self, answer: Response) -> float:
+    def _server_time_s(self, answer: Response) -> float:
         """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
         date_s = _date_s(answer.headers.get("Date", ""))
         return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
-        """Return the answer behind all redirects. A store of blobs has a signature in the address, and no need of ours.
+        """Return the answer behind all redirects. Another origin, such as a store of blobs, gets no authorization.
 
         A form holds a login (a refresh token), so it goes to the origin that was asked, and to no other.
         """

@@ -1,4 +1,4 @@
-"""Authentication challenges: the header `WWW-Authenticate` of a registry's 401 answers (RFC 9110, 11.6.1)."""
+"""Reads authentication challenges: the header `WWW-Authenticate` of 401 answers (RFC 9110, 11.6.1)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Challenge:
     def token_url(self, repository: str) -> str:
         """Return the address of a token that allows reading `repository`.
 
-        The scope is always our own: nvcr.io sends an empty one (`scope=""`), and an older form of it one in the realm
-        that asks to push as well.
+        The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of it has one
+        in the realm that asks to push as well.
         """
         parts = urlsplit(self.realm)
         asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
@@ -50,5 +50,6 @@ def read_challenges(header: str) -> tuple[Challenge, ...]:
             value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else part["bare"]
             found[-1].setdefault(part["key"].lower(), value)
     return tuple(
-        Challenge(scheme=each["scheme"], realm=each.get("realm", ""), service=each.get("service", "")) for each in found
+        Challenge(scheme=fields["scheme"], realm=fields.get("realm", ""), service=fields.get("service", ""))
+        for fields in found
     )

@@ -1,4 +1,4 @@
-"""Registry client: tags, digests and image configurations, as records."""
+"""Asks registries for tags, digests and image configurations, and returns them as records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from pydantic import BaseModel, ValidationError
 
-from harness.registry.access import Access
+from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, Pause, Response, host_of
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
@@ -53,14 +53,6 @@ class PublishedImage:
     architecture: str | None
     labels: Mapping[str, str]
     environment: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """The manifest of one image; `digest` is that of what the reference names."""
-
-    digest: str
-    manifest: Manifest
 
 
 class Registry:
@@ -112,12 +104,12 @@ class Registry:
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
         """Return what an image says of itself; for an index, its image for Linux on this architecture."""
         name = parse(reference)
-        found = self._find(name, architecture)
-        digest = found.manifest.config.digest
+        named, manifest = self._find(name, architecture)
+        digest = manifest.config.digest
         answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
         config = _read(Config, answer, name, what="an image's configuration", digest=digest)
         return PublishedImage(
-            digest=found.digest,
+            digest=named,
             created=config.created,
             architecture=config.architecture,
             labels=config.config.Labels or {},
@@ -126,16 +118,17 @@ class Registry:
 
     def layers(self, reference: str, *, architecture: str = "amd64") -> tuple[Layer, ...]:
         """Return the layers that a pull of this image fetches, including its configuration."""
-        manifest = self._find(parse(reference), architecture).manifest
-        return tuple(Layer(digest=each.digest, size_bytes=each.size) for each in (manifest.config, *manifest.layers))
+        _, manifest = self._find(parse(reference), architecture)
+        return tuple(Layer(digest=layer.digest, size_bytes=layer.size) for layer in (manifest.config, *manifest.layers))
 
-    def _find(self, name: RegistryName, architecture: str) -> _Found:
+    def _find(self, name: RegistryName, architecture: str) -> tuple[str, Manifest]:
+        """Return the digest of what the reference names, and the manifest of its image for this architecture."""
         answer = self._manifest(name)
         digest = _hash(answer.body)
         if _type(answer) in INDEX_TYPES:
             index = _read(ImageIndex, answer, name, what="an index of images")
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
-        return _Found(digest=digest, manifest=_read(Manifest, answer, name, what="a manifest that is still in use"))
+        return digest, _read(Manifest, answer, name, what="a manifest that is still in use")
 
     def _manifest(self, name: RegistryName) -> Response:
         answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")

@@ -1,4 +1,4 @@
-"""Logins for registries: what `docker login` stored in Docker's own configuration, and nothing else.
+"""Finds logins for registries, only in what `docker login` stored in Docker's own configuration.
 
 Secrets stay in memory: helpers are called through a pipe, and no message or representation contains one.
 """

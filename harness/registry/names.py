@@ -1,4 +1,4 @@
-"""Image references as Docker reads them: `ubuntu`, `nvcr.io/nvidia/tensorflow:20.12`, `localhost:5000/x@sha256:…`."""
+"""Parses image references as Docker does: `ubuntu`, `nvcr.io/nvidia/tensorflow:20.12`, `localhost:5000/x@sha256:…`."""
 
 from __future__ import annotations
 

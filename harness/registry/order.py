@@ -1,4 +1,4 @@
-"""Selection and order of tags: by a pattern, two bounds and the version in each tag, 20.12 < 21.02 < 22.12. Pure."""
+"""Selects and orders tags by a pattern, two bounds and the version in each tag: 20.12 < 21.02 < 22.12."""
 
 from __future__ import annotations
 

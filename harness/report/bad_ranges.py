@@ -1,4 +1,4 @@
-"""Findings in the order in which all reports number them, findings by cell, and the cells within a bad range."""
+"""Orders findings as all reports number them, and finds the cells at which they begin and those in a bad range."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def variant_key(variant: Variant) -> str:
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     """Return, by cell id, the findings that begin with the cell's version, good or bad."""
     found: dict[tuple[str, ...], list[Finding]] = {}
-    for one in ordered(result):
-        found.setdefault((*place_of(one)[:3], one.after), []).append(one)
+    for finding in ordered(result):
+        found.setdefault((*place_of(finding)[:3], finding.after), []).append(finding)
     places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
 
@@ -39,9 +39,9 @@ def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
     others. The verdict of such a cell alone may be good.
     """
     changes: dict[RowKey, dict[str, bool]] = {}
-    for one in ordered(result):
-        if signal_of(one.metric).kind in ("level", "value"):
-            changes.setdefault(place_of(one), {})[one.after] = one.kind != "first_fixed"
+    for finding in ordered(result):
+        if signal_of(finding.metric).kind in ("level", "value"):
+            changes.setdefault(place_of(finding), {})[finding.after] = finding.kind != "first_fixed"
     found: set[tuple[str, ...]] = set()
     uncompared = _uncompared(result) if changes else frozenset()
     for place, bad_since in changes.items():
@@ -84,7 +84,9 @@ def ordered(result: RunResult) -> list[Finding]:
     newest = len(where)
     return sorted(
         result.findings,
-        key=lambda one: (
-            bool(one.consequence_of), first_seen[place_of(one)], where.get((one.series, one.after), newest)
+        key=lambda finding: (
+            bool(finding.consequence_of),
+            first_seen[place_of(finding)],
+            where.get((finding.series, finding.after), newest),
         ),
-    )  # fmt: skip
+    )

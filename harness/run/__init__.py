@@ -1,7 +1,7 @@
-"""Holds everything that touches engines: hosts, images, and the conversation with the agent in each trial.
+"""Everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
 `ENGINES` maps a kind of engine to the function that opens it. All kinds obey one contract (`tests/contract`);
-`trial/one_trial.py` holds the conversation with the agent over each.
+`trial/one_trial.py` runs a trial on any of them.
 """
 
 from __future__ import annotations

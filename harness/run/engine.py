@@ -1,4 +1,4 @@
-"""The contract of an engine: `run/docker` and `run/process` implement it, `tests/contract` tests both."""
+"""The contract of an engine, which `run/docker`, `run/process` and `run/slurm` implement and `tests/contract` tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kept:
     """An image or environment that the harness pulled or made. Nothing else may be removed.
 
     `reference` is as in Prepared, `name` is for users. `made`: built or installed, not pulled. `layers` holds bytes by
-    shareable part; a part that an image of other origin shares is left out.
+    shareable part, without the parts that it shares with images of other origin.
     """
 
     reference: str
@@ -45,8 +45,8 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """The files to copy in: path under the agent's root -> content. `job` is written as job.json. Any user may
-    execute the files in `executable` there."""
+    """The files to copy in, by their path under the agent's root. `job` is written as job.json. Any user may execute
+    the files in `executable` there."""
 
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
@@ -85,7 +85,7 @@ class Session(Protocol):
     """A running trial."""
 
     def send(self, data: bytes) -> None:
-        """Write to the agent's stdin. If the agent is gone, the data is lost silently; `receive` reports the end."""
+        """Write to the agent's stdin. If the agent is gone, do nothing: `receive` reports the end."""
 
     def receive(self, timeout_s: float) -> bytes | None:
         """Return the next bytes of its stdout, b"" if none came within `timeout_s`, None at the end of output."""
@@ -108,9 +108,9 @@ class ImageStore(Protocol):
         """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
 
     def at_hand(self, image: Image) -> bool:
-        """Return whether `prepare` would find it without a pull, a build or an install. Quick: no registry is asked,
-        although a tag may have been republished. Raises InfrastructureError (never ImageUnavailable, which is left
-        to `prepare`)."""
+        """Return whether `prepare` would find it without a pull, a build or an install. Ask no registry, although a tag
+        may have been republished. Raises InfrastructureError, but never ImageUnavailable, which is left to `prepare`.
+        """
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         """Return what `prepare` would return for an image that is `at_hand`, without asking a registry; None if it
@@ -123,7 +123,7 @@ class ImageStore(Protocol):
         """Return the bytes that the image takes on this host. Raises InfrastructureError."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """Return the images that the harness pulled or made, by the host's record. Raises InfrastructureError."""
+        """Return the images that the harness pulled or made, as recorded on the host. Raises InfrastructureError."""
 
     def remove(self, kept: Kept, say: Say) -> bool:
         """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""
@@ -154,10 +154,11 @@ class Janitor(Protocol):
     """The part of an engine that removes the leftovers of dead runs from one host."""
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names of what `remove_leftovers` would remove. Raises InfrastructureError."""
+        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
 
     def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, never anything of a living run or of other origin; return how many."""
+        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
+        Raises InfrastructureError."""
 
 
 class Engine(ImageStore, Launcher, Janitor, Protocol):
@@ -172,10 +173,11 @@ class Engine(ImageStore, Launcher, Janitor, Protocol):
         InfrastructureError."""
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
-        """Return the model of this host's CPU; None if nothing tells it. `images` as for `gpus`. Raises
+        """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`. Raises
         InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host, without changing anything. Raises InfrastructureError."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back what the engine holds open. Do nothing if it is closed already."""

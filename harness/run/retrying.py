@@ -1,4 +1,4 @@
-"""Retries after network trouble, which passes; a wrong name or a failed build does not, so it is not retried."""
+"""Retries after network trouble, which passes. A wrong name or a failed build stays wrong, and is not retried."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class NetworkTrouble(ImageUnavailable):
 
 
 def unavailable(message: str, *, cause: str) -> ImageUnavailable:
-    """Return the error for an image. `cause`, the engine's or pip's message, decides whether it is NetworkTrouble."""
+    """Return the error for an image: NetworkTrouble if `cause`, the engine's or pip's message, says so."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
 
 
 class NetworkRetries:
     """Retries what failed because of the network, after waits that `say` may interrupt.
 
-    Once the network is still down after the last wait, there are no further waits until something has succeeded: with
-    twenty versions behind a dead registry, the waits would take ten minutes and give the same message.
+    If the network is still down after the last wait, there are no further waits until something has succeeded: with
+    twenty versions behind a dead registry, they would take ten minutes and end with the same message.
     """
 
     def __init__(self, waits_s: tuple[float, ...] = WAITS_S, *, sleep: Callable[[float], None] = time.sleep) -> None:

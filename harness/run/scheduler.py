@@ -1,8 +1,8 @@
-"""The interfaces between a host's run and the rest: its cells, the judge's oracle, the scheduler and the journal."""
+"""Defines what a host's run shares with the rest: its cells, the judge's oracle, the scheduler and the journal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,13 +16,17 @@ SETUP_TRIES = 2
 class Journal(Protocol):
     """The run's directory, where trials are kept."""
 
-    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]: ...
+    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
+        """Return the trials of a cell with this key from all runs of the matrix, oldest first."""
 
-    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial: ...
+    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
+        """Take a known trial over into this run, as its `number`."""
 
-    def write_trial(self, trial: Trial, cell: Cell) -> None: ...
+    def write_trial(self, trial: Trial, cell: Cell) -> None:
+        """Write a trial's file. Raises InfrastructureError."""
 
-    def write_decision(self, record: Mapping[str, Any]) -> None: ...
+    def write_decision(self, record: Mapping[str, Any]) -> None:
+        """Append to the log of decisions. Raises InfrastructureError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +41,9 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """The length of a launch. `whole`: to its budget, whatever its looks show. `job`: the fields of job.json that
-    give its looks other times than its scenario does. `usual_s` and `own_s`: the usual step time of the row and that of
-    the version's earlier launches, in seconds, if the launch may end once its steps are plainly slow.
+    """The length of a launch. `whole`: it uses up its budget, whatever its looks show. `job`: the fields of job.json
+    that give its looks other times than its scenario does. `usual_s` and `own_s`: the usual step time of the row and
+    that of the version's earlier launches, in seconds, if the launch may end once its steps are plainly slow.
     """
 
     whole: bool
@@ -53,22 +57,24 @@ class Oracle:
     """The judge's answers about one cell. They are passed in as functions, so that `run` contains no statistics."""
 
     decide: Callable[[Cell, Trace, Length], str]
-    """(cell, trace so far, how long the launch goes on) -> "go" or "stop"."""
+    """Return "go" or "stop", by the trace so far and the length of the launch."""
     length: Callable[[CellRun, Batch], Length]
-    """Return how long the next launch goes on."""
+    """Return the length of the next launch."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Return why an image cannot run on the cell's lane, by its name or once it is there; None if it may."""
+    """Return why an image cannot run on the cell's lane, by its name or, once it is there, by itself; None if it
+    may."""
     review: Callable[[Cell, Trial], Review]
+    """Return the trial, reclassified by what it shows about the machine."""
     slows: Callable[[Cell, Trial], bool]
     """Return whether the steps of a trial become slower, whatever ran beside it."""
 
 
 @dataclass
 class CellRun:
-    """A cell and the outcome of its launches. `problem`: why it could not run; `incompatible`: why its image never can
-    on this lane; `skipped`: why it did not need to.
+    """A cell and its launches. `problem`: why it could not run; `incompatible`: why its image never can on this lane;
+    `skipped`: why it was not launched.
 
     `at_hand`: its image was on the host before this run; `image_bytes`: what the image takes there.
     """
@@ -97,6 +103,7 @@ class CellRun:
 
     @property
     def measured(self) -> list[Trial]:
+        """Return the trials that are evidence about the image."""
         return [trial for trial in self.trials if trial.measured]
 
     @property
@@ -107,14 +114,19 @@ class CellRun:
         return not hindered and setups < SETUP_TRIES
 
 
+def next_round(runs: Iterable[CellRun]) -> int:
+    """Return a round number that no trial of a block has yet: only trials launched together share one."""
+    return 1 + max((trial.round for run in runs for trial in run.trials), default=-1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The launches to make next: one trial of each of `runs`, in an order that the lane draws.
+    """The launches to make next: one trial of each of `runs`, in a random order.
 
-    `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
-    is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then
-    gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`, and
-    the figures behind the decision. `row`: all versions of a row whose slow ones may have shorter launches.
+    `whole`: none of them may stop before its whole budget. `depth`: which of them use it up anyway. `only_known`:
+    nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped`
+    then gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`,
+    and the figures behind the decision. `row`: all versions of a row whose slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
@@ -152,11 +164,11 @@ class BlockRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """The next task of a worker: to launch the `batch` of a row, or to prepare the row where nobody has begun it
-    (None).
+    """The next task of a worker: to launch the `batch` of a row, or, if it is None, to prepare a row that nobody has
+    begun.
 
-    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say what put
-    this row before the others.
+    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say why this row
+    comes before the others.
     """
 
     block: BlockRun
@@ -170,29 +182,29 @@ class Rows(Protocol):
     """The rows that a worker may work on: those of its host, or those that equal machines share."""
 
     def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:
-        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it. Of single
-        launches, one that is `ready` comes first."""
+        """Return the most urgent turn, and make its row the worker's own; None if nothing is left for the worker. Among
+        single launches, one that is `ready` comes first."""
 
     def put_back(self, block: BlockRun) -> None:
-        """End the turn of a row: it is judged, and what it wants next is asked."""
+        """End the turn of a row: judge it, and ask its scheduler for the next batch."""
 
     def close(self, block: BlockRun) -> None:
-        """End a row: nobody takes it again."""
+        """End a row, so that nobody takes it again."""
 
     def ahead(self, worker: str) -> Sequence[BlockRun]:
         """Return the rows that a worker has or may begin, the most urgent first."""
 
     def claim(self, block: BlockRun, worker: str) -> bool:
-        """Make a row the worker's own ahead of its turn; False if another worker has begun it, or is at it."""
+        """Make a row the worker's own ahead of its turn; return False if another worker has begun it or works on it."""
 
     def again(self, block: BlockRun) -> None:
         """Give back a row that was claimed, after its launch."""
 
     def abandon(self, worker: str) -> None:
-        """Note that a worker of this name has ended early: the turns that it had are never put back."""
+        """Note that a worker of this name has ended early and will not put its turns back."""
 
     def gives_way(self, block: BlockRun) -> bool:
-        """Return whether the rest of a turn waits for other rows, because its first launches were so costly."""
+        """Return whether the rest of a turn waits for other rows, because its first launches were costly."""
 
     def stopped(self) -> bool:
         """Return whether nothing more is to be launched."""

@@ -1,18 +1,21 @@
-"""Interruptible waiting: while nothing happens, `beat` is called again and again, and may raise.
+"""Waits so that it can be interrupted: while nothing happens, `beat` is called again and again, and may raise.
 
-A thread that waits in a call to the engine cannot abandon the call, so a long call runs in a thread of its own, and its
-connection is shut from outside. The engine then abandons the operation.
+A thread that waits in a call to the engine cannot abandon the call. A long call therefore runs in a thread of its own,
+and its connection is shut from outside; the engine then abandons the operation.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +25,8 @@ BEAT_S = 0.2
 """Seconds between two calls of `beat`."""
 GIVE_UP_S = 2.0
 """Seconds to wait for the thread of an abandoned call."""
+KILLED_S = 10.0
+"""Seconds that the system may take to end a program that was killed."""
 
 Beat = Callable[[], object]
 T = TypeVar("T")
@@ -70,28 +75,53 @@ def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat)
 @contextlib.contextmanager
 def _responses(api: APIClient) -> Iterator[list[Any]]:
     """Yield a list that collects the client's responses during the block: the SDK does not expose them."""
-    found: list[Any] = []
+    responses: list[Any] = []
 
     def keep(response: Any, *_: Any, **__: Any) -> None:
-        found.append(response)
+        responses.append(response)
 
     api.hooks["response"].append(keep)
     try:
-        yield found
+        yield responses
     finally:
         api.hooks["response"].remove(keep)
 
 
 def _end(thread: threading.Thread, responses: list[Any]) -> None:
-    """End a call that still waits. Before its first response it cannot be shut: it ends with this process."""
+    """End a call that still waits. A call without a response cannot be shut, and ends with this process."""
     for response in responses if thread.is_alive() else ():
         with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
             response.raw.shutdown()
     thread.join(GIVE_UP_S)
 
 
-def run_command(command: list[str], *, environment: Mapping[str, str], beat: Beat) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return its output. If `beat` raises, kill all that the program started."""
+def piped(
+    command: Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, with a pipe for each of its standard streams."""
+    return subprocess.Popen(
+        list(command),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def silent() -> None:
+    """Do nothing: the `beat` of a short wait that nobody is told of."""
+
+
+def run_command(
+    command: list[str], *, environment: Mapping[str, str], beat: Beat = silent, limit_s: float = math.inf
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and return its output. If `beat` raises, kill all that the program started. A program
+    that not even SIGKILL ends, because it waits for a file system that is gone, is abandoned.
+
+    Raises TimeoutError after `limit_s` seconds, and what `beat` raises.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -102,19 +132,26 @@ def run_command(command: list[str], *, environment: Mapping[str, str], beat: Bea
         env=environment,
         start_new_session=True,
     )
-    with process:
-        try:
-            stdout, stderr = _output(process, beat=beat)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
+    try:
+        stdout, stderr = _output(process, beat=beat, until_s=time.monotonic() + limit_s)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILLED_S)
+        raise
+    finally:
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
-def _output(process: subprocess.Popen[str], *, beat: Beat) -> tuple[str, str]:
+def _output(process: subprocess.Popen[str], *, beat: Beat, until_s: float) -> tuple[str, str]:
     while True:
         try:
             return process.communicate(timeout=BEAT_S)
         except subprocess.TimeoutExpired:
             beat()
+            if time.monotonic() > until_s:
+                raise TimeoutError from None

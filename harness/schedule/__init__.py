@@ -1,1 +1,1 @@
-"""Schedulers: which cells are launched next."""
+"""Decides which cells are launched next."""

@@ -17,9 +17,7 @@ MANY_VERSIONS = 4
 
 @dataclass(kw_only=True)
 class AAReplicate:
-    """The A/A replicate (twin) of one version of a block. `runs` are the versions, oldest first; `run` is the
-    replicate, None as long as none is chosen.
-    """
+    """The A/A replicate of one of `runs` (the versions, oldest first). `run` is None as long as none is chosen."""
 
     runs: Sequence[CellRun]
     run: CellRun | None = None
@@ -40,9 +38,9 @@ class AAReplicate:
         able = [run for run in self.runs if run.runnable]
         if self.run is not None or len(able) < 2:
             return
-        known = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
-        if known is not None and known.measured and not _tells_its_noise(known, len(able)):
-            self.run = CellRun(cell=replace(known.cell, twin=True))
+        oldest = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
+        if oldest is not None and oldest.measured and not _shows_noise(oldest, len(able)):
+            self.run = CellRun(cell=replace(oldest.cell, twin=True))
 
     def missing_round(self) -> int | None:
         """Return the first round that the original ran before the replicate was chosen; None if none is missing."""
@@ -56,12 +54,10 @@ class AAReplicate:
         """Return the A/A noise of the image and its replicate, side by side, launches of earlier runs included."""
         if self.run is None:
             return None
-        ours = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
-        pairs = [(ours.get((trial.run, trial.round)), trial) for trial in self.run.measured]
-        return noise_of(
-            [(one, other) for one, other in pairs if one is not None],
-            steps=self.run.cell.variant.scenario.steps,
-        )
+        by_round = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
+        pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in self.run.measured]
+        both = [(original, replicate) for original, replicate in pairs if original is not None]
+        return noise_of(both, steps=self.run.cell.variant.scenario.steps)
 
 
 def is_compared(run: CellRun) -> bool:
@@ -69,8 +65,6 @@ def is_compared(run: CellRun) -> bool:
     return any(has_step_times(trial) for trial in run.measured)
 
 
-def _tells_its_noise(run: CellRun, versions: int) -> bool:
-    """Return whether the versions show the noise themselves: many of them, with steps too brief for small changes to
-    matter.
-    """
+def _shows_noise(run: CellRun, versions: int) -> bool:
+    """Return whether the versions show the noise themselves: many, with steps too brief for small changes to matter."""
     return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)

@@ -1,4 +1,4 @@
-"""Scheduler of a block that is bisected: converts trials to the evidence that `harness.schedule.bisect` works with."""
+"""Schedules a block that is bisected: converts its trials to the evidence that `harness.schedule.bisect` uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
-from harness.run.scheduler import Batch, CellRun
+from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule import bisect
-from harness.schedule.oracle import fails_late, judge_trials
+from harness.schedule.oracle import block_fails_late, judge_trials
 
 TOO_DEAR = "searching on would cost more than running every version (--search full)"
 
@@ -29,29 +29,32 @@ class BisectScheduler:
     baseline: int | None = None
     lazy: bool = True
     conclusion: str = ""
-    """What was found, in one sentence; empty until the search is over."""
+    """The result in one sentence; empty until the search is over."""
 
     def early(self) -> tuple[Batch, ...]:
-        """Return nothing: which launches are worthwhile is known only after those before them."""
+        """Return nothing: only the launches before them show which launches are worthwhile."""
         return ()
 
     def next(self) -> Batch:
         doubted = self._doubted_baseline()
         if doubted is not None:
             return doubted
-        spots = self._spots()
-        decision = bisect.decide(spots, rules=self.rules)
-        if decision.kind == "compare" and self._spent(spots):
+        versions = self._versions()
+        decision = bisect.decide(versions, rules=self.rules)
+        if decision.kind == "compare" and self._spent(versions):
             decision = replace(decision, launch=(), kind="done", reason=f"{TOO_DEAR}; {decision.reason}")
-        needless = bisect.not_needed(spots, rules=self.rules) if not decision.launch else {}
+        needless = bisect.not_needed(versions, rules=self.rules) if not decision.launch else {}
         self.conclusion = "" if decision.launch else self._concluded(decision.reason)
+        skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
+        return replace(self._batch(decision), skipped=skipped)
+
+    def _batch(self, decision: bisect.Decision) -> Batch:
         return Batch(
             runs=tuple(self.runs[place] for place in decision.launch),
-            round=self._next_round(),
+            round=next_round(self.runs),
             whole=self.rules.whole or decision.whole,
             depth="thorough",
             record=self._record(decision),
-            skipped={self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()},
         )
 
     @property
@@ -60,15 +63,14 @@ class BisectScheduler:
         return bisect.Rules(
             least=self.asked.least,
             most=self.asked.most,
-            # Peaks are compared, but not searched for.
-            limits={} if limits.step_time is None else {"step_time": math.log1p(limits.step_time)},
+            step_limit=None if limits.step_time is None else math.log1p(limits.step_time),
             baseline=self.baseline,
-            whole=fails_late(self.runs),
+            whole=block_fails_late(self.runs),
         )
 
     def boundaries(self) -> tuple[bisect.Boundary, ...]:
         """Return the changes found so far."""
-        return bisect.conclude(self._spots(), rules=self.rules)
+        return bisect.conclude(self._versions(), rules=self.rules)
 
     def noise(self) -> None:
         """Return None: a bisection measures no A/A noise."""
@@ -84,48 +86,37 @@ class BisectScheduler:
         if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
             return None
         reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
-        decision = bisect.Decision(launch=(self.baseline,), kind="confirm", reason=reason)
-        return Batch(
-            runs=(run,),
-            round=self._next_round(),
-            whole=self.rules.whole,
-            depth="thorough",
-            record=self._record(decision),
-        )
-
-    def _next_round(self) -> int:
-        return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
+        return self._batch(bisect.Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _concluded(self, reason: str) -> str:
-        if self.baseline is None or not any(found.metric in self.rules.limits for found in self.boundaries()):
+        if self.baseline is None or not any(boundary.metric == bisect.LEVEL for boundary in self.boundaries()):
             return reason
         return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
 
-    def _spent(self, spots: Sequence[bisect.VersionEvidence]) -> bool:
+    def _spent(self, versions: bisect.RowVersions) -> bool:
         """Return whether a comparison of levels has cost as much as running every version would have."""
-        return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
+        return sum(version.launches for version in versions) >= self.asked.least * sum(
+            version.testable for version in versions
+        )
 
     def _record(self, decision: bisect.Decision) -> Mapping[str, object]:
         """Return a decision as a record, with versions in place of positions."""
-        versions = [run.cell.image.version for run in self.runs]
+        names = [run.cell.image.version for run in self.runs]
         return {
             "kind": decision.kind,
             "reason": decision.reason,
             "metric": decision.metric,
             "whole": decision.whole or self.rules.whole,
-            "bracket": None if decision.bracket is None else [versions[place] for place in decision.bracket],
-            "posterior": {versions[place]: chance for place, chance in decision.posterior},
+            "bracket": None if decision.bracket is None else [names[place] for place in decision.bracket],
+            "posterior": {names[place]: chance for place, chance in decision.posterior},
         }
 
-    def _spots(self) -> list[bisect.VersionEvidence]:
-        levels, usual = self._levels(), self._usual()
-        return [
-            self._spot(run, {metric: by_place.get(place, {}) for metric, by_place in levels.items()}, usual=usual)
-            for place, run in enumerate(self.runs)
-        ]
+    def _versions(self) -> list[bisect.VersionEvidence]:
+        step_times, usual = self._step_times(), self._usual()
+        return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
 
     def _usual(self) -> Usual:
-        """Return what the baseline itself shows, and what is therefore not bad."""
+        """Return the problems of the baseline itself, which are therefore not bad."""
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
@@ -135,7 +126,7 @@ class BisectScheduler:
         scenario = run.cell.variant.scenario
         return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
-    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]], *, usual: Usual) -> bisect.VersionEvidence:
+    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> bisect.VersionEvidence:
         launches = self._launches(run)
         return bisect.VersionEvidence(
             name=run.cell.image.version,
@@ -146,37 +137,32 @@ class BisectScheduler:
                 "outcome": _outcome(launches, usual, steps_counted=not run.cell.variant.scenario.command),
                 **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
             },
-            levels=levels,
+            step_times=step_times,
         )
 
-    def _levels(self) -> Mapping[str, Mapping[int, Mapping[int, float]]]:
-        """Return the logs of comparable figures by metric, position and the number of each round that was run."""
+    def _step_times(self) -> Mapping[int, Mapping[int, float]]:
+        """Return the logs of comparable step times by position and by the number of the round."""
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
-        launches = [run.measured for run in self.runs]
-        figures = {name: level_columns(name, launches, steps=scenario.steps) for name in bisect.LEVEL_METRICS}
-        rounds = {key for columns in figures.values() for column in columns.values() for key in column}
-        numbers = {key: number for number, key in enumerate(sorted(rounds))}
+        columns = level_columns(bisect.LEVEL, [run.measured for run in self.runs], steps=scenario.steps)
+        rounds = sorted({key for column in columns.values() for key in column})
+        numbers = {key: number for number, key in enumerate(rounds)}
         return {
-            metric: {
-                place: {numbers[key]: math.log(value) for key, value in column.items()}
-                for place, column in columns.items()
-            }
-            for metric, columns in figures.items()
+            place: {numbers[key]: math.log(value) for key, value in column.items()} for place, column in columns.items()
         }
 
 
 def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
     """Return how launches ended, and when: a failure comes in the step after the last one that was made."""
-    seen = _evidence(launches, "outcome", usual)
+    counts = _evidence(launches, "outcome", usual)
     if not steps_counted:
-        return seen
-    done = [(_shows(launch, "outcome", usual) == "bad", launch.trial.last_step) for launch in launches]
+        return counts
+    ends = [(_shows(launch, "outcome", usual) == "bad", launch.trial.last_step) for launch in launches]
     return replace(
-        seen,
-        failed_at=tuple(steps + 1 for bad, steps in done if bad),
-        survived=tuple(steps for bad, steps in done if not bad),
+        counts,
+        failed_at=tuple(steps + 1 for bad, steps in ends if bad),
+        survived=tuple(steps for bad, steps in ends if not bad),
     )
 
 
@@ -186,17 +172,17 @@ def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bis
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
-    """Return what one launch says by one metric. One that failed says nothing of memory, unless it leaked before."""
+    """Return the state by one launch, if any. A launch that failed says nothing of memory, unless it leaked before."""
     if metric == "outcome":
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
-    found = launch.found
+    trace = launch.trace_verdict
     if metric == "memory" and "leak" in launch.verdicts:
-        rate = None if found is None else found.rate_kib_per_step
+        rate = None if trace is None else trace.rate_kib_per_step
         return "good" if (rate or 0.0) <= usual.leak_kib_per_step else "bad"
     if metric == "slowdown" and "slowdown" in launch.verdicts:
         return "good" if usual.slowdown else "bad"
     if launch.failure is not None:
         return None
     if metric == "slowdown":
-        return "good" if found is not None and found.step_drift is not None else None
+        return "good" if trace is not None and trace.step_drift is not None else None
     return "good" if GOOD & set(launch.verdicts) else "unsure"

@@ -1,4 +1,4 @@
-"""Compatibility checks of a lane: images that cannot run on its GPUs, and trials that the machine disturbed."""
+"""Checks images and trials on a lane: which cannot run on its GPUs, and which the machine disturbed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,17 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
 
 def review(cell: Cell, trial: Trial) -> Review:
-    """Review a trial on a GPU: a failure that was not the image's own is reclassified, and step times that were
-    measured while a clock was held down are marked.
-    """
+    """Review a trial on a GPU: reclassify a failure that is not the image's own, and mark throttled step times."""
     if cell.lane.gpu is None:
         return Review(trial=trial)
     held_down = compat.throttled(trial)
     if held_down is not None:
         return Review(trial=replace(trial, disturbed=held_down), pause_s=PAUSE_S)
-    found = compat.explain(trial)
-    if found is None:
+    failure = compat.explain_failure(trial)
+    if failure is None:
         return Review(trial=trial)
-    message = f"{found.why}: {trial.message}" if trial.message else found.why
-    if found.kind == "oom":
+    message = f"{failure.why}: {trial.message}" if trial.message else failure.why
+    if failure.kind == "oom":
         return Review(trial=replace(trial, end="oom", message=message))
-    incompatible = found.why if found.kind == "incompatible" else ""
+    incompatible = failure.why if failure.kind == "incompatible" else ""
     return Review(trial=replace(trial, end="infrastructure", message=message), incompatible=incompatible)

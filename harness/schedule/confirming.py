@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.judge.cell.verdict import AGREE
+from harness.judge.cell.agreement import AGREE
 from harness.model import BAD, GOOD, CellVerdict, Trials
 
 
@@ -12,9 +12,9 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
     """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
     and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
 
-    A leak takes two launches of the good version; a failure, which it may have missed by luck, `asked.least`. After as
-    many launches of the bad version that do not agree, the rounds of all versions decide. A row that begins bad has no
-    good side. Empty if there is nothing to confirm.
+    For a leak, two launches of the good version are enough; for a failure, which it may have missed by luck, it needs
+    `asked.least`. After as many launches of the bad version that do not agree, the rounds of all versions decide. A row
+    that begins bad has no good side. Empty if there is nothing to confirm.
     """
     good: int | None = None
     was_bad = False

@@ -1,4 +1,4 @@
-"""Estimates from the launches that were made the seconds that a row has taken and that its next launches will take."""
+"""Estimates, from the launches of a row so far, how many seconds its next launches will take."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
     """Return the seconds that a batch of a row will take; None before the row's first launch. A version without a
     launch will take as long as the others on average.
     """
-    known = [trial for run in runs for trial in run.measured]
-    if not known:
+    trials = [trial for run in runs for trial in run.measured]
+    if not trials:
         return None
-    of_all = fmean(map(_whole_s if batch.whole else _same_s, known))
-    return sum(of_all if not run.measured else _expected_s(run, batch) for run in batch.runs)
+    mean_s = fmean(map(_whole_s if batch.whole else _same_s, trials))
+    return sum(_expected_s(run, batch) if run.measured else mean_s for run in batch.runs)
 
 
 def _expected_s(run: CellRun, batch: Batch) -> float:
@@ -37,7 +37,7 @@ def _same_s(trial: Trial) -> float:
 
 
 def _whole_s(trial: Trial) -> float:
-    """Return what the launch would have taken for all the steps that it was asked for."""
+    """Return the seconds that the launch would have taken for all the steps that it was asked for."""
     step_s = settled_median(trial.trace.column("step_s")) if trial.trace is not None else None
     left = max(0, trial.steps_asked - trial.last_step) if trial.end == "stopped" else 0
     return trial.duration_s + left * (step_s or 0.0)

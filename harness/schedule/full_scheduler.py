@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
 from harness.model import Depth, Noise, Scenario, Skip, Trials
-from harness.run.scheduler import Batch, CellRun
+from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate, is_compared
 from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import fails_late, judge_so_far, judge_trials
+from harness.schedule.oracle import block_fails_late, judge_so_far, judge_trials
 
 REFERENCES = 2
 """Launches in its turn of the oldest version that waited for images."""
@@ -42,17 +42,13 @@ class FullScheduler:
     extra: set[int] = field(default_factory=set)
     """Rounds of this run that have only the versions beside a change, to confirm it."""
     only: frozenset[str] | None = None
-    """Cells (ids) that may be launched; for the others only what is known counts. None means all."""
+    """Cells (ids) that may be launched; of the others only the trials of earlier runs count. None means all."""
     conclusion: str = ""
     blocks: int = 1
     """Number of blocks of the scenario, which share the chance of a false alarm."""
 
     def __post_init__(self) -> None:
         self.replicate = AAReplicate(runs=self.runs)
-
-    @property
-    def twin(self) -> CellRun | None:
-        return self.replicate.run
 
     @property
     def _scenario(self) -> Scenario:
@@ -66,13 +62,14 @@ class FullScheduler:
         self.extra &= {trial.round for run in self.runs for trial in run.trials}  # a batch may not have been launched
         if self.measures_noise and self._compares_steps:
             self.replicate.choose(self._may_go_on)
-        if self.twin is not None and self.twin.prepared is None and self.twin.runnable:
-            return Batch(runs=(self.twin,), only_known=True)
+        twin = self.replicate.run
+        if twin is not None and twin.prepared is None and twin.runnable:
+            return Batch(runs=(twin,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
         batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
-        return replace(batch, whole=fails_late(self.runs) or self._differs_late(), row=self.runs)
+        return replace(batch, whole=block_fails_late(self.runs) or self._differs_late(), row=self.runs)
 
     def early(self) -> list[Batch]:
         """Return the launches to make while images are prepared. If step times are compared, enough launches are left
@@ -83,7 +80,7 @@ class FullScheduler:
             return []
         enough = self.asked.least
         if self._compares_steps:
-            enough = min(enough if self._may_acquit() else 1, self.asked.most - self.asked.least)
+            enough = min(enough if self._may_be_equivalent() else 1, self.asked.most - self.asked.least)
         return [
             Batch(
                 runs=(run,),
@@ -111,7 +108,7 @@ class FullScheduler:
         runs = [run for run in (self.runs[place] for place in sides) if run in able and self._apart(run) < spare]
         if not runs or runs[-1] is not self.runs[sides[-1]]:
             return None
-        number = self._next_round()
+        number = next_round(self.runs)
         self.extra.add(number)
         versions = " and ".join(run.cell.image.version for run in runs)
         return Batch(runs=tuple(runs), round=number, record=_record("confirm", f"{versions}: is the change there?"))
@@ -125,8 +122,8 @@ class FullScheduler:
         number = min(done[id(run)] for run in behind)
         runs = [run for run in behind if done[id(run)] == number]
         if number and self._has_waited:
-            if not self._may_acquit():
-                return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
+            if not self._may_be_equivalent():
+                return self._round(able, next_round(self.runs), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
         batch = self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
         return replace(batch, depth=self._depth(number))
@@ -159,55 +156,55 @@ class FullScheduler:
         waited = [run for run in compared if _awaited(run)]
         if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
             return []
-        is_known = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
-        return [] if is_known or waited[0] in runs or waited[0] not in able else waited[:1]
+        had_its_turn = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
+        return [] if had_its_turn or waited[0] in runs or waited[0] not in able else waited[:1]
 
     @property
     def _has_waited(self) -> bool:
         """Return whether step times are to be compared although launches waited for images."""
         return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
 
-    def _may_acquit(self) -> bool:
-        """Return whether launches that waited for images may still pass the equivalence test, which saves rounds of all
-        versions.
-        """
+    def _may_be_equivalent(self) -> bool:
+        """Return whether launches that waited for images may still show equivalence, which saves rounds of all."""
         trials = [run.measured if run.runnable else [] for run in self.runs]
         launches = step_time_launches(trials, steps=self._scenario.steps)
         return may_hold(launches, limit=self._scenario.limits.step_time or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         reference = self._reference(able, []) if self._has_waited else []
-        if reference and self._may_acquit():
-            return self._round(reference, self._next_round(), reason="in its turn: what did waiting for images change?")
+        if reference and self._may_be_equivalent():
+            question = "in its turn: what did waiting for images change?"
+            return self._round(reference, next_round(self.runs), reason=question)
         always = self._always_fail()
         reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
         if together is not None:
             runs = [run for run in able if run.cell.id in reasons or _is_measured(run)]
             if runs:
-                return self._round(runs, self._next_round(), reason=together)
+                return self._round(runs, next_round(self.runs), reason=together)
         reasons = self._intermittent(able) | reasons
         runs = [run for run in able if run.cell.id in reasons]
-        record = _record("repeat", _told(runs, reasons))
-        return Batch(runs=tuple(runs), round=self._next_round(), record=record) if runs else None
+        if not runs:
+            return None
+        whys = "; ".join(f"{run.cell.image.version}: {reasons[run.cell.id]}" for run in runs)
+        return Batch(runs=tuple(runs), round=next_round(self.runs), record=_record("repeat", whys))
 
     def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
         """Return a batch of versions side by side, with the A/A replicate beside its original."""
-        twin: tuple[CellRun, ...] = ()
-        if any(run in self.replicate.originals for run in runs) or (self.twin is None and self.measures_noise):
+        twin = self.replicate.run
+        beside: tuple[CellRun, ...] = ()
+        if any(run in self.replicate.originals for run in runs) or (twin is None and self.measures_noise):
             self.replicate.rounds.add(number)
-            twin = () if self.twin is None or not self._may_go_on(self.twin) else (self.twin,)
-        return Batch(runs=(*runs, *twin), round=number, record=_record("round", reason))
+            beside = () if twin is None or not self._may_go_on(twin) else (twin,)
+        return Batch(runs=(*runs, *beside), round=number, record=_record("round", reason))
 
     def _catch_up(self) -> Batch | None:
         """Return the A/A replicate's part of a round that ran before the replicate was chosen."""
-        if self.twin is None or not self._may_go_on(self.twin):
-            return None
-        number = self.replicate.missing_round()
-        if number is None:
+        twin, number = self.replicate.run, self.replicate.missing_round()
+        if twin is None or number is None or not self._may_go_on(twin):
             return None
         record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
-        return Batch(runs=(self.twin,), round=number, record=record, depth=self._depth(number))
+        return Batch(runs=(twin,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
         scenario = self._scenario
@@ -237,23 +234,17 @@ class FullScheduler:
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
         cells = [judge_trials(run.cell, run.trials) for run in self.runs]
         wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
-        ids = {run.cell.id for run in able}
-        named = {self.runs[place].cell.id: reason for place, reason in wanted.items()}
-        return {cell_id: reason for cell_id, reason in named.items() if cell_id in ids}
+        return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
 
     def _always_fail(self) -> set[str]:
-        """Return the cells (ids) of versions whose failure takes no more launches to tell."""
-        known = always_fails([run.trials for run in self.runs])
-        return {run.cell.id for run, is_sure in zip(self.runs, known, strict=True) if is_sure}
-
-    def _next_round(self) -> int:
-        """Return a round number that no trial of this block has yet: only trials launched together share one."""
-        return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
+        """Return the cells (ids) of versions that need no more launches to show that they always fail."""
+        certain = always_fails([run.trials for run in self.runs])
+        return {run.cell.id for run, is_certain in zip(self.runs, certain, strict=True) if is_certain}
 
     def _done(self) -> dict[str, Any]:
-        counts = sorted({len(run.measured) for run in self.runs})
-        each = " to ".join(map(str, (*counts[:1], *counts[1:][-1:])))
-        return _record("done", f"{each} trials a version; more would not change the result")
+        counts = [len(run.measured) for run in self.runs]
+        trials = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        return _record("done", f"{trials} trials a version; more would not change the result")
 
     def _skipped(self) -> dict[str, Skip]:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
@@ -261,9 +252,8 @@ class FullScheduler:
         return {run.cell.id: skip for run in not_asked if not run.trials}
 
     def _differs_late(self) -> bool:
-        limits, steps = self._scenario.limits, self._scenario.steps
-        trials = [run.measured for run in self.runs]
-        return not self._scenario.judge_exit and differs_late(trials, limits=limits, steps=steps)
+        scenario, trials = self._scenario, [run.measured for run in self.runs]
+        return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
 
     @property
     def _compares_levels(self) -> bool:
@@ -278,8 +268,8 @@ class FullScheduler:
         return self.replicate.noise()
 
     def _may_go_on(self, run: CellRun) -> bool:
-        meant = self.only is None or run.cell.id in self.only
-        return meant and run.runnable and len(run.measured) < self.asked.most
+        is_asked_for = self.only is None or run.cell.id in self.only
+        return is_asked_for and run.runnable and len(run.measured) < self.asked.most
 
 
 def _is_measured(run: CellRun) -> bool:
@@ -294,7 +284,3 @@ def _awaited(run: CellRun) -> int:
 
 def _record(kind: str, reason: str) -> dict[str, Any]:
     return {"kind": kind, "reason": reason}
-
-
-def _told(runs: Sequence[CellRun], reasons: Mapping[str, str]) -> str:
-    return "; ".join(f"{run.cell.image.version}: {reasons[run.cell.id]}" for run in runs)

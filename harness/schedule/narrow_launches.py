@@ -1,4 +1,4 @@
-"""Judges one launch of a hybrid: it shows the fault of B, none, or nothing that can be told."""
+"""Judges each launch of a hybrid: it shows the fault of B, or none, or it is unresolved."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.judge.comparison.launch_figures import RULES, figure_of, usable
+from harness.judge.comparison.launch_figures import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 
@@ -20,23 +21,22 @@ RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)
 """The line that ends a traceback; all lines before it are indented."""
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit|Warning))\b", re.MULTILINE)
 NEAR = 0.25
-"""A value within this share of the way from A's to B's is A's; the same at B's end."""
-Told = tuple[HybridState | None, str]
+"""A value within this share of the way from A's to B's counts as A's, and likewise at B's end."""
+Reading = tuple[HybridState | None, str]
 """The state by one launch, and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HybridLaunches:
-    """The launches of one hybrid, oldest first, with the number of the round of each. `problem`: why it could not be
-    made or launched; "" if it could."""
+    """The launches of one hybrid, oldest first, with their rounds. `problem`: why it could not be made or launched."""
 
     hybrid: Hybrid
-    trials: Sequence[Trial]
-    rounds: Sequence[int]
+    trials: Sequence[Trial] = ()
+    rounds: Sequence[int] = ()
     problem: str = ""
 
 
-def outcomes(
+def hybrid_outcomes(
     measured: Sequence[HybridLaunches],
     *,
     ends: tuple[Hybrid, Hybrid],
@@ -49,52 +49,54 @@ def outcomes(
     `ends` are A and B; `judged` keeps the verdict on each launch, by its id, from one call to the next.
     """
     a, b = ends
-    known = {each.hybrid: each.trials for each in measured}
+    trials = {launches.hybrid: launches.trials for launches in measured}
     reader = _Reader(
         finding=finding,
         scenario=scenario,
-        a=known.get(a, ()),
-        b=known.get(b, ()),
+        a=trials.get(a, ()),
+        b=trials.get(b, ()),
         judged={} if judged is None else judged,
     )
     figures = _figures(measured, finding=finding, scenario=scenario)
-    return tuple(one for each in measured for one in _of_hybrid(each, reader, figures, is_b=each.hybrid == b))
+    several = (_of_hybrid(launches, reader, figures, is_b=launches.hybrid == b) for launches in measured)
+    return tuple(chain.from_iterable(several))
 
 
 def _of_hybrid(
-    each: HybridLaunches, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
+    launches: HybridLaunches, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
 ) -> Iterator[HybridOutcome]:
-    setups = sum(trial.end == "setup" for trial in each.trials)
-    for trial, number in zip(each.trials, each.rounds, strict=True):
+    setups = sum(trial.end == "setup" for trial in launches.trials)
+    for trial, number in zip(launches.trials, launches.rounds, strict=True):
         figure = None if figures is None else figures.get(id(trial))
-        state, reason = reader.told(trial, is_b=is_b) if figure is None else (None, "")
+        state, reason = reader.read(trial, is_b=is_b) if figure is None else (None, "")
         if figures is not None and figure is None and state in (None, "good"):
             state, reason = "unresolved", "this launch has no figure that could be compared"
         yield HybridOutcome(
-            hybrid=each.hybrid,
+            hybrid=launches.hybrid,
             state=state,
             reason=reason,
             figure=figure,
             round=number,
             lasting=state == "unresolved" and trial.end == "setup" and setups > 1,
         )
-    if each.problem:
-        yield HybridOutcome(hybrid=each.hybrid, state="unresolved", reason=each.problem, lasting=True)
+    if launches.problem:
+        yield HybridOutcome(hybrid=launches.hybrid, state="unresolved", reason=launches.problem, lasting=True)
 
 
-def seen(trials: Sequence[Trial], *, finding: Finding, scenario: Scenario) -> tuple[int, int]:
+def fault_counts(trials: Sequence[Trial], *, finding: Finding, scenario: Scenario) -> tuple[int, int]:
     """Return how many launches of B showed the fault in the finding's run, and how many did not. (0, 0) for a level."""
     if is_level(finding):
         return 0, 0
     b = Hybrid(base="B")
     measured = [trial for trial in trials if trial.measured]
     launches = HybridLaunches(hybrid=b, trials=measured, rounds=range(len(measured)))
-    told = [one.state for one in outcomes([launches], ends=(Hybrid(base="A"), b), finding=finding, scenario=scenario)]
-    return told.count("bad"), told.count("good")
+    outcomes = hybrid_outcomes([launches], ends=(Hybrid(base="A"), b), finding=finding, scenario=scenario)
+    states = [outcome.state for outcome in outcomes]
+    return states.count("bad"), states.count("good")
 
 
-def size_of(finding: Finding) -> float | None:
-    """Return by how much the log of a level grew from A to B; None if no level decides, or it is not known."""
+def level_size(finding: Finding) -> float | None:
+    """Return the growth of the log of a level from A to B; None if no level decides, or it is not known."""
     effect = finding.effect
     if not is_level(finding) or effect is None or effect.unit != "ratio" or effect.value <= 0:
         return None
@@ -102,9 +104,7 @@ def size_of(finding: Finding) -> float | None:
 
 
 def is_level(finding: Finding) -> bool:
-    """Return whether figures of launches are compared with those of A and B, because no launch shows the fault by
-    itself.
-    """
+    """Return whether launches are compared with those of A and B, because none shows the fault by itself."""
     return finding.metric in RULES and finding.verdict != "slowdown"
 
 
@@ -113,9 +113,9 @@ def _figures(measured: Sequence[HybridLaunches], *, finding: Finding, scenario: 
     if not is_level(finding):
         return None
     launches = usable(finding.metric, [each.trials for each in measured], steps=scenario.steps)
-    figure = figure_of(finding.metric, launches)
-    found = {id(trial): figure(trial) for version in launches for trial in version}
-    return {key: value for key, value in found.items() if value is not None}
+    figure = launch_figure_of(finding.metric, launches)
+    figures = {id(trial): figure(trial) for version in launches for trial in version}
+    return {trial: value for trial, value in figures.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,8 @@ class _Reader:
     b: Sequence[Trial]
     judged: dict[int, JudgedTrial | None]
 
-    def told(self, trial: Trial, *, is_b: bool) -> Told:
+    def read(self, trial: Trial, *, is_b: bool) -> Reading:
+        """Return the state by one launch, and the reason."""
         judged = self._judged(trial)
         if judged is None:
             return "unresolved", _last_line(trial) or "it failed before its first step"
@@ -136,7 +137,7 @@ class _Reader:
             return self._failed(trial, is_b=is_b)
         return self._measured(trial, judged)
 
-    def _measured(self, trial: Trial, judged: JudgedTrial) -> Told:
+    def _measured(self, trial: Trial, judged: JudgedTrial) -> Reading:
         metric = self.finding.metric
         if metric == "outcome":
             return "good", ""
@@ -148,33 +149,33 @@ class _Reader:
     def _judged(self, trial: Trial) -> JudgedTrial | None:
         if id(trial) not in self.judged:
             exit_only, limits = self.scenario.judge_exit, self.scenario.limits
-            found = judge_launches([trial], limits=limits, steps=self.scenario.steps, exit_only=exit_only)
-            self.judged[id(trial)] = next(iter(found), None)
+            launches = judge_launches([trial], limits=limits, steps=self.scenario.steps, exit_only=exit_only)
+            self.judged[id(trial)] = next(iter(launches), None)
         return self.judged[id(trial)]
 
-    def _failed(self, trial: Trial, *, is_b: bool) -> Told:
-        """Return what a failed launch shows. Another failure than B's shows nothing: a mixture has its own."""
-        own = {signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
-        if is_b or signature(trial) in own:
+    def _failed(self, trial: Trial, *, is_b: bool) -> Reading:
+        """Read a failed launch. It is bad only if it fails as B does: a mixture has failures of its own."""
+        of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
+        if is_b or failure_signature(trial) in of_b:
             wanted = self.finding.metric == "outcome"
             return ("bad", _last_line(trial)) if wanted else ("unresolved", f"it failed: {_last_line(trial)}")
         return "unresolved", f"it fails in a way that B does not: {_last_line(trial)}"
 
-    def _verdict(self, judged: JudgedTrial, name: str) -> Told:
-        found = judged.found
+    def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
+        trace = judged.trace_verdict
         if name in judged.verdicts:
-            return "bad", found.why if found else ""
-        if found is not None and judged.whole(self.scenario.steps) and GOOD & set(found.verdicts):
+            return "bad", trace.why if trace else ""
+        if trace is not None and judged.whole(self.scenario.steps) and GOOD & set(trace.verdicts):
             return "good", ""
-        return "unresolved", found.why if found else "it has no samples"
+        return "unresolved", trace.why if trace else "it has no samples"
 
-    def _growth(self, judged: JudgedTrial, name: str) -> Told:
+    def _growth(self, judged: JudgedTrial, name: str) -> Reading:
         growth = judged.growths.get(name)
         if growth is None or growth.state not in ("bad", "good"):
             return "unresolved", "it was not counted in a whole launch" if growth is None else str(growth)
         return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
 
-    def _value(self, trial: Trial, name: str) -> Told:
+    def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
             return ("bad", f"{name} is not finite") if name in trial.not_finite else ("good", "")
@@ -187,13 +188,13 @@ class _Reader:
         return ("bad", f"{name} is {own:.6g}") if way >= 1 - NEAR else ("good", "")
 
 
-def signature(trial: Trial) -> tuple[object, ...]:
-    """Return what two launches that fail in the same way have in common."""
+def failure_signature(trial: Trial) -> tuple[object, ...]:
+    """Return a key that two launches share if they fail in the same way."""
     return trial.end, trial.signal, trial.exit_code, _exception(f"{trial.output_tail}\n{trial.message}")
 
 
 def _exception(text: str) -> str:
-    """Return the name of the exception that a text ends with; "" if it tells of none."""
+    """Return the name of the exception that a text ends with; "" if it names none."""
     _, traceback, rest = text.rpartition(TRACEBACK)
     raised = RAISED.search(rest.lstrip("\n")) if traceback else None
     named = EXCEPTION.findall(text)

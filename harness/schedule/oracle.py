@@ -1,4 +1,4 @@
-"""Answers the runner's questions to the judge: decisions during a trial, and verdicts on cells and on the whole run."""
+"""Asks the judge for the runner: decisions during a trial, and verdicts on cells and on the whole run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.cell import verdict
-from harness.judge.cell.summary import place_of
-from harness.judge.cell.trial_verdict import steps_of, trace_alone
+from harness.judge.cell.summary import after_step
+from harness.judge.cell.trial_verdict import judged_steps_of, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
@@ -32,22 +32,28 @@ from harness.schedule.compatibility import cannot_run, review
 
 LEAST_MEMORY_S = 30.0
 """Seconds in steps that a launch has at least to look at the memory of a slow version."""
-SHOWN = 2
-"""Launches of a slow version after which one looks at its memory: until then they show how slow it is."""
+SLOW_LAUNCHES = 2
+"""Launches of a slow version that show how slow it is; the next one looks at its memory."""
 
 
 def oracle() -> Oracle:
     """Return the judge's functions that a lane calls while it runs."""
+    return Oracle(
+        decide=decide_at_look,
+        length=length_of,
+        describe=describe_trial,
+        cannot_run=cannot_run,
+        review=review,
+        slows=slows,
+    )
 
-    return Oracle(decide=decide, length=length_of, describe=describe, cannot_run=cannot_run, review=review, slows=slows)
 
-
-def decide(cell: Cell, trace: Trace, length: Length) -> str:
+def decide_at_look(cell: Cell, trace: Trace, length: Length) -> str:
     """Return whether a launch goes on at a look: "go" or "stop"."""
     scenario = cell.variant.scenario
     if scenario.judge_exit:
         return "go"  # only how it ends counts
-    answer = stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=length.whole)
+    answer = stopping.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=length.whole)
     if answer == "stop" or length.whole or length.usual_s is None:
         return answer
     is_slow = pace.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s, steps=scenario.steps)
@@ -55,10 +61,10 @@ def decide(cell: Cell, trace: Trace, length: Length) -> str:
 
 
 def length_of(run: CellRun, batch: Batch) -> Length:
-    """Return how long the next launch of a version goes on.
+    """Return the length of a version's next launch.
 
-    Where the versions beside it show that it is slow, its first launches end once they have shown that, and the one
-    that looks at its memory has as much time as that of a usual version, SLOW times over, and LEAST_MEMORY_S at least.
+    If the versions beside it show that it is slow, its first launches end once they have shown that, and the one that
+    looks at its memory has SLOW times the time of a usual version, and LEAST_MEMORY_S at least.
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
@@ -72,7 +78,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     first_s = pace.first_look_s(own_s, usual_s, steps)
     if first_s is None or (batch.whole and own_s is None):
         return Length(whole=whole)
-    if own_s is not None and (batch.whole or (whole and len(trials) >= SHOWN)):
+    if own_s is not None and (batch.whole or (whole and len(trials) >= SLOW_LAUNCHES)):
         return Length(whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, pace.SLOW * usual_s * steps.budget)))
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
 
@@ -95,11 +101,14 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
 
 def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell, which is flat if nothing is wrong but that no launch ran the whole budget yet."""
-    found = judge_trials(cell, trials)
-    return replace(found, verdict="flat", verdicts=("flat",)) if _is_good_so_far(cell, found, trials) else found
+    scenario, judged = cell.variant.scenario, judge_trials(cell, trials)
+    is_quiet = judged.verdict == "inconclusive" and verdict.quiet(
+        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+    )
+    return replace(judged, verdict="flat", verdicts=("flat",)) if is_quiet else judged
 
 
-def fails_late(runs: Sequence[CellRun]) -> bool:
+def block_fails_late(runs: Sequence[CellRun]) -> bool:
     """Return whether further launches of a block have to run their whole budget: one failed later than quiet launches
     stop, or returned NaN, and the others must get as far.
     """
@@ -109,22 +118,22 @@ def fails_late(runs: Sequence[CellRun]) -> bool:
     return any(verdict.fails_late(run.measured, steps=steps) for run in runs)
 
 
-def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """Describe a trial in a few words, and whether it is bad: its end, or its trace's verdict with the figure."""
+def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """Return a trial in a few words (its end, or its trace's verdict with the figure), and whether it is bad."""
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
         last_line = last_line.partition(NAME_ONE)[0]  # the report says what to do
-        where = "" if scenario.judge_exit else place_of(trial, last_line)
+        where = "" if scenario.judge_exit else after_step(trial, last_line)
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
-    steps = steps_of(trial, scenario.steps)
+    steps = judged_steps_of(trial, scenario.steps)
     alone = trace_alone(trial.trace, scenario.limits, steps)
-    found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
-    where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
-    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
-    return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
+    whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
+    where = " of GPU memory" if "leak" in whole.verdicts and "leak" not in alone.verdicts else ""
+    rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
+    return f"{whole.verdict}{rate}{where} to step {whole.steps}", whole.verdict in BAD
 
 
 def slows(cell: Cell, trial: Trial) -> bool:
@@ -132,45 +141,37 @@ def slows(cell: Cell, trial: Trial) -> bool:
     scenario = cell.variant.scenario
     if trial.trace is None or trial.buffered or scenario.judge_exit:
         return False
-    found = trace_alone(trial.trace, scenario.limits, steps_of(trial, scenario.steps))
-    return "slowdown" in found.verdicts
+    steps = judged_steps_of(trial, scenario.steps)
+    return "slowdown" in trace_alone(trial.trace, scenario.limits, steps).verdicts
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:
     """Return the verdict on a cell's run. One that could not have its `least` trials is not good yet."""
     cell, trials = run.cell, tuple(run.trials)
     if run.incompatible:
-        found = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
+        judged = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
     elif not run.measured and (why := run.problem or (run.skipped.why if run.skipped else "")):
-        found = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
+        judged = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
     else:
-        found = judge_trials(cell, trials)
+        judged = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
-    if problem and found.verdict in GOOD and len(run.measured) < least:
-        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
-        found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    if problem and judged.verdict in GOOD and len(run.measured) < least:
+        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {judged.why}"
+        judged = replace(judged, verdict="inconclusive", verdicts=("inconclusive",), why=why)
     if not problem and len(run.measured) < least and run.measured:
-        found = judge_so_far(cell, trials)
+        judged = judge_so_far(cell, trials)
     stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
-    if not problem and found.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
+    if not problem and judged.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
         ended = f" ({stopped})" if stopped else ""
-        why = f"so far, by {len(run.measured)} of {least} launches{ended}: {found.why}"
-        found = replace(found, provisional=True, why=why)
+        why = f"so far, by {len(run.measured)} of {least} launches{ended}: {judged.why}"
+        judged = replace(judged, provisional=True, why=why)
     digest = run.prepared.digest if run.prepared else None
     return CellResult(
-        cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+        cell=cell, cell_id=cell.id, verdict=judged, digest=digest, trials=trials, problem=problem, skipped=run.skipped
     )
 
 
-def _is_good_so_far(cell: Cell, found: CellVerdict, trials: Sequence[Trial]) -> bool:
-    """Return whether nothing is wrong with the first launches but that none of them ran the whole budget yet."""
-    scenario = cell.variant.scenario
-    return found.verdict == "inconclusive" and verdict.quiet(
-        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
-    )
-
-
-def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
+def verdict_on_run(result: RunResult, *, interrupted: bool) -> RunVerdict:
     """Return the most severe result of the run, which its exit status reports."""
     stopped = [cell for cell in result.cells if cell.skipped is not None and cell.skipped.by == "stop"]
     asked = [cell.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)]
@@ -188,4 +189,4 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
 
 def _is_open(verdict: CellVerdict) -> bool:
     """Return whether a limit could not be kept, or something bad was seen that is not confirmed."""
-    return verdict.provisional or any(one.seen in ("blind", "suspect", "bad") for one in verdict.signals.values())
+    return verdict.provisional or any(signal.seen in ("blind", "suspect", "bad") for signal in verdict.signals.values())

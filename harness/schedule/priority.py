@@ -1,5 +1,4 @@
-"""Chooses the row of a host that has the next launches. Pure: the proposals and standings of all rows go in, and a row
-comes out.
+"""Chooses the row of a host that is launched next, from the proposals and standings of all rows. Pure.
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Urgency = Literal["finish", "first", "confirm", "near", "good"]
-ORDER: tuple[Urgency, ...] = ("finish", "first", "confirm", "near", "good")
 REASONS: dict[Urgency, str] = {
     "finish": "a round that was begun is finished first",
     "first": "the first round of every row comes before the second of any",
@@ -24,6 +22,7 @@ REASONS: dict[Urgency, str] = {
     "near": "of what is near a limit, this takes the fewest seconds",
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
+ORDER: tuple[Urgency, ...] = tuple(REASONS)
 COSTLY = 4.0
 """Ratio of the rest of a first round to what would come next, in seconds, from which it gives way."""
 NEAR = 0.5
@@ -76,38 +75,30 @@ class RowState:
             return "confirm"
         return "near" if self.standing.nearness >= NEAR else "good"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The row that is launched next. `place`: its position among the rows that were given."""
-
-    place: int
-    urgency: Urgency
-
     @property
     def reason(self) -> str:
+        """Return why it comes before the others, if it does."""
         return REASONS[self.urgency]
 
 
-def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> Choice | None:
-    """Return the row that is launched next; of equal ones the first. None if there is no row. `launch_s`: the seconds
-    that a launch takes of a row that had none.
+def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> int | None:
+    """Return the position of the row that is launched next; of equal ones the first. None if there is no row.
+    `launch_s`: the seconds that a launch takes of a row that had none.
     """
-    place = min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
-    return None if place is None else Choice(place=place, urgency=rows[place].urgency)
+    return min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
 
 
 def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> bool:
     """Return whether the rest of a first round, which `row` proposes, waits for a look at others, or for what confirms
     something of them, because they are so much cheaper.
     """
-    choice = choose(others, launch_s=launch_s)
-    if choice is None or choice.urgency not in ("first", "confirm") or others[choice.place].group > row.group:
+    place = choose(others, launch_s=launch_s)
+    if place is None or others[place].urgency not in ("first", "confirm") or others[place].group > row.group:
         return False
-    return COSTLY * others[choice.place].takes_s(launch_s) <= row.takes_s(launch_s)
+    return COSTLY * others[place].takes_s(launch_s) <= row.takes_s(launch_s)
 
 
-def in_order(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
+def by_urgency(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
     """Return the positions of all rows, the most urgent first."""
     return sorted(range(len(rows)), key=lambda place: _rank(rows[place], launch_s))
 

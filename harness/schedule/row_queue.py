@@ -1,4 +1,4 @@
-"""Shares the rows of a host, or of equal machines, among workers: which has which, and what each row proposes."""
+"""Shares the rows of a host, or of equal machines, among workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import Choice, RowStanding, RowState, choose, gives_way, in_order
+from harness.schedule.priority import RowStanding, RowState, by_urgency, choose, gives_way
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -20,8 +20,8 @@ ASK_S = 0.5
 
 @dataclass(kw_only=True, eq=False)
 class _Row:
-    """`worker`: who began it; nobody else continues it. `proposal`: what is launched next; None until it is begun.
-    `left`: what of it has not been handed out, where launches run side by side; `turns`: those that go on.
+    """A row. `worker` began it, and is the only one that continues it. `proposal`: its next launches, None until it is
+    begun; `left`: those not handed out yet, where launches run side by side; `turns`: how many go on.
     """
 
     block: BlockRun
@@ -96,11 +96,11 @@ class RowQueue:
         of a row that run side by side, one that is `ready` comes first.
         """
         with self._lock:
-            while (choice := self._choose(worker)) is None:
+            while (row := self._choose(worker)) is None:
                 if not self._may_bring_more(worker):
                     return None
                 self._lock.wait(ASK_S)
-            row, chosen = choice
+            state = row.state
             is_new, row.busy = self._give(row, worker), True
             is_begun = bool(row.left)
             row.turns += 1
@@ -111,12 +111,10 @@ class RowQueue:
         batch, is_single = row.proposal, self._is_split(row)
         if is_single:
             batch = self._single(row, ready)
-        return Turn(block=row.block, batch=batch, single=is_single, urgency=chosen.urgency, why=chosen.reason)
+        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=state.reason)
 
     def put_back(self, block: BlockRun) -> None:
-        """Judge a row whose turn is over, and ask its scheduler what it wants next. Of launches side by side, the last
-        one does.
-        """
+        """Judge a row after its turn (of launches side by side, after the last), and ask what its scheduler wants."""
         row = self._row(block)
         with self._lock:
             row.turns = max(0, row.turns - 1)
@@ -151,7 +149,7 @@ class RowQueue:
                 rows = [row for row in self._rows.values() if self._is_open_to(worker, row)]
             else:
                 rows = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
-            return [rows[place].block for place in in_order([row.state for row in rows], launch_s=self._launch_s())]
+            return [rows[place].block for place in by_urgency([row.state for row in rows], launch_s=self._launch_s())]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
         """Make a row the worker's own, ahead of its turn; False if another has it or began it meanwhile."""
@@ -199,7 +197,7 @@ class RowQueue:
                 return False
             rest = replace(row.proposal, runs=tuple(run for run in row.proposal.runs if not run.measured))
             state = replace(row.state, launches=len(rest.runs), next_s=expected_s(rest, block.cells))
-            others = [each.state for each in self._open_to(row.worker or "") if each is not row]
+            others = [other.state for other in self._open_to(row.worker or "") if other is not row]
             own_s = spent_s(block.cells) / sum(len(run.measured) for run in begun)
             return gives_way(state, others, launch_s=self._launch_s() or own_s)
 
@@ -207,14 +205,14 @@ class RowQueue:
         """Return whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
-    def _choose(self, worker: Worker) -> tuple[_Row, Choice] | None:
-        """Return the row whose turn it is and why, of those that are open to a worker; None if there is none."""
+    def _choose(self, worker: Worker) -> _Row | None:
+        """Return the row whose turn it is, of those that are open to a worker; None if there is none."""
         rows = self._open_to(worker)
-        choice = choose([row.state for row in rows], launch_s=self._launch_s())
-        if choice is not None and self.stop(rows[choice.place].state):
+        place = choose([row.state for row in rows], launch_s=self._launch_s())
+        if place is not None and self.stop(rows[place].state):
             rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
-            choice = choose([row.state for row in rows])
-        return None if choice is None else (rows[choice.place], choice)
+            place = choose([row.state for row in rows])
+        return None if place is None else rows[place]
 
     def _may_bring_more(self, worker: Worker) -> bool:
         """Return whether the turns of others of the same name go on, after which their rows may want more."""
@@ -264,16 +262,14 @@ class RowQueue:
         return row.worker == worker or (row.worker is None and self.may(worker, row.block))
 
     def _first_of_each_series(self, worker: Worker) -> list[_Row]:
-        """Return the first row of each series that waits: they show which images are needed, and there may be ten
-        thousand rows.
-        """
-        found: dict[str, _Row] = {}
+        """Return the first waiting row of each series, which shows the images needed: there may be 10,000 rows."""
+        first: dict[str, _Row] = {}
         for row in self._waiting.values():
-            if len(found) == len(self._series):
+            if len(first) == len(self._series):
                 break
-            if _series_of(row) not in found and self.may(worker, row.block):
-                found[_series_of(row)] = row
-        return list(found.values())
+            if _series_of(row) not in first and self.may(worker, row.block):
+                first[_series_of(row)] = row
+        return list(first.values())
 
     def _give(self, row: _Row, worker: Worker) -> bool:
         """Make a row the worker's own; return whether it waited until now."""

@@ -1,6 +1,6 @@
 """The journal of a run, and the files of its trials."""
 
-from harness.safe_files import write_atomically
+from harness.atomic_files import write_atomically
 from harness.store.journal import RunDirectory, in_use
 from harness.store.trial_json import read_trial, trial_to_json
 

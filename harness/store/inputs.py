@@ -1,7 +1,7 @@
-"""Keeps what a run was made from (scenarios' files, Dockerfiles) in its directory: from there alone it can be shown and
-run again. No path that a run names is read: its directory may have been copied from anywhere.
+"""Keeps the inputs of a run (scenarios' files, Dockerfiles) in its directory, so that it can be shown and run again
+from there alone. No path that a run names is read: its directory may have been copied from anywhere.
 
-inputs/<sha256>     the content of a file, under its hash: each is there once, and a damaged one is found
+inputs/<sha256>     the content of a file, under its hash: each is there once, and damage is noticed
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOST_DOCKERFILE_BYTES = 1 << 20
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def keep(scenario: Scenario, directory: Path) -> dict[str, str]:
-    """Write the script and `files:` of a scenario below `directory`; place beside the script -> sha256.
+def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
+    """Write the script and `files:` of a scenario below `directory`; return {place beside the script: sha256}.
 
     Raises MatrixError for a file that cannot be read, InfrastructureError where nothing can be written.
     """
@@ -39,8 +39,8 @@ def keep(scenario: Scenario, directory: Path) -> dict[str, str]:
 
 
 def keep_dockerfile(source: Build, directory: Path) -> str | None:
-    """Write the Dockerfile of a build below `directory`; its sha256, or None if it cannot be read, as the build will
-    tell. Raises InfrastructureError where nothing can be written.
+    """Write the Dockerfile of a build below `directory`; return its sha256, or None if it cannot be read, which the
+    build reports. Raises InfrastructureError where nothing can be written.
     """
     try:
         content = read_regular((source.context / "Dockerfile").resolve(), most_bytes=MOST_DOCKERFILE_BYTES)
@@ -57,13 +57,13 @@ def _keep(content: bytes, name: str, directory: Path) -> None:
         run.write(f"{FOLDER}/{name}", content)
 
 
-def read(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the files that are there and are what was run, and the places of those that are not.
+def read_inputs(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the files that are there unchanged, and the places of all others.
 
-    The directory may have been copied from anywhere: a place that leads out of a folder is not there.
+    The directory may have been copied from anywhere: a place that leads out of a folder counts as missing.
     """
-    found = {place: content for place, name in hashes.items() if (content := _read(place, name, directory)) is not None}
-    return found, tuple(place for place in hashes if place not in found)
+    files = {place: content for place, name in hashes.items() if (content := _read(place, name, directory)) is not None}
+    return files, tuple(place for place in hashes if place not in files)
 
 
 def _read(place: str, name: str, directory: Path) -> bytes | None:

@@ -22,26 +22,27 @@ from pathlib import Path
 from typing import Any
 
 from harness import file_locks
+from harness.atomic_files import write_atomically, write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.safe_files import folder_in, read_regular, write_atomically, write_below
-from harness.store.trial_json import read_trial, trial_files, trial_to_json
+from harness.safe_files import folder_in, read_regular
+from harness.store.trial_json import FOLDER, read_trial, trial_files, trial_to_json
 
 ASIDE = "set_aside"
-"""The folder of trials that were measured on a machine of a pool that was lost: their rows started again elsewhere."""
+"""The folder of trials from a machine of a pool that was lost: their rows started again elsewhere."""
 NEWEST_RUNS = 20
 MOST_LOG_BYTES = 256 << 20
 
 
 class RunDirectory:
-    """One run's directory, and through it the trials of all earlier runs of the same matrix."""
+    """One run's directory. It also gives access to the trials of all earlier runs of the same matrix."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._paths: dict[tuple[str, str], Path] = {}
 
     def _hold(self) -> None:
-        """Keep others from taking this for an old run as long as this object lives (`in_use`), however that ends."""
+        """Mark the run as going on (`in_use`) as long as this object lives, however that ends."""
         handle = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, handle)
         with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
@@ -52,7 +53,7 @@ class RunDirectory:
         """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that cannot be."""
         path = out / matrix / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         try:
-            (path / "trials").mkdir(parents=True)
+            (path / FOLDER).mkdir(parents=True)
         except OSError as error:
             raise UsageError(f"{path}: cannot make the run's directory: {error.strerror}; see --out") from error
         made = cls(path)
@@ -61,9 +62,11 @@ class RunDirectory:
 
     @property
     def id(self) -> str:
+        """Return the run's id, `<UTC time>-<four hex digits>`."""
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
+        """Write a file below the directory; return its path. Raises InfrastructureError."""
         write_below(self.path, name, text)
         return self.path / name
 
@@ -80,16 +83,22 @@ class RunDirectory:
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot be made: {error.strerror}; make room, or see --out") from error
 
+    def _file(self, trial: Trial) -> Path:
+        return self.path / FOLDER / f"{trial.cell_id}-{trial.number}.json"
+
     def write_trial(self, trial: Trial, cell: Cell) -> None:
-        path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
-        write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))
+        """Write a trial's file, whole or not at all. Raises InfrastructureError."""
+        content = json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":"))
+        write_atomically(self._file(trial), content)
 
     def read_back(self, trial: Trial) -> Trial:
         """Return a trial of this run, as it was written. Raises UsageError if its file is gone or was edited."""
-        return read_trial(self.path / "trials" / f"{trial.cell_id}-{trial.number}.json")
+        return read_trial(self._file(trial))
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append to the log of what was launched and why, one JSON object a line; a crash leaves whole lines."""
+        """Append to the log of what was launched and why, one JSON object a line; a crash leaves whole lines. Raises
+        InfrastructureError.
+        """
         path = self.path / "decisions.jsonl"
         line = json.dumps(record, allow_nan=False, default=str).encode() + b"\n"
         try:
@@ -102,28 +111,27 @@ class RunDirectory:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
     def machines(self) -> dict[tuple[str, str, str], str]:
-        """Return by series, lane and variant the machine of a pool that ran the row last. It is read from the newest
-        runs of this matrix. A log that cannot be read tells nothing.
+        """Return the machine of a pool that ran each row last, by series, lane and variant, as the logs of the newest
+        runs of this matrix tell it. A log that cannot be read is left out.
         """
-        found: dict[tuple[str, str, str], str] = {}
+        machines: dict[tuple[str, str, str], str] = {}
         for run in sorted(self.path.parent.glob("[0-9]*"))[-NEWEST_RUNS:]:
             with suppress(OSError):
                 for line in read_regular(run / "decisions.jsonl", most_bytes=MOST_LOG_BYTES).splitlines():
-                    if b'"machine"' in line and (told := _place_told(line)) is not None:
-                        found[told[0]] = told[1]
-        return found
+                    if b'"machine"' in line:
+                        machines |= _machine_of_row(line)
+        return machines
 
     def set_aside(self, trial: Trial) -> None:
         """Move a trial's file away from those that count. Raises InfrastructureError."""
-        name = f"{trial.cell_id}-{trial.number}.json"
-        folder = self.folder(ASIDE)
+        file, folder = self._file(trial), self.folder(ASIDE)
         try:
-            (self.path / "trials" / name).rename(folder / f"{trial.machine or 'host'}-{name}".replace("/", "_"))
+            file.rename(folder / f"{trial.machine or 'host'}-{file.name}".replace("/", "_"))
         except OSError as error:
-            raise InfrastructureError(f"{folder}: cannot keep {name}: {error.strerror}; make room") from error
+            raise InfrastructureError(f"{folder}: cannot keep {file.name}: {error.strerror}; make room") from error
 
     def point_latest(self) -> None:
-        """Let `latest` beside this directory point here."""
+        """Let `latest` beside this directory point here. Raises InfrastructureError."""
         link = self.path.parent / "latest"
         temporary = link.with_name(f".latest.{secrets.token_hex(4)}")
         try:
@@ -137,44 +145,47 @@ class RunDirectory:
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
         """Return the trials of this cell with this key from all runs of this matrix, oldest first.
 
-        A failure of setup is not among them: what it lacked (a data server, a file) may be there today.
+        Failures of setup are left out: what they lacked (a data server, a file) may be there today.
         """
-        found: dict[str, Trial] = {}
-        for path in self._copies(cell):
-            trial = _read_or_none(path)
-            if trial and (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
-                found.setdefault(trial.started, trial)
-                self._paths[trial.cell_id, trial.started] = path
-        return tuple(found[started] for started in sorted(found))
+        trials: dict[str, Trial] = {}
+        for path in self._files_of(cell):
+            with suppress(UsageError):  # a file that was edited, or of a later format: the cell then runs again
+                trial = read_trial(path)
+                if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
+                    trials.setdefault(trial.started, trial)
+                    self._paths[trial.cell_id, trial.started] = path
+        return tuple(trials[started] for started in sorted(trials))
 
-    def _copies(self, cell: Cell) -> list[Path]:
-        """Return the files of the cell's trials in all runs; those that are one file under several names, once."""
-        found: dict[int, Path] = {}
+    def _files_of(self, cell: Cell) -> list[Path]:
+        """Return the files of the cell's trials in all runs; a file with several names only once."""
+        by_inode: dict[int, Path] = {}
         for run in sorted(self.path.parent.glob("[0-9]*")):
             with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
-                found |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
-        return list(found.values())
+                by_inode |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
+        return list(by_inode.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
-        """Take a known trial over into this run, as its `number`; the file is shared where it can be."""
+        """Take a known trial over into this run, as its `number`; share the file where possible. Raises
+        InfrastructureError.
+        """
         adopted = replace(trial, number=number)
-        target = self.path / "trials" / f"{trial.cell_id}-{number}.json"
         try:
             if adopted.number != trial.number:
                 raise OSError("its number changes")
-            os.link(self._paths[trial.cell_id, trial.started], target)
+            os.link(self._paths[trial.cell_id, trial.started], self._file(adopted))
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
 
 
-def _place_told(line: bytes) -> tuple[tuple[str, str, str], str] | None:
-    """Return the row and the machine of a decision; None if it has none."""
+def _machine_of_row(line: bytes) -> dict[tuple[str, str, str], str]:
+    """Return the machine of a decision by its row; {} if it has none."""
     try:
-        told = json.loads(line)
-        return (str(told["series"]), str(told["lane"]), str(told["variant"])), str(told["machine"])
+        decision = json.loads(line)
+        row = (str(decision["series"]), str(decision["lane"]), str(decision["variant"]))
+        return {row: str(decision["machine"])}
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+        return {}
 
 
 def in_use(run: Path) -> bool:
@@ -186,11 +197,3 @@ def in_use(run: Path) -> bool:
         return False
     finally:
         os.close(handle)
-
-
-def _read_or_none(path: Path) -> Trial | None:
-    """Return the trial in a file; None if it is none of ours (edited, of a later format): the cell then runs again."""
-    try:
-        return read_trial(path)
-    except UsageError:
-        return None

@@ -1,4 +1,4 @@
-"""Reads the JSON files of a run, which may have been copied, edited or cut short: what is wrong is told in one line."""
+"""Reads the JSON files of a run, which may have been copied, edited or cut short. An error is one line."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from harness.safe_files import read_regular
 
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
 UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
+REMEDY = "remove it to go without"
+"""The remedy for a file that a run can do without."""
 WRONG = "is it of another version of the harness?"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
@@ -21,8 +23,8 @@ MOST_VALUES = 8_000_000
 Content = TypeVar("Content")
 
 
-def load(path: Path) -> Any:
-    """Return what a JSON file holds. Raises OSError, ValueError and RecursionError."""
+def _load(path: Path) -> Any:
+    """Return the content of a JSON file. Raises OSError, ValueError and RecursionError."""
     content = read_regular(path, most_bytes=MOST_BYTES)
     if content.count(b",") >= MOST_VALUES:  # before any of them takes memory
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
@@ -30,15 +32,22 @@ def load(path: Path) -> Any:
 
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
-    """Return what `validate`, of pydantic, makes of a file. Raises UsageError with the file, the place in it, and what
-    to do: `absent` if it cannot be read, `wrong` if it holds something else.
+    """Return what `validate` makes of the content of a file. Raises UsageError with the file, the place in it, and the
+    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError.
     """
     try:
-        return validate(load(path))
+        return validate(_load(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; {absent}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; {wrong}") from error
-    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: {first_problem(error)}; {wrong}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}; {wrong}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}; {wrong}") from error
+
+
+def first_problem(error: ValidationError, *place: str) -> str:
+    """Return the first problem that pydantic found, with its place: `place` and what pydantic adds."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, (*place, *first['loc'])))}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""plan.json, read back: the shape that it must have, and the plan that it makes. More fields may be there."""
+"""Reads plan.json back: checks its shape, and makes the plan of it. It may have more fields than these."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.store.json_files import ABSENT, WRONG, read_json
+from harness.store.json_files import ABSENT, WRONG, first_problem, read_json
 
 
-class MadeFile(BaseModel):
+class SourceFile(BaseModel):
     """The source of an image: exactly one of `pull`, `build` and `install` is there."""
 
     pull: str | None = None
@@ -50,20 +50,24 @@ class MadeFile(BaseModel):
 
 
 class ImageFile(BaseModel):
+    """An image of a series."""
+
     version: str
-    made: MadeFile
+    made: SourceFile
     entrypoint: bool = True
     environment: dict[str, str] = {}
 
 
 class SeriesFile(BaseModel):
+    """A series: its images, oldest first."""
+
     name: str
     baseline: str | None
     images: list[ImageFile]
 
 
 class HostFile(BaseModel):
-    """`engine`: one, or those of a pool's machines."""
+    """A host. `engine`: its engine, or the engines of a pool's machines."""
 
     name: str
     engine: str | list[str]
@@ -71,10 +75,13 @@ class HostFile(BaseModel):
 
     @property
     def slurm(self) -> SlurmRequest | None:
+        """Return what the plan keeps of a request to Slurm; None for another engine."""
         return None if self.container is None else SlurmRequest(container=self.container)
 
 
 class ProgramFile(BaseModel):
+    """The program of a scenario, as in Program."""
+
     path: str | None = None
     module: str | None = None
     args: list[str] = []
@@ -83,6 +90,8 @@ class ProgramFile(BaseModel):
 
 
 class ScenarioFile(BaseModel):
+    """A scenario. `files`: the sha256 of each of its files, by place; `settings`: see LaunchFile."""
+
     name: str
     settings: dict[str, Any]
     title: str = ""
@@ -109,12 +118,16 @@ class LaunchFile(BaseModel):
 
 
 class CellFile(BaseModel):
+    """A cell. `image` is its version; `excluded` says why it is not run."""
+
     id: str
     image: str
     excluded: str | None
 
 
 class BlockFile(BaseModel):
+    """A block, by the names of its series, host and scenario. `payload`: a hash of what its trials copy in."""
+
     series: str
     host: str
     gpu: str | None
@@ -125,6 +138,8 @@ class BlockFile(BaseModel):
 
 
 class PlanFile(BaseModel):
+    """The whole file. `dockerfiles`: the sha256 of each, by the folder of its build."""
+
     matrix: str
     file: str = ""
     seed: int
@@ -141,14 +156,16 @@ def read_plan_file(folder: Path) -> PlanFile:
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
-def plan_of(file: PlanFile, *, where: Where) -> Plan:
-    """Return the plan that was written. Raises UsageError where it does not hold together."""
-    series = {one.name: _series(one, where) for one in file.series}
-    hosts = {one.name: _host(one, where) for one in file.hosts}
-    scenarios = {one.scenario: Scenario(name=one.scenario, where=where) for one in file.blocks}
-    scenarios |= {one.name: _scenario(one, where) for one in file.scenarios if one.name in scenarios}
+def plan_from_file(file: PlanFile, *, where: Where) -> Plan:
+    """Return the plan that was written. Raises UsageError if a block names something that the plan lacks."""
+    series = {entry.name: _series(entry, where) for entry in file.series}
+    hosts = {entry.name: _host(entry, where) for entry in file.hosts}
+    scenarios = {block.scenario: Scenario(name=block.scenario, where=where) for block in file.blocks}
+    scenarios |= {entry.name: _scenario(entry, where) for entry in file.scenarios if entry.name in scenarios}
     try:
-        blocks = tuple(_block(one, series[one.series], hosts[one.host], scenarios[one.scenario]) for one in file.blocks)
+        blocks = tuple(
+            _block(block, series[block.series], hosts[block.host], scenarios[block.scenario]) for block in file.blocks
+        )
     except KeyError as error:
         raise UsageError(f"{where.file}: a block names {error}, which the plan does not have") from error
     matrix = Matrix(
@@ -169,12 +186,9 @@ def _host(file: HostFile, where: Where) -> Host:
 
 def _scenario(file: ScenarioFile, where: Where) -> Scenario:
     try:
-        asked = LaunchFile.model_validate(file.settings)
+        settings = LaunchFile.model_validate(file.settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, ("scenarios", file.name, *first["loc"])))
-        raise UsageError(f"{where.file}: {place}: {first['msg']}; {WRONG}") from error
-    plain = {name: getattr(asked, name) for name in LaunchFile.model_fields}
+        raise UsageError(f"{where.file}: {first_problem(error, 'scenarios', file.name)}; {WRONG}") from error
     return Scenario(
         name=file.name,
         where=where,
@@ -183,7 +197,7 @@ def _scenario(file: ScenarioFile, where: Where) -> Scenario:
         program=_program(file.program),
         command=tuple(file.command),
         step_pattern=file.step_pattern,
-        **{**plain, "environment": tuple(asked.environment.items())},
+        **{**vars(settings), "environment": tuple(settings.environment.items())},
     )
 
 
@@ -191,37 +205,36 @@ def _program(file: ProgramFile | None) -> Program | None:
     if file is None:
         return None
     path = Path(file.path) if file.path else None
-    printed = tuple(file.printed.items())
-    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are, printed=printed)
+    return Program(**{**vars(file), "path": path, "args": tuple(file.args), "printed": tuple(file.printed.items())})
 
 
 def _series(file: SeriesFile, where: Where) -> Series:
     images = tuple(
         Image(
             series=file.name,
-            version=one.version,
-            source=_source(one.made),
+            version=image.version,
+            source=_source(image.made),
             where=where,
-            keep_entrypoint=one.entrypoint,
-            environment=tuple(one.environment.items()),
+            keep_entrypoint=image.entrypoint,
+            environment=tuple(image.environment.items()),
         )
-        for one in file.images
+        for image in file.images
     )
     return Series(name=file.name, images=images, where=where, baseline=file.baseline)
 
 
-def _source(made: MadeFile) -> Source:
-    if made.install is not None:
+def _source(file: SourceFile) -> Source:
+    if file.install is not None:
         return Install(
-            base=made.base,
-            python=made.python,
-            packages=tuple(made.install),
-            exact=made.exact,
-            hashes=tuple((requirement, tuple(several)) for requirement, several in made.hashes.items()),
+            base=file.base,
+            python=file.python,
+            packages=tuple(file.install),
+            exact=file.exact,
+            hashes=tuple((requirement, tuple(hashes)) for requirement, hashes in file.hashes.items()),
         )
-    if made.build is not None:
-        return Build(context=Path(made.build), args=tuple(made.args.items()))
-    return Pull(reference=made.pull or "")
+    if file.build is not None:
+        return Build(context=Path(file.build), args=tuple(file.args.items()))
+    return Pull(reference=file.pull or "")
 
 
 def _block(file: BlockFile, series: Series, host: Host, scenario: Scenario) -> Block:
@@ -230,11 +243,11 @@ def _block(file: BlockFile, series: Series, host: Host, scenario: Scenario) -> B
     images = {image.version: image for image in series.images}
     cells = tuple(
         Cell(
-            image=images[one.image],
+            image=images[cell.image],
             lane=lane,
             variant=variant,
-            excluded=None if one.excluded is None else Excluded(why=one.excluded),
+            excluded=None if cell.excluded is None else Excluded(why=cell.excluded),
         )
-        for one in file.cells
+        for cell in file.cells
     )
     return Block(series=series, lane=lane, variant=variant, cells=cells)

@@ -12,7 +12,7 @@ from harness.model import Block, Build, Host, Image, Plan, Program, Pull, Scenar
 SCHEMA = 1
 
 
-def to_json(
+def plan_to_json(
     plan: Plan,
     *,
     payload: Callable[[Variant], str] | None = None,
@@ -20,7 +20,7 @@ def to_json(
     dockerfile: Callable[[Build], str | None] | None = None,
 ) -> dict[str, Any]:
     """Return the plan as plain data, for plan.json. `payload` hashes what a variant copies into its trials (script,
-    agent); `inputs` tells a scenario's own files, script included: place -> sha256. `dockerfile` tells that of a build.
+    agent); `inputs` returns the sha256 of each of a scenario's own files, by place; `dockerfile` that of a build's.
     """
     return {
         "schema": SCHEMA,
@@ -31,8 +31,8 @@ def to_json(
         "hosts": [_host_json(host) for host in dict.fromkeys(block.lane.host for block in plan.blocks)],
         "series": [_series_json(series) for series in dict.fromkeys(block.series for block in plan.blocks)],
         "scenarios": [
-            {**_scenario_json(one), "files": dict(inputs(one)) if inputs else {}}
-            for one in dict.fromkeys(block.variant.scenario for block in plan.blocks)
+            {**_scenario_json(scenario), "files": dict(inputs(scenario)) if inputs else {}}
+            for scenario in dict.fromkeys(block.variant.scenario for block in plan.blocks)
         ],
         "dockerfiles": {} if dockerfile is None else _dockerfiles(plan, dockerfile),
         "blocks": [{**_block_json(block), "payload": payload and payload(block.variant)} for block in plan.blocks],
@@ -51,32 +51,32 @@ def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[
 def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
     engine = list(host.pool) or host.engine
-    told = {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
-    return told if host.slurm is None else {**told, "container": host.slurm.container}
+    entry = {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
+    return entry if host.slurm is None else {**entry, "container": host.slurm.container}
 
 
 def _series_json(series: Series) -> dict[str, Any]:
-    return {"name": series.name, "baseline": series.baseline, "images": [_image_json(one) for one in series.images]}
+    return {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}
 
 
 def _image_json(image: Image) -> dict[str, Any]:
     return {
         "version": image.version,
         "yanked": image.yanked,
-        "made": _made(image.source),
+        "made": _source_json(image.source),
         "entrypoint": image.keep_entrypoint,
         "environment": private.told(image.environment),
     }
 
 
-def _made(source: Source) -> dict[str, Any]:
-    """Return how an image is had, for programs; exactly one of the three."""
+def _source_json(source: Source) -> dict[str, Any]:
+    """Return where an image comes from: exactly one of `pull`, `build` and `install`, and what belongs to it."""
     if isinstance(source, Pull):
         return {"pull": source.reference}
     if isinstance(source, Build):
         return {"build": str(source.context), "args": private.told(source.args)}
     return {
-        "install": [private.without_credentials(one) for one in source.packages],
+        "install": list(map(private.without_credentials, source.packages)),
         "base": source.base,
         "python": source.python,
         "exact": source.exact,

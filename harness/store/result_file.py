@@ -1,4 +1,4 @@
-"""result.json: what a run concluded, without loss.
+"""Writes result.json, the conclusions of a run without loss, and reads it back.
 
 All reports can be made again from it, plan.json and the trials. Cells go by their ids; findings and observations name
 their block by its place in the plan. `summary.json` is an export for other programs: nothing is read back from it.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ from harness.store.json_files import UNENDED, WRONG, read_json
 FILE = "result.json"
 SCHEMA = 2
 PLACE = frozenset({"series", "lane", "variant"})
-"""The fields of a finding that its block has already."""
+"""Fields of a finding that its block has already."""
 
 
 def _is_signal(name: str) -> bool:
@@ -56,8 +56,8 @@ KnownMetric = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
-    """`first_launch`: when the oldest of its launches began; `taken_over`: how many of them are an earlier run's. Both
-    are None in older files."""
+    """A cell's conclusion. `first_launch`: when the oldest of its launches began; `taken_over`: how many of them are an
+    earlier run's. Both are None in older files."""
 
     verdict: CellVerdict
     digest: str | None
@@ -84,6 +84,8 @@ class FindingEntry(BaseModel):
 
 
 class ObservationEntry(BaseModel):
+    """An Observation without its place, and the number of its block."""
+
     block: int
     signal: KnownMetric
     before: str
@@ -92,20 +94,22 @@ class ObservationEntry(BaseModel):
 
 
 class CauseEntry(BaseModel):
-    """The sentence that says whose fault some findings are; `findings` are their numbers in the reports, from 1."""
+    """The sentence that says whose fault some findings are. `findings` are their numbers in the reports, from 1."""
 
     findings: list[int]
     sentence: str
 
 
 class LaneEntry(BaseModel):
+    """A lane, by the name of its host, with its GPUs."""
+
     host: str
     gpu: str | None
     gpus: tuple[Gpu, ...]
 
 
 class ResultFile(BaseModel):
-    """`problems` go by host: why it could not be used. `cells` go by the cells' ids."""
+    """The whole file. `problems` go by host: why it could not be used. `cells` go by the cells' ids."""
 
     verdict: RunVerdict
     started: str
@@ -122,16 +126,16 @@ class ResultFile(BaseModel):
 _VERDICT, _EFFECT, _GPU = TypeAdapter(CellVerdict), TypeAdapter(Effect | None), TypeAdapter(Gpu)
 
 
-def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
-    """Return the file's content in UTF-8: an entry a line, made one at a time, because 10,000 cells at once fill the
-    memory.
+def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
+    """Return the file's content in UTF-8, with one entry a line. Entries are made one at a time, because 10,000 cells
+    at once fill the memory.
 
-    Findings stand in the order in which reports number them, which is that of `result.findings`. `causes` are
-    (numbers of findings, sentence). A number that is not finite is written as Python's `json` writes it.
+    Findings keep the order of `result.findings`, by which reports number them. `causes` are (numbers of findings,
+    sentence). A number that is not finite is written as Python's `json` writes it.
     """
     blocks = {_place(block): number for number, block in enumerate(result.plan.blocks)}
     lanes = dict.fromkeys(block.lane for block in result.plan.blocks)
-    whole: dict[str, Any] = {
+    head: dict[str, Any] = {
         "schema": SCHEMA,
         "verdict": result.verdict,
         "started": result.started,
@@ -143,13 +147,14 @@ def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = 
     }
     out = io.BytesIO()
     out.write(b"{")
-    for name, value in whole.items():
+    for name, value in head.items():
         out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
-    _write(out, "findings", "[]", (_json(_finding_json(one, blocks)) for one in result.findings))
+    _write(out, "findings", "[]", (_json(_finding_json(finding, blocks)) for finding in result.findings))
     out.write(b",")
-    _write(out, "observations", "[]", (_json(_observation_json(one, blocks)) for one in result.observations))
+    _write(out, "observations", "[]", (_json(_observation_json(entry, blocks)) for entry in result.observations))
     out.write(b",")
-    _write(out, "cells", "{}", _cell_lines(result))
+    cells = (f"{json.dumps(entry.cell.id)}: {_json(_cell_json(entry, began=result.started))}" for entry in result.cells)
+    _write(out, "cells", "{}", cells)
     out.write(b"\n}\n")
     return out.getvalue()
 
@@ -165,17 +170,13 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=lambda scalar: scalar.item())  # of numpy
 
 
-def _place(one: Block | Finding | Observation) -> tuple[object, ...]:
-    series = one.series.name if isinstance(one, Block) else one.series
-    return series, one.lane, one.variant
+def _place(of: Block | Finding | Observation) -> tuple[object, ...]:
+    series = of.series.name if isinstance(of, Block) else of.series
+    return series, of.lane, of.variant
 
 
 def _lane_json(lane: Lane) -> dict[str, Any]:
     return {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
-
-
-def _cell_lines(result: RunResult) -> Iterator[str]:
-    return (f"{json.dumps(one.cell.id)}: {_json(_cell_json(one, began=result.started))}" for one in result.cells)
 
 
 def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
@@ -195,50 +196,48 @@ def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) ->
     return {"block": blocks[_place(finding)], **own, "effect": _EFFECT.dump_python(finding.effect)}
 
 
-def _observation_json(one: Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
-    return {
-        "block": blocks[_place(one)], "signal": one.signal, "before": one.before, "after": one.after, "text": one.text
-    }  # fmt: skip
+def _observation_json(entry: Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
+    own = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in PLACE}
+    return {"block": blocks[_place(entry)], **own}
 
 
 # ---------------------------------------------------------------- reading
 
 
-def read(folder: Path) -> ResultFile:
+def read_result(folder: Path) -> ResultFile:
     """Return the result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
     return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG)
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:
-    """Return the verdict on a cell. A copied file may name signals that this version of the harness does not have."""
-    signals = {name: one for name, one in entry.verdict.signals.items() if _is_signal(name)}
-    return CellVerdict(**{**vars(entry.verdict), "signals": signals})
+    """Return the verdict on a cell without signals that this version of the harness lacks, as a copied file may name
+    them."""
+    signals = {name: verdict for name, verdict in entry.verdict.signals.items() if _is_signal(name)}
+    return replace(entry.verdict, signals=signals)
 
 
-def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
+def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
     """Return the findings with their places in the plan. Raises UsageError if the plan lacks the version of one."""
-    found = []
-    for number, entry in enumerate(told.findings, start=1):
-        block = _block(entry.block, plan, what=f"{path}: finding {number}")
-        versions = {cell.image.version for cell in block.cells}
+    findings = []
+    for number, entry in enumerate(file.findings, start=1):
+        what = f"{path}: finding {number}"
+        finding = Finding(**_placed(entry, plan, what=what))
+        versions = {cell.image.version for cell in plan.blocks[entry.block].cells}
         if not {entry.before, entry.after} - {None} <= versions:
-            raise UsageError(f"{path}: finding {number} names a version that the plan does not have; {WRONG}")
-        own = {name: getattr(entry, name) for name in FindingEntry.model_fields if name != "block"}
-        found.append(Finding(series=block.series.name, lane=block.lane, variant=block.variant, **own))
-    return tuple(found)
+            raise UsageError(f"{what} names a version that the plan does not have; {WRONG}")
+        findings.append(finding)
+    return tuple(findings)
 
 
-def observations_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
-    """Return the observations, with their places in the plan."""
-    found = []
-    for entry in told.observations:
-        block = _block(entry.block, plan, what=f"{path}: an observation")
-        own = {name: getattr(entry, name) for name in ObservationEntry.model_fields if name != "block"}
-        found.append(Observation(series=block.series.name, lane=block.lane, variant=block.variant, **own))
-    return tuple(found)
+def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
+    """Return the observations with their places in the plan. Raises UsageError if the plan lacks the block of one."""
+    return tuple(Observation(**_placed(entry, plan, what=f"{path}: an observation")) for entry in file.observations)
 
 
-def _block(number: int, plan: Plan, *, what: str) -> Block:
-    if not 0 <= number < len(plan.blocks):
-        raise UsageError(f"{what} names block {number}, which the plan does not have; {WRONG}")
-    return plan.blocks[number]
+def _placed(entry: FindingEntry | ObservationEntry, plan: Plan, *, what: str) -> dict[str, Any]:
+    """Return the fields of an entry with series, lane and variant instead of the number of the block."""
+    if not 0 <= entry.block < len(plan.blocks):
+        raise UsageError(f"{what} names block {entry.block}, which the plan does not have; {WRONG}")
+    block = plan.blocks[entry.block]
+    own = {name: value for name, value in vars(entry).items() if name != "block"}
+    return {"series": block.series.name, "lane": block.lane, "variant": block.variant, **own}

@@ -1,4 +1,4 @@
-"""Keeps what `harness narrow` found beside the run that it belongs to: a file `narrow-N.json` for each narrowing."""
+"""Keeps the results of `harness narrow` beside the run that they belong to, each in a file `narrow-N.json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from harness.errors import UsageError
 from harness.model import Narrowed
 from harness.store import RunDirectory
-from harness.store.json_files import read_json
+from harness.store.json_files import REMEDY, read_json
 
 PATTERN = "narrow-*.json"
 MOST_FILES = 200
@@ -19,23 +19,23 @@ MOST_FILES = 200
 _FILE = TypeAdapter(Narrowed)
 
 
-def keep(narrowed: Narrowed, directory: RunDirectory) -> Path:
+def keep_narrowed(narrowed: Narrowed, directory: RunDirectory) -> Path:
     """Write a narrowing into a run's directory, in place of an earlier one of the same finding and versions. Raises
     InfrastructureError.
     """
     files = _files(directory.path)
     same = [path.name for path in files if _is_same(path, narrowed)]
     taken = {path.name for path in files}
-    free = next(name for each in range(1, len(taken) + 2) if (name := f"narrow-{each}.json") not in taken)
+    free = next(name for number in range(1, len(taken) + 2) if (name := f"narrow-{number}.json") not in taken)
     content = json.dumps(_FILE.dump_python(narrowed, mode="json"), indent=1)
     return directory.write(same[0] if same else free, content)
 
 
 def _is_same(path: Path, narrowed: Narrowed) -> bool:
-    """Return whether a file holds the same question; one that cannot be read does not."""
+    """Return whether a file holds the same question; False for a file that cannot be read."""
     with suppress(UsageError):
-        known = _read(path)
-        return (known.finding, known.good, known.bad) == (narrowed.finding, narrowed.good, narrowed.bad)
+        other = _read(path)
+        return (other.finding, other.good, other.bad) == (narrowed.finding, narrowed.good, narrowed.bad)
     return False
 
 
@@ -44,8 +44,7 @@ def _files(run: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Narrowed:
-    remedy = "remove it to go without"
-    return read_json(path, _FILE.validate_python, absent=remedy, wrong=remedy)
+    return read_json(path, _FILE.validate_python, absent=REMEDY, wrong=REMEDY)
 
 
 def read_narrowed(run: Path) -> tuple[Narrowed, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant, Where
 from harness.store import read_trial, result_file
-from harness.store.plan_entries import plan_of, read_plan_file
+from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CauseEntry, CellEntry, ResultFile
 from harness.store.trial_json import trial_files
 
@@ -18,11 +18,11 @@ TWIN = "-twin"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as it was written. `cells`, `trials` and `twins` go by the cells' ids; `payloads` by blocks'.
+    """A run as it was written. `cells` and `twins` go by the cells' ids, `payloads` by series, lane and variant.
 
-    `settings` go by scenario: what decided how its trials ran. `files` too: the sha256 of each, by its place beside the
-    script. `dockerfiles` are the sha256 of each, by the folder of the build. `causes` are the sentences that say whose
-    fault the findings are. `told` is the whole of result.json.
+    `settings` go by scenario, and decided how its trials ran. `files` go by scenario too, with the sha256 of each file
+    by its place beside the script. `dockerfiles` are the sha256 of each, by the folder of the build. `told` is the
+    whole of result.json; its `causes` are the sentences that say whose fault the findings are.
     """
 
     path: Path
@@ -38,48 +38,50 @@ class StoredRun:
 
     @property
     def causes(self) -> list[CauseEntry]:
+        """Return the sentences that say whose fault the findings are."""
         return self.told.causes
 
 
 def newest(path: Path) -> Path:
-    """Return the newest run of a matrix's folder that has come to its report; any other directory as it is."""
-    ended = sorted(path.glob(f"[0-9]*/{result_file.FILE}"), key=lambda file: file.parent.name)
-    return ended[-1].parent if ended else path
+    """Return the newest run of a matrix's folder that has a result; any other directory as it is."""
+    results = sorted(path.glob(f"[0-9]*/{result_file.FILE}"), key=lambda file: file.parent.name)
+    return results[-1].parent if results else path
 
 
 def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> StoredRun:
     """Return the run in a directory, or the newest one of a matrix's folder. Raises UsageError if there is none.
 
-    `keep` says what is kept of each trial while the next is read.
+    `keep` returns what is kept of each trial while the next is read.
     """
     folder = newest(path)
     plan_file = read_plan_file(folder)
-    plan = plan_of(plan_file, where=Where(file=str(folder / "plan.json"), line=1, key=""))
-    told = result_file.read(folder)
+    plan = plan_from_file(plan_file, where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    result = result_file.read_result(folder)
     trials = _trials(folder, keep)
     return StoredRun(
         path=folder,
         plan=plan,
-        cells={cell.id: _result(cell, told.cells.get(cell.id), trials.get(cell.id, ())) for cell in plan.cells},
-        twins={name.removesuffix(TWIN): found for name, found in trials.items() if name.endswith(TWIN)},
-        findings=result_file.findings_of(told, plan, path=folder / result_file.FILE),
-        settings={one.name: one.settings for one in plan_file.scenarios},
+        cells={cell.id: _result(cell, result.cells.get(cell.id), trials.get(cell.id, ())) for cell in plan.cells},
+        twins={cell_id.removesuffix(TWIN): some for cell_id, some in trials.items() if cell_id.endswith(TWIN)},
+        findings=result_file.findings_of(result, plan, path=folder / result_file.FILE),
+        settings={scenario.name: scenario.settings for scenario in plan_file.scenarios},
         payloads={
             (block.series.name, block.lane, block.variant): entry.payload
             for block, entry in zip(plan.blocks, plan_file.blocks, strict=True)
         },
-        told=told,
-        files={one.name: one.files for one in plan_file.scenarios},
+        told=result,
+        files={scenario.name: scenario.files for scenario in plan_file.scenarios},
         dockerfiles=plan_file.dockerfiles,
     )
 
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
-    found: dict[str, list[Trial]] = {}
+    """Return the trials by cell id, in the order of their numbers."""
+    by_cell: dict[str, list[Trial]] = {}
     for path in trial_files(folder):
         trial = keep(read_trial(path))
-        found.setdefault(trial.cell_id, []).append(trial)
-    return {name: tuple(sorted(trials, key=lambda one: one.number)) for name, trials in found.items()}
+        by_cell.setdefault(trial.cell_id, []).append(trial)
+    return {cell_id: tuple(sorted(trials, key=lambda trial: trial.number)) for cell_id, trials in by_cell.items()}
 
 
 def _result(cell: Cell, entry: CellEntry | None, trials: tuple[Trial, ...]) -> CellResult:

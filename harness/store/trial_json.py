@@ -1,22 +1,23 @@
-"""A trial as JSON: the content of one file of the journal.
+"""Writes a trial as JSON, the content of one file of the journal, and reads it back.
 
 Format history: 1, the first; fields that came later have defaults.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
 
 from harness.errors import UsageError
-from harness.model import Cell, End, Floats, Look, Trace, Trial
+from harness.model import Cell, Floats, Look, Trace, Trial
 from harness.model.measured import beyond_any_trace
-from harness.store.json_files import load
+from harness.store.json_files import ABSENT, read_json
 
 SCHEMA = 1
 FOLDER = "trials"
@@ -29,45 +30,27 @@ class _TraceFile(BaseModel):
     counts: dict[str, list[float | None]] = {}
 
 
-class _TrialFile(BaseModel):
-    """The required content of a trial file; a copied directory is not trusted."""
-
-    model_config = ConfigDict(extra="forbid")
-    schema_: int
-    cell: dict[str, Any]
-    cell_id: str
-    number: int
-    key: str
-    end: End
-    message: str
-    run: str
-    round: int
-    signal: int | None
-    exit_code: int | None
-    last_step: int
-    steps_asked: int
-    time_asked_s: float | None = None
-    started: str
-    duration_s: float
-    trace: _TraceFile | None
-    peak_rss_kib: float | None
-    probe_cost: float | None
-    output_tail: str
-    output_head: str = ""
-    output_bytes: NonNegativeInt | None = None
-    not_finite: dict[str, tuple[NonNegativeInt, NonNegativeInt]] = {}
-    at_exit: bool = False
-    cold: bool = False
-    buffered: str = ""
-    image_bytes: NonNegativeInt | None = None
-    stacks: str
-    disturbed: str = ""
-    pulled: Literal["", "beside", "awaited"] = ""
-    beside: NonNegativeInt = 0
-    image_digest: str
-    reference: str = ""
-    facts: dict[str, Any]
-    fingerprint: dict[str, Any]
+_COUNT = NonNegativeInt | None
+_STRICTER = {
+    "trace": _TraceFile | None,
+    "not_finite": dict[str, tuple[NonNegativeInt, NonNegativeInt]],
+    "output_bytes": _COUNT,
+    "image_bytes": _COUNT,
+    "beside": NonNegativeInt,
+}
+"""Fields for which the type in Trial says too little of what a copied file may hold."""
+_LATER: dict[str, Any] = {
+    "time_asked_s": None, "output_head": "", "output_bytes": None, "not_finite": {}, "at_exit": False, "cold": False,
+    "buffered": "", "image_bytes": None, "disturbed": "", "pulled": "", "beside": 0, "reference": "",
+}  # fmt: skip
+"""Fields that came later, each with the meaning of its absence. All others are required."""
+_FIELDS: dict[str, Any] = {
+    "schema_": (Literal[1], Field(alias="schema")),
+    "cell": (dict[str, Any], ...),
+    **{name: (kind, _LATER.get(name, ...)) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items()},
+}
+_TrialFile = create_model("_TrialFile", __config__=ConfigDict(extra="forbid"), **_FIELDS)
+"""The content of a trial's file: the fields of a Trial, and the names of its cell."""
 
 
 def describe_cell(cell: Cell) -> dict[str, Any]:
@@ -111,7 +94,7 @@ def _numbers(values: Floats) -> list[float | int | None]:
 
 
 def _number(value: float) -> float | int | None:
-    if not np.isfinite(value):
+    if not math.isfinite(value):
         return None
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
@@ -126,23 +109,14 @@ def trial_files(run: Path, *, of: str = "") -> list[Path]:
 
 def read_trial(path: Path) -> Trial:
     """Read a trial's file. Raises UsageError if it is not one."""
-    try:
-        raw = load(path)
-        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-            raise UsageError(f"{path}: not a trial of format {SCHEMA}")
-        raw["schema_"] = raw.pop("schema")
-        return _trial(_TrialFile.model_validate(raw))
-    except (OSError, ValueError, RecursionError) as error:
-        text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        told = getattr(error, "strerror", None) or text
-        raise UsageError(f"{path}: not a trial of ours: {told}") from error
+    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of ours")
 
 
-def _trial(file: _TrialFile) -> Trial:
-    content = {
-        name: getattr(file, name) for name in _TrialFile.model_fields if name not in ("schema_", "cell", "trace")
-    }
-    return Trial(**content, trace=_trace(file.trace))
+def _trial(content: Any) -> Trial:
+    """Return the trial that a file holds. Raises ValueError (pydantic's ValidationError is one)."""
+    file = vars(_TrialFile.model_validate(content))
+    fields_of_trial = {name: file[name] for name in get_type_hints(Trial)}
+    return Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})
 
 
 def _trace(file: _TraceFile | None) -> Trace | None:

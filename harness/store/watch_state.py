@@ -29,9 +29,9 @@ ImageStanding = Literal["good", "bad", "unsure"]
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """An image that was measured. `reference`: where it is pulled from, None if it is built or installed.
+    """An image that was measured. `reference`: where it is pulled from; None if it is built or installed.
 
-    `digest`: what its tag pointed to then, by the registry's word at `asked` (UTC, ISO 8601).
+    `digest`: what the registry said at `asked` (UTC, ISO 8601) that its tag points to.
     """
 
     standing: ImageStanding
@@ -48,26 +48,30 @@ class Memory:
     schema: Literal[1] = 1
     series: Mapping[str, Mapping[str, Known]] = field(default_factory=dict)
 
-    def of(self, spot: ImageRef) -> Known | None:
-        return self.series.get(spot.series, {}).get(spot.version)
+    def of(self, image: ImageRef) -> Known | None:
+        """Return what is remembered of an image; None if it was not measured."""
+        return self.series.get(image.series, {}).get(image.version)
 
-    def spots(self) -> Iterator[tuple[ImageRef, Known]]:
+    def images(self) -> Iterator[tuple[ImageRef, Known]]:
+        """Yield all images."""
         for series, versions in self.series.items():
-            for version, known in versions.items():
-                yield ImageRef(series, version), known
+            for version, entry in versions.items():
+                yield ImageRef(series, version), entry
 
     def updated(self, changes: Mapping[ImageRef, Known]) -> Memory:
+        """Return the memory with entries added or replaced."""
         series = {name: dict(versions) for name, versions in self.series.items()}
-        for spot, known in changes.items():
-            series.setdefault(spot.series, {})[spot.version] = known
+        for image, entry in changes.items():
+            series.setdefault(image.series, {})[image.version] = entry
         return Memory(series=series)
 
 
 FORMAT = TypeAdapter(Memory)
 
 
-def remembered(folder: Path) -> Memory:
-    """Return what this folder keeps; nothing if there is no file yet. Raises UsageError for a file that is not ours."""
+def read_memory(folder: Path) -> Memory:
+    """Return what this folder keeps; an empty Memory if there is no file yet. Raises InfrastructureError, and
+    UsageError for a file that is not ours."""
     path = folder / FILE
     try:
         return FORMAT.validate_json(read_regular(path, most_bytes=MOST_BYTES))
@@ -81,7 +85,8 @@ def remembered(folder: Path) -> Memory:
         ) from error
 
 
-def remember(folder: Path, memory: Memory) -> None:
+def write_memory(folder: Path, memory: Memory) -> None:
+    """Write the memory into this folder. Raises InfrastructureError."""
     write_atomically(folder / FILE, FORMAT.dump_json(memory, indent=1) + b"\n")
 
 
@@ -114,6 +119,6 @@ def _lock(handle: int, path: Path) -> None:
         raise InfrastructureError(
             f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
         )
-    with suppress(OSError):  # of a full disk others are only told less
+    with suppress(OSError):  # on a full disk, others only learn less
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -1,4 +1,4 @@
-"""Readers of traces and histories from files, for `harness judge`."""
+"""Reads traces and histories from files, for `harness judge`."""
 
 from harness.traces.histories import HistoryFile, read_history
 from harness.traces.reading import read_trace

@@ -1,4 +1,4 @@
-"""Parsing of a single cell of a file, and errors for wrong names and numbers."""
+"""Parses single cells of a file, and checks the names of its columns."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Reader of a history from a CSV: one figure of each version, or one in each round."""
+"""Reads a history from a CSV: one figure of each version, or one in each round."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.safe_files import read_bounded
+from harness.traces.files import read_content
 
 EXPECTED = "a CSV of `version,value` or `version,value,round`"
 MOST_BYTES = 16 << 20
@@ -42,12 +42,11 @@ def read_history(path: Path) -> HistoryFile:
     if first is None:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
     columns = _header(path, *first)
-    is_header = columns is not None
     places = columns or dict(zip(NAMES, range(len(first[1])), strict=False))
     cells: dict[str, dict[str, float]] = {}
     rounds: dict[str, None] = {}
     lines: dict[tuple[str, str], int] = {}
-    for line, row in rows if is_header else _with(first, rows):
+    for line, row in chain([first] if columns is None else [], rows):
         version, value, turn = _row(f"{path}:{line}:", row, places)
         if (version, turn) in lines:
             raise UsageError(
@@ -66,17 +65,9 @@ def read_history(path: Path) -> HistoryFile:
 
 
 def _text(path: Path) -> str:
+    content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="give the newer versions")
     try:
-        with path.open("rb") as file:
-            content = read_bounded(file, most_bytes=MOST_BYTES)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise UsageError(f"{path}:1: is {error.strerror}; give the newer versions") from error
-        raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
-    if b"\0" in content:
-        raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
-    try:
-        return content.decode("utf-8-sig")
+        return content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
@@ -91,13 +82,6 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
                 yield reader.line_num, cells
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: {error}; give {EXPECTED}") from error
-
-
-def _with(
-    first: tuple[int, Sequence[str]], rows: Iterator[tuple[int, Sequence[str]]]
-) -> Iterator[tuple[int, Sequence[str]]]:
-    yield first
-    yield from rows
 
 
 def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:

@@ -1,15 +1,14 @@
-"""Reader of a trace from a CSV, a trial of the journal, or a log of mprof or psrecord, recognised by content."""
+"""Reads a trace from a CSV, a trial of the journal, or a log of mprof or psrecord, which it tells by their content."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -17,18 +16,16 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
 from harness.model.watching import Say, unheard
-from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
 from harness.traces.cells import CUT, check_columns, listed, measured, number, seems_cut
+from harness.traces.files import read_content
 from harness.traces.tables import disorder, read_columns
 
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
 MOST_BYTES = 1 << 30
 ENDING = 10
 """Maximum number of samples, 0.1 s apart, in which a program that ends returns its memory. More are judged."""
-_HEAD_BYTES = 4096
 _PSRECORD = "# Elapsed time"
-_UTF8_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,34 +46,13 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) 
     LARGEST. Raises only UsageError, for any bytes, with `path:line:` (`path: key:` for JSON), the problem and the
     remedy.
     """
+    content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="keep every tenth row")
+    if content.lstrip().startswith(b"{"):
+        return _read_trial(path, content, metrics)
     try:
-        content = _content(path).removeprefix(_UTF8_MARK)
-        if content.lstrip().startswith(b"{"):
-            return _read_trial(path, content, metrics)
         return Recorded(trace=_read_text(path, content.decode(), metrics, note))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
-
-
-def _content(path: Path) -> bytes:
-    """Return the whole file. A binary one is rejected by its beginning, because /dev/zero has no end."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-        content = head if b"\0" in head else head + _rest(path, file)
-    if b"\0" in content:
-        raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
-    return content
-
-
-def _rest(path: Path, file: BinaryIO) -> bytes:
-    try:
-        return read_bounded(file, most_bytes=MOST_BYTES)
-    except OSError as error:
-        if error.errno != errno.EFBIG:
-            raise
-        raise UsageError(f"{path}:1: is {error.strerror}; keep every tenth row") from error
 
 
 def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trace:

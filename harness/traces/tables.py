@@ -1,4 +1,4 @@
-"""Reader of a trace from a CSV: first the header, then the rows, with a fast path for plain numbers."""
+"""Reads a trace from a CSV: first the header, then the rows, with a fast path for plain numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> di
     names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
     known = recognised(names, apart=metrics)
     _check_header(f"{path}:1:", names, metrics, known)
-    _check_whose(path, text, names)
+    _check_one_owner(path, text, names)
     for name in unjudged(names, apart=metrics):
         remedy = "name it as `rss_mib`, `gpu_mib`, `gpu_pool_mib`"
         note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; {remedy}")
@@ -45,8 +45,8 @@ def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], know
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise UsageError(f"{where} column {reprlib.repr(double[0])} appears twice; rename one")
-    for one in known:
-        same = [other.name for other in known if other.known == one.known]
+    for measure in dict.fromkeys(column.known for column in known):
+        same = [column.name for column in known if column.known == measure]
         if len(same) > 1:
             raise UsageError(f"{where} the columns {listed(same)} are the same measure; remove all but one")
     check_columns(where, names, metrics, measured={column.known for column in known})
@@ -64,7 +64,7 @@ def _without_cut_end(path: Path, text: str, note: Say) -> str:
     return f"{rows}\n"
 
 
-def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:
+def _check_one_owner(path: Path, text: str, names: Sequence[str]) -> None:
     """Raise UsageError if nvidia-smi's rows are of several GPUs or processes, which are not one trace."""
     for name in tells_whose(names):
         place = names.index(name)

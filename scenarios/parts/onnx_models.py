@@ -7,7 +7,7 @@ OPERATORS = 13
 
 
 def copies(count, metadata, dimension=4):
-    """A model that copies each of `count` inputs to an output, with `metadata` entries (name -> text).
+    """Return a model that copies each of `count` inputs to an output, with `metadata` entries (name -> text).
 
     `dimension` is the length of each input: a number, or a name for one that may change.
     """
@@ -19,25 +19,25 @@ def copies(count, metadata, dimension=4):
 
 
 def normalisation(shape, size):
-    """A model of one node: local response normalisation over `size` channels of `image`, a tensor of `shape`."""
+    """Return a model of one node: local response normalisation over `size` channels of `image`, a tensor of `shape`."""
     node = message((1, "image"), (2, "result"), (4, "LRN"), (5, message((1, "size"), (3, size), (20, INT))))
     return model(message((1, node), (2, "lrn"), (11, tensor("image", shape)), (12, tensor("result", shape))))
 
 
 def model(graph, *entries):
-    """A ModelProto."""
+    """Return a ModelProto."""
     return message((1, IR_VERSION), (7, graph), (8, message((2, OPERATORS))), *entries)
 
 
 def tensor(name, shape):
-    """A ValueInfoProto: `name` is a float tensor whose dimensions are numbers, or names of those that may change."""
+    """Return a ValueInfoProto: `name` is a float tensor whose dimensions are numbers, or names if they may change."""
     lengths = [message((2, each)) if isinstance(each, str) else message((1, each)) for each in shape]
     dimensions = [(1, length) for length in lengths]
     return message((1, name), (2, message((1, message((1, FLOAT), (2, message(*dimensions)))))))
 
 
 def message(*fields):
-    """A protobuf message of (field number, value): whole numbers as varint, text and messages with their length."""
+    """Return a protobuf message of (field number, value): integers as varints, text and messages with their length."""
     return b"".join(field(number, value) for number, value in fields)
 
 
@@ -49,5 +49,5 @@ def field(number, value):
 
 
 def varint(n):
-    """Seven bits a byte, lowest first, the eighth bit set on all but the last."""
+    """Return a varint: seven bits a byte, lowest first, with the eighth bit set on all bytes but the last."""
     return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)

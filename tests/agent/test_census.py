@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.agent import wire
-from harness.agent.probes import bounds, files, holdings, tree
+from harness.agent.probes import bounds, files, process_counts, tree
 from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 
@@ -154,14 +154,14 @@ def test_a_scenario_that_became_another_user_is_still_run(tmp_path: Path) -> Non
 def test_a_tree_that_ended_is_not_counted_as_nothing() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert holdings.count(child.pid) is None
+        assert process_counts.count_held(child.pid) is None
 
 
 def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:
-            monkeypatch.setattr(holdings, "Bounds", lambda: bounds.Bounds(3))
-            assert "open_files" not in (holdings.count(child.pid) or {})
+            monkeypatch.setattr(process_counts, "Bounds", lambda: bounds.Bounds(3))
+            assert "open_files" not in (process_counts.count_held(child.pid) or {})
         finally:
             child.kill()
     with pytest.raises(bounds.Beyond):
@@ -214,7 +214,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     monkeypatch.setattr(files, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]
-    monkeypatch.setattr(holdings, "written_bytes", lambda: written[0])
+    monkeypatch.setattr(process_counts, "written_bytes", lambda: written[0])
     output = wire.Output()
     places = files.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
     before = disk_kib(places)
@@ -226,7 +226,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     written[0] += 8192 + 16384 + 500
     output.add(b"x" * 500)
     assert disk_kib(places) == before + 8 + 16
-    monkeypatch.setattr(holdings, "written_bytes", lambda: None)
+    monkeypatch.setattr(process_counts, "written_bytes", lambda: None)
     assert disk_kib(places) == before + 16
 
 

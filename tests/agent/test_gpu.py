@@ -16,6 +16,7 @@ import pytest
 
 from harness.agent import samples
 from harness.agent.gpu import devices, monitor, nvml
+from harness.agent.probes.pace import Pace
 from harness.flows.judge import judge_file
 from harness.judge.trace.gpu_memory import with_gpu
 from harness.judge.trace.verdict import judge_trace
@@ -72,7 +73,7 @@ def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPa
 
     def ask(age: str = "new", **changes: Any) -> devices.Gpus:
         monkeypatch.setenv("FAKE_NVML", str(state(**changes)))
-        return devices.find(str(libraries[age] / nvml.NAME))
+        return devices.find_gpus(str(libraries[age] / nvml.NAME))
 
     return ask
 
@@ -101,7 +102,7 @@ def test_every_python_finds_the_gpu_in_the_library_of_every_driver(
 
 
 def test_without_the_library_there_is_nothing_to_tell() -> None:
-    assert devices.find("libnvidia-ml.so.none").facts() == {}
+    assert devices.find_gpus("libnvidia-ml.so.none").facts() == {}
 
 
 def test_a_library_that_does_not_start_says_why(asked: Callable[..., devices.Gpus]) -> None:
@@ -195,7 +196,7 @@ def test_only_the_gpus_that_cuda_will_use_are_sampled(
     asked: Callable[..., devices.Gpus], cards: dict[str, Any], variables: dict[str, str], indices: list[int]
 ) -> None:
     found = asked(**cards).cards
-    assert [card.index for card in devices.visible(found, variables)] == indices
+    assert [card.index for card in devices.visible_cards(found, variables)] == indices
 
 
 # ---------------------------------------------------------------- what they do
@@ -223,7 +224,7 @@ def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callab
 
 def test_a_driver_that_answers_slowly_is_asked_seldom() -> None:
     clock = iter([10.1, 20.1])
-    pace = monitor.Pace(0.05, lambda: next(clock))
+    pace = Pace(0.05, lambda: next(clock), monitor.SHARE)
     pace.spent(10.0)
     assert pace.due(10.06), "one slow answer may be a neighbour's fault"
     pace.spent(20.0)

@@ -60,7 +60,7 @@ def test_an_exception_whose_text_cannot_be_had() -> None:
         def __str__(self) -> str:
             raise KeyError("nothing to say")
 
-    assert "its __str__ raised KeyError" in failure.describe(Mute(), "step 1", "x.py")
+    assert "its __str__ raised KeyError" in failure.describe_failure(Mute(), "step 1", "x.py")
 
 
 MADE_AT = (
@@ -108,7 +108,7 @@ WHERE = "\t [[{{node MatMul}}]] [Op:__inference_f_7]"
 )
 def test_the_reason_is_told_with_what_announces_it(text: str, told: str) -> None:
     """All that was told of TensorFlow 2.18 was "InvalidArgumentError: Graph execution error:"."""
-    assert failure.describe(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
+    assert failure.describe_failure(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
 
 
 @pytest.mark.parametrize("text", ["short", "long " * 2000])
@@ -125,7 +125,7 @@ def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
 
     with pytest.raises(ValueError, match=r"short|long") as caught:
         deep(60)
-    message = failure.describe(caught.value, "step 1", __file__)
+    message = failure.describe_failure(caught.value, "step 1", __file__)
     assert len(message) < 12_000
     assert gist(message).startswith(f"step 1: ValueError: {text[:500]}")
     assert gist(f"a note\n{message}") == gist(message)
@@ -239,20 +239,21 @@ def test_columns_do_not_overlap() -> None:
 
 def test_without_memfd_a_file_without_a_name_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libc, "memfd", lambda name: None)
-    fd = samples.shared_file("samples", samples.size_bytes(100))
+    fd = samples.shared_file("samples", samples.table_bytes(100))
     try:
         assert os.fstat(fd).st_nlink == 0
-        assert os.fstat(fd).st_blocks * 512 >= samples.size_bytes(100), "reserved: a full disk must not be a SIGBUS"
+        assert os.fstat(fd).st_blocks * 512 >= samples.table_bytes(100), "reserved: a full disk must not be a SIGBUS"
         samples.Table(fd, 100).header[samples.STEPS] = 3
         assert samples.Table(fd, 100).taken() == 3
     finally:
         os.close(fd)
 
 
-@pytest.mark.parametrize("create", [libc._memfd_by_libc, libc._memfd_by_number])
-def test_memfd_where_python_does_not_know_it(create: object) -> None:
-    assert callable(create)
-    fd = create("samples")
+@pytest.mark.parametrize("is_in_libc", [True, False])
+def test_memfd_where_python_does_not_know_it(is_in_libc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_in_libc:
+        monkeypatch.setattr(libc, "symbol", lambda name: None)
+    fd = libc._memfd_before_python38("samples")
     os.write(fd, b"x")
     assert os.pread(fd, 1, 0) == b"x"
     os.close(fd)
@@ -273,12 +274,12 @@ def test_a_descriptor_is_raised_as_far_as_the_limit_allows(limit: int | None, le
 
 def test_resident_memory_that_cannot_be_read_is_nan(tmp_path: Path) -> None:
     (tmp_path / "statm").write_text("10 5 1")
-    read = rss.reader(str(tmp_path / "statm"))
+    read = rss.rss_reader(str(tmp_path / "statm"))
     assert read() == 5 * rss.PAGE_KIB
     (tmp_path / "statm").write_text("something else")
     assert read() != read()
-    assert rss.reader(str(tmp_path / "none")) is None
-    assert status.read(str(tmp_path / "none")) == {}
+    assert rss.rss_reader(str(tmp_path / "none")) is None
+    assert status.read_status(str(tmp_path / "none")) == {}
 
 
 # ---------------------------------------------------------------- the loop
@@ -288,7 +289,7 @@ def test_a_dear_probe_rests_and_a_single_interruption_does_not_silence_it() -> N
     table = samples.Table(-1, 1000)
     table.clear(0, 4)
     clock = iter([seconds for row in range(1000) for seconds in (row * 1.0, row * 1.0 + (0.5 if row == 3 else 3e-6))])
-    probe = stepping.thinned(lambda: 1.0, table.column(1), 1e-6, clock=lambda: next(clock))
+    probe = stepping.cost_limited(lambda: 1.0, table.column(1), 1e-6, clock=lambda: next(clock))
     for row in range(1000):
         probe(row, 0.0)
     taken = [row for row in range(1000) if table.column(1)[row] == 1.0]
@@ -333,7 +334,7 @@ def test_no_result_in_the_first_step_means_no_metrics() -> None:
 
 def test_numbers_that_json_cannot_say() -> None:
     numbers = [float("nan"), float("inf"), None, 3.0, 0.1234567891234]
-    assert [wire.tidy(number) for number in numbers] == [None, None, None, 3, 0.123456789]
+    assert [wire.json_number(number) for number in numbers] == [None, None, None, 3, 0.123456789]
 
 
 @pytest.mark.parametrize("columns", [1, 4, 20])
@@ -349,20 +350,20 @@ def test_lines_come_out_whole_however_they_come_in() -> None:
     generator = random.Random(1)
     text = b"one\ntwo\r\rthree\nfour"
     for _ in range(50):
-        lines, found, place = wire.Lines(ends=b"\n\r"), [], 0
+        lines, whole, place = wire.Lines(), [], 0
         while place < len(text):
             size = generator.randrange(1, 5)
-            found += lines.feed(text[place : place + size])
+            whole += lines.feed(text[place : place + size])
             place += size
-        assert found == [b"one", b"two", b"", b"three"]
+        assert whole == [b"one", b"two\r\rthree"]
 
 
 def test_the_tail_keeps_the_end() -> None:
-    tail = wire.Tail()
+    output = wire.Output()
     for number in range(30_000):
-        tail.add(b"%d\n" % number)
-    assert tail.text().endswith("29998\n29999\n")
-    assert len(tail.text()) == wire.TAIL_BYTES
+        output.add(b"%d\n" % number)
+    assert output.tail().endswith("29998\n29999\n")
+    assert len(output.tail()) == wire.TAIL_BYTES
 
 
 def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
@@ -402,14 +403,14 @@ def test_a_count_of_32_bits_is_followed_beyond_them() -> None:
 def test_heap_sees_what_is_allocated_by_either_function() -> None:
     import ctypes
 
-    readers = [heap.reader(None), heap._narrow_reader(libc.symbol("mallinfo"))]
+    readers = [heap.heap_reader(None), heap._narrow_reader(libc.symbol("mallinfo"))]
     before = [read() for read in readers]
     held = [ctypes.create_string_buffer(50 << 10) for _ in range(100)]
     grown = [read() - start for read, start in zip(readers, before, strict=True)]
 
     assert len(held) == 100
     assert grown == [pytest.approx(5000, abs=100)] * 2
-    assert heap.reader("libjemalloc.so.2") is None
+    assert heap.heap_reader("libjemalloc.so.2") is None
 
 
 def _cgroup_files(root: Path, files: dict[str, str]) -> None:
@@ -430,11 +431,11 @@ def test_cgroup_version_1_on_the_host_and_in_a_container(tmp_path: Path) -> None
             "fs/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
         },
     )
-    inside = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    inside = cgroup.find_cgroup(str(tmp_path / "member"), str(tmp_path / "fs"))
     assert (inside.version, inside.limit_bytes(), inside.usage_kib(), inside.oom_kills()) == (1, None, 2.0, 3)
 
     _cgroup_files(tmp_path, {"fs/memory/docker/abc/memory.limit_in_bytes": "4096\n"})
-    outside = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    outside = cgroup.find_cgroup(str(tmp_path / "member"), str(tmp_path / "fs"))
     assert (outside.limit_bytes(), outside.usage_kib(), outside.oom_kills()) == (4096, None, 0)
 
 
@@ -449,12 +450,12 @@ def test_cgroup_version_2(tmp_path: Path, limit: str, expected: int | None) -> N
             "fs/job/memory.events": "low 0\noom 1\noom_kill 1\noom_group_kill 0\n",
         },
     )
-    found = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    found = cgroup.find_cgroup(str(tmp_path / "member"), str(tmp_path / "fs"))
     assert (found.version, found.limit_bytes(), found.usage_kib(), found.oom_kills()) == (2, expected, 1.0, 1)
 
 
 def test_no_cgroup_at_all(tmp_path: Path) -> None:
-    found = cgroup.find(str(tmp_path / "none"), str(tmp_path))
+    found = cgroup.find_cgroup(str(tmp_path / "none"), str(tmp_path))
     assert (found.version, found.limit_bytes(), found.usage_kib(), found.oom_kills()) == (None, None, None, 0)
 
 
@@ -498,7 +499,7 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
     (tmp_path / "second/flat.egg-info").write_text("Name: flat\nVersion: 4\n")
     places = [str(tmp_path / "first"), str(tmp_path / "missing.zip"), str(tmp_path / "second")]
 
-    assert hello.packages(places) == {
+    assert hello.package_versions(places) == {
         "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
     }  # fmt: skip
 
@@ -519,7 +520,7 @@ def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
     installed("hollow", own, "hollow/fallback.py,sha256=x,9\n")
     (tmp_path / "old-1.0-py3.6.egg-info").mkdir()
 
-    assert hello.wheels([str(tmp_path)]) == {
+    assert hello.wheel_tags([str(tmp_path)]) == {
         "pure-one": "py2-none-any",
         "public": "cp311-cp311-manylinux_2_17_x86_64",
         "built": "cp311-cp311-linux_x86_64",

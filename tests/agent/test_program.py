@@ -2,6 +2,7 @@
 of the real ones; tests/stories/test_frameworks.py tries the real wheels.
 """
 
+import re
 import shutil
 import sys
 import textwrap
@@ -400,33 +401,37 @@ def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, t
 
 
 WAITS = STEP + "import time\ndef go(): time.sleep(60)\n"
+LATER = "|".join(rf"{2 + late} s \(it imported or compiled for {late} s of them\)" for late in range(2, 50, 2))
+"""What is said on a busy machine, where a program still imports when it should have made a step."""
 
 
 @pytest.mark.parametrize(
-    ("text", "steps_are", "words"),
+    ("text", "steps_are", "timeout_s", "words"),
     [
-        (WAITS + "go()", "auto", "no step was seen in 1 s (train.py:4 in go): an optimizer's step: none was made"),
-        ("def compiles():\n    import time; time.sleep(60)\n" + STEP + "compiles()", "auto", "it imported or compiled"),
-        (WAITS + "go()", "torch", "no step was seen in 5 s"),
+        (WAITS + "go()", "auto", 50.0,
+         rf"no step was seen in (2 s|{LATER}) \(train.py:4 in go\): an optimizer's step: none was made"),
+        ("def compiles():\n    import time; time.sleep(60)\n" + STEP + "compiles()", "auto", 5.0,
+         r"no step was seen in 5 s \(it imported or compiled for [24] s of them\)"),
+        (WAITS + "go()", "torch", 5.0, "no step was seen in 5 s"),
         (STEP + "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])",
-         "auto", "the program replaced itself by another"),
+         "auto", 50.0, "the program replaced itself by another"),
     ],
     ids=["loads", "compiles", "named", "exec"],
 )  # fmt: skip
 def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, text: str, steps_are: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, text: str, steps_are: str, timeout_s: float, words: str
 ) -> None:
     """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
     shorter = tmp_path / "agent"
     shutil.copytree(AGENT, shorter, ignore=shutil.ignore_patterns("__pycache__"))
     unseen = shorter / "supervisor/unseen.py"
-    unseen.write_text(unseen.read_text().replace("WAIT_S = 60.0", "WAIT_S = 1.0"))
+    unseen.write_text(unseen.read_text().replace("WAIT_S = 60.0", "WAIT_S = 2.0"))
     monkeypatch.setattr("tests.agent.driver.AGENT", shorter)
     (tmp_path / "root").mkdir()
-    told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=5.0)
+    told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 
     assert told.done["end"] == "setup"
-    assert words in told.done["message"]
+    assert re.search(words, told.done["message"])
 
 
 def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.agent.inside import optrace, optrace_torch, valgrind
-from harness.agent.wrapping import PIECE, pieces
+from harness.agent.wrapping import PIECE, text_parts
 from tests.agent.driver import Agent, Told, pack
 
 LINES = '''
@@ -195,9 +195,9 @@ def test_a_step_of_any_kind_has_its_lines(tmp_path: Path, python: str, step: str
     ("profile", "message"),
     [
         ("[]", "profile is empty; name a function of the script"),
-        ("'setup'", "profile is no function written in Python: 'setup'; let profile name one in the script"),
-        ("[setup, 7]", "profile is no function written in Python: 7; let profile name one in the script"),
-        ("eval('lambda: 1')", "the lines of <lambda> are in no file that is there: <string>"),
+        ("'setup'", "profile is not a function written in Python: 'setup'; let profile name one of the script"),
+        ("[setup, 7]", "profile is not a function written in Python: 7; let profile name one of the script"),
+        ("eval('lambda: 1')", "the source of <lambda> is in no existing file: <string>"),
     ],
 )
 def test_a_profile_without_lines_is_told_before_any_step(tmp_path: Path, profile: str, message: str) -> None:
@@ -245,7 +245,7 @@ def test_of_torch_s_events_only_operations_count() -> None:
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 3 * PIECE])
 def test_a_file_in_parts_is_the_file(size: int) -> None:
     text = "ä" * size
-    assert "".join(pieces(text)) == text
+    assert "".join(text_parts(text)) == text
 
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -312,4 +312,4 @@ def test_a_report_that_broke_off_is_said_to_be_one(tmp_path: Path) -> None:
     report = tmp_path / "valgrind.xml"
     report.write_text(whole)
     record = {"kind": "DefinitelyLost", "bytes": 8, "blocks": 2, "stack": ["??? (a.so)"]}
-    assert valgrind.read([str(report)]) == ([record], {}, False)
+    assert valgrind.read_reports([str(report)]) == ([record], {}, False)

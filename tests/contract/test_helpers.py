@@ -14,9 +14,8 @@ import pytest
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Install
 from harness.run import open_engine
-from harness.run.docker import gpu_probe, helpers
+from harness.run.docker import gpu_probe, helpers, host_probe
 from harness.run.docker.containers import PIDS_LIMIT
-from harness.run.images import free_disk
 from tests.contract.world import BASE, World, host, image, quiet
 
 pytestmark = pytest.mark.docker
@@ -68,12 +67,12 @@ def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
     client: docker_sdk.DockerClient, hostile: Make, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     """`harness doctor` read 4.6 GB of what one image printed, and waited for ever for another."""
-    monkeypatch.setattr(free_disk, "ROOM_S", 2.0)
+    monkeypatch.setattr(host_probe, "ANSWER_S", 2.0)
     bad, good = hostile(script), client.images.get(BASE).id
-    monkeypatch.setattr(free_disk, "smallest", lambda client: iter([bad]))
-    assert free_disk.ask(client, say=quiet) is None
-    monkeypatch.setattr(free_disk, "smallest", lambda client: iter([bad, good]))
-    room = free_disk.ask(client, say=quiet)
+    monkeypatch.setattr(host_probe, "smallest", lambda client: iter([bad]))
+    assert host_probe.room(client, say=quiet) is None
+    monkeypatch.setattr(host_probe, "smallest", lambda client: iter([bad, good]))
+    room = host_probe.room(client, say=quiet)
     assert room is not None
     assert 0 < room.free_bytes <= room.total_bytes
 
@@ -157,6 +156,6 @@ def test_an_install_is_locked_too(docker: World, client: docker_sdk.DockerClient
 
 
 def test_an_install_without_end_is_given_up(docker: World, hostile: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.images.overlay.INSTALL_S", 0.5)
+    monkeypatch.setattr("harness.run.images.holder.COMMAND_S", 0.5)
     said = installing(docker, hostile(f"{HOLD}\n{SILENT}"))
     assert "`python3` took more than" in said

@@ -17,7 +17,7 @@ from docker.errors import NotFound
 from harness.model import Build
 from harness.run.docker import containers
 from harness.run.docker.containers import NAME_LABEL, marked
-from harness.run.docker.dead_containers import UNCHECKED_AGE_S, in_use, remove_dead
+from harness.run.docker.dead_containers import UNCHECKED_AGE_S, living, remove_dead
 from harness.run.hosts import owner
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images.images import remove_made
@@ -182,14 +182,14 @@ def test_images_stay_while_a_harness_is_at_work(
     assert docker.engine.remove_images(said.append) == ()
     assert "a harness is at work" in said[0]
     assert client.images.get(made.id).id == made.id
-    assert mark["name"] in in_use(client)
+    assert mark["name"] in living(client)
     working.remove()
-    assert mark["name"] not in in_use(client)
+    assert mark["name"] not in living(client)
 
 
 def test_every_container_of_ours_is_marked(docker: World, client: docker_sdk.DockerClient) -> None:
     with docker.engine.launch(docker.launch("quiet")) as session:
         (entry,) = client.api.containers(filters={"label": f"harness.run={docker.run_id}"})
-        assert containers.is_ours(entry), json.dumps(entry["Labels"])
+        assert containers.is_harness_container(entry), json.dumps(entry["Labels"])
         assert entry["Labels"][NAME_LABEL].startswith("harness-")
         assert session.receive(30.0) is not None

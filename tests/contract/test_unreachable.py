@@ -23,7 +23,7 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Build, Image, Install
 from harness.run.docker.client import engine_errors, explanation
 from harness.run.docker.engine import DockerEngine, open_engine
-from harness.run.docker.reachability import in_time
+from harness.run.docker.reachability import with_time_limit
 from harness.run.images.build import build
 from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
 
@@ -261,10 +261,10 @@ def test_a_podman_that_is_too_old() -> None:
 
 def test_a_connection_that_comes_to_nothing_is_given_up() -> None:
     with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
-        in_time(threading.Event().wait, seconds=0.2)
+        with_time_limit(threading.Event().wait, seconds=0.2)
     with pytest.raises(KeyError):
-        in_time(lambda: {}["x"])
-    assert in_time(lambda: 3) == 3
+        with_time_limit(lambda: {}["x"])
+    assert with_time_limit(lambda: 3) == 3
 
 
 # ---------------------------------------------------------------- trying again

@@ -12,13 +12,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from harness.flows.parts import narrow_sides
+from harness.flows.narrow import sides as narrow_sides
 from harness.flows.parts.context import RunContext
 from harness.matrix import load_matrix
 from harness.model.narrowed import Hybrid
 from harness.narrow.components import components
 from harness.narrow.coupling import couple
-from harness.narrow.hybrids import Sides, grafted, not_loaded
+from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded
 from harness.plan import make_plan
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
@@ -64,7 +64,7 @@ def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_
         failed = {}
         for name in ("libmean.so", "LEVEL"):
             hybrid = Hybrid(base="A", from_b=frozenset({name}))
-            cell = replace(both.cells["A"], image=grafted(sides, hybrid))
+            cell = replace(both.cells["A"], image=grafted_hybrid(sides, hybrid))
             had = narrow_sides.prepared(cell, both.engine, context)
             seen, failed[name] = replace(both, cells={"A": cell}, made={"A": had}).look("A")
             assert not not_loaded(sides, hybrid, seen)

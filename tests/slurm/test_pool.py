@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_rows_are_shared_by_the_nodes_and_found_again_by_the_next_sweep(run: Swe
     used = set.union(*machines(result).values())
     assert len(used) == 2
     assert used < set(cluster.nodes)
-    told = summary.summarise(result)
+    told = json.loads(summary.encoded(result))
     assert {cell["machine"] for cell in told["cells"]} == used
     assert all(f"measured on {node}" in html_page.render(result) for node in used)
     assert cluster.jobs() == []

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.results import write_result
+from harness.cli.shared.results import write_result
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
 from harness.store import RunDirectory, inputs, trial_to_json
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
 
 SCRIPT = '''"""Grow or crash, as it is told."""
@@ -96,9 +96,9 @@ def write(
     result = change(build.run([(SERIES, [lane], [variant])], judge, findings=found))
     path = folder / "reports/quickstart/20250301T120000Z-1a2b"
     (path / "trials").mkdir(parents=True)
-    plan = to_json(
+    plan = plan_to_json(
         result.plan,
-        inputs=functools.partial(inputs.keep, directory=path),
+        inputs=functools.partial(inputs.keep_inputs, directory=path),
         dockerfile=functools.partial(inputs.keep_dockerfile, directory=path),
     )
     (path / "plan.json").write_text(json.dumps(plan))

@@ -12,8 +12,8 @@ CELLS = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=3, peak_
 CRASH = Change(metric="outcome", kind="first_bad", before=2, after=3, p=0.1, verdict="crash")
 FIXED = Change(metric="outcome", kind="first_fixed", before=3, after=4, p=0.1, verdict="crash")
 
-LIMITS = {"step_time": math.log(1.1)}
-RULES = Rules(limits=LIMITS)
+LIMIT = math.log(1.1)
+RULES = Rules(step_limit=LIMIT)
 
 
 def outcome(before: int | None, after: int, *, worse: bool = True, confirmed: bool = True) -> Boundary:
@@ -46,7 +46,7 @@ def test_a_fix_that_may_be_luck_is_none() -> None:
 def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
     """Only the improvement was told, and a run with nothing but an improvement ends with 0."""
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
-    rules = Rules(limits=LIMITS, baseline=5)
+    rules = Rules(step_limit=LIMIT, baseline=5)
     told = [("step_time", "bad_from_start", None, 0), ("step_time", "first_fixed", 2, 3)]
     assert found(boundaries=[faster], rules=rules) == told
     (begins, _) = with_boundaries([], [faster], cells=CELLS, rules=rules)
@@ -58,4 +58,4 @@ def test_a_baseline_that_could_not_run_says_nothing() -> None:
     """Where it would lie among the others is a guess, and no version is bad by a guess."""
     cells = [*CELLS[:5], CellVerdict(verdict="untested", verdicts=("untested",), why="", trials=0)]
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
-    assert with_boundaries([], [faster], cells=cells, rules=Rules(limits=LIMITS, baseline=5)) == ()
+    assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()

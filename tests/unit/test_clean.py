@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import EngineUnreachable, UsageError
-from harness.flows import clean as clean_flow
-from harness.flows.clean import Cleaned, clean, hosts_of
-from harness.flows.parts import old_runs
+from harness.flows.upkeep import clean as clean_flow
+from harness.flows.upkeep import old_runs
+from harness.flows.upkeep.clean import Cleaned, clean, hosts_of
 from harness.model import Host, Image
 from harness.run.engine import Kept
 from harness.store import RunDirectory

@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command, run
-from harness.cli.common import show, write_file
 from harness.cli.probe import PROBES
-from harness.cli.results import FORMATS
+from harness.cli.shared.common import show, write_file
+from harness.cli.shared.results import FORMATS
 from harness.errors import UsageError
-from harness.flows import new_scenario
 from harness.flows import probe as probing
+from harness.flows.first import new_scenario
 
 
 def completed(words: str) -> list[str]:
@@ -61,7 +61,7 @@ def test_help_and_completion_do_not_wait_for_statistics() -> None:
     code = f"""if True:
         import sys
         from harness.cli import command
-        for name in {sorted(set(COMMANDS) - {"clean"})}:
+        for name in {sorted(COMMANDS)}:
             command(name)
             heavy = {{'numpy', 'scipy', 'pydantic', 'docker', 'yaml'}} & set(sys.modules)
             assert not heavy, f"the command {{name}} imports {{heavy}}"
@@ -139,6 +139,13 @@ def test_a_stdout_that_is_closed_takes_no_file(tmp_path: Path) -> None:
     assert (tmp_path / "mine.py").read_text() == new_scenario.SCRIPT
 
 
+def test_a_closed_stdin_asks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    code, said = ended(f"cd {tmp_path} && harness init --version six==1.15.0 <&-")
+    assert code == 2
+    assert "Traceback" not in said
+
+
 def test_a_scenario_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
     """An empty file was left, which the next call took for somebody's own."""
     code, said = ended(f"ulimit -f 0; harness new-scenario mine --folder {tmp_path}")
@@ -198,8 +205,22 @@ def test_a_limit_that_nothing_can_exceed_is_refused(limit: str, tmp_path: Path) 
     assert "--metric" in str(done.exception)
 
 
+def _broken_library() -> ImportError:
+    """An error of a library that could not be loaded, which blames its installation."""
+    error = ImportError("the install you are using seems to be broken")
+    error.__cause__ = ImportError("/lib/libm.so: failed to map segment from shared object")
+    error.__cause__.__cause__ = error  # a chain that leads back to itself has an end, too
+    return error
+
+
 @pytest.mark.parametrize(
-    "error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory"), RuntimeError("can't start new thread")]
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+        _broken_library(),
+    ],
 )
 def test_a_machine_without_memory_is_no_bug(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

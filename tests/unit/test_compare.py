@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cli import cli
-from harness.cli.results import write_result
+from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.compare import compare_runs
-from harness.judge.unpaired import ComparedCell, compare, ratio_of
+from harness.flows.runs.compare import compare_runs
+from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
 from harness.model.history import merged
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.nightly import many
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, lane
@@ -82,7 +82,7 @@ class Runs:
         result = faults.run(square, of=of)
         path = self.folder / name
         (path / "trials").mkdir(parents=True)
-        (path / "plan.json").write_text(json.dumps(to_json(result.plan, payload=lambda _: payload)))
+        (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan, payload=lambda _: payload)))
         write_result(result, RunDirectory(path))
         for entry in result.cells:
             where = machine or entry.cell.lane.host.name
@@ -375,11 +375,11 @@ def test_the_same_for_programs(runs: Runs) -> None:
 def test_the_interval_of_a_ratio_is_that_of_welch() -> None:
     """By hand: logs 0, .1, .2 and .5, .6, .7: difference .5, error √(2·.01/3), 4 degrees of freedom."""
     one, other = np.exp([0.0, 0.1, 0.2]), np.exp([0.5, 0.6, 0.7])
-    interval = ratio_of(list(one), list(other))
+    interval = ratio_interval(list(one), list(other))
     assert interval is not None
     margin = 2.7764451 * (0.02 / 3) ** 0.5
     assert interval == pytest.approx((np.exp(0.5 - margin), np.exp(0.5 + margin)), rel=1e-6)
-    assert ratio_of([1.0], [1.0, 2.0]) is None
+    assert ratio_interval([1.0], [1.0, 2.0]) is None
 
 
 def test_what_is_within_the_noise_of_equal_images_is_not_called_different() -> None:
@@ -394,7 +394,7 @@ def test_what_is_within_the_noise_of_equal_images_is_not_called_different() -> N
 
 def test_what_cannot_be_told_is_not_said() -> None:
     side = ComparedCell(verdict=build.unknown("suspect", "?"), trials=())
-    found = compare(ComparedCell(verdict=build.flat(), trials=()), side, steps=Steps(), limits=Limits())
+    found = compare_cell(ComparedCell(verdict=build.flat(), trials=()), side, steps=Steps(), limits=Limits())
     assert {one.standing for one in found} == {"unknown"}
 
 
@@ -407,7 +407,7 @@ def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
         one = Trial(cell_id="c", number=1, key="k", end="completed", trace=Trace(step=step, columns=columns))
         return ComparedCell(verdict=build.leak(rate), trials=[one, replace(one, number=2)])
 
-    memory = compare(leaking(0.1), leaking(0.2), steps=Steps(budget=2000), limits=limits)[1]
+    memory = compare_cell(leaking(0.1), leaking(0.2), steps=Steps(budget=2000), limits=limits)[1]
     assert (memory.standing, memory.ratio) == ("more", pytest.approx(2.0))
 
 

@@ -12,7 +12,7 @@ from harness.errors import InfrastructureError
 from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
 from harness.model.gpus import Gpu
 from harness.schedule.compatibility import review
-from harness.schedule.oracle import describe
+from harness.schedule.oracle import describe_trial
 from tests.integration.test_flow import MATRIX, Engine, run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -75,9 +75,9 @@ def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
     steady = 100_000 + np.random.default_rng(1).normal(0, 20, 4000)
     columns = {"rss_kib": steady, "step_s": np.full(4000, 0.01), "gpu_kib": 800_000 + 24 * rows}
     leaking = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns=columns))
-    assert describe(cell(steps=Steps(), limits=Limits()), leaking) == (
+    assert describe_trial(cell(steps=Steps(), limits=Limits()), leaking) == (
         "leak 24 KiB/step of GPU memory to step 4000",
         True,
     )
     clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
-    assert describe(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)
+    assert describe_trial(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)

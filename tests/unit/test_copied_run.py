@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
-from harness.flows import diff as diff_flow
+from harness.flows.evidence import diff as diff_flow
+from harness.flows.evidence.repro import recipe
 from harness.flows.parts.lookup import find_cell, open_run
-from harness.flows.repro import recipe
 from harness.model import Build, Lane, Pull, Series, measured
 from harness.report.issue import repro_script
 from harness.report.issue.repro_script import shell
@@ -208,7 +208,7 @@ def test_what_a_watch_remembers_is_a_regular_file(tmp_path: Path, kind: str) -> 
     other.write_text("{}")
     KINDS[kind](tmp_path / watch_state.FILE, other)
     with pytest.raises(InfrastructureError, match=r"watch\.json: cannot be read: (not a regular file|a link)"):
-        watch_state.remembered(tmp_path)
+        watch_state.read_memory(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
     done = harness("repro", path, "6.3.0")
     for told in (
         "It asks an engine: docker --host tcp://theirs.example:2376.",
-        f"It builds the image from the folder {folder}, of which the engine gets all.",
+        f"It builds the image from the folder {folder} and sends all of it to the engine.",
         "Its container has a network.",
         "Its container has the capability SYS_ADMIN.",
     ):

@@ -9,14 +9,15 @@ import pytest
 
 from harness.cli import run
 from harness.errors import UsageError
-from harness.flows.demo import FILES, write
+from harness.flows.first.demo import FILES, write
 from harness.matrix import load_matrix
+from tests.unit.matrix.conftest import FakeIndex
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_it_is_a_matrix_that_runs_where_it_was_written(tmp_path: Path) -> None:
-    matrix = load_matrix(write(tmp_path / "new" / "folder"), environ={}, check_versions=False)
+    matrix = load_matrix(write(tmp_path / "new" / "folder"), environ={}, index=FakeIndex(silent=True))
     assert [scenario.name for scenario in matrix.scenarios] == ["headers", "cache"]
     assert {path.relative_to(tmp_path / "new/folder") for path in tmp_path.rglob("*.*")} == set(map(Path, FILES))
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from harness.errors import EngineUnreachable
-from harness.flows import doctor
+from harness.errors import EngineUnreachable, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.needs import RegistryAnswers, disk_of
 from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
@@ -158,6 +158,25 @@ def test_progress_names_what_is_looked_at(folder: Path) -> None:
     assert "image new: ngc 20.12-tf1-py3: looking for it" in lines
     assert "image new: ngc 22.12-tf1-py3: looking for it" in lines
     assert [line for line in lines if line.startswith("image registries: images: asking the registry for")]
+
+
+def test_an_interruption_says_that_nothing_was_changed(folder: Path) -> None:
+    stopped = threading.Event()
+
+    def open_engine(host: Host, **_: Any) -> Planted:
+        return Planted(host, {"engine": "docker 25.0", "architecture": "x86_64"})
+
+    class Interrupting(PlantedRegistry):
+        def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+            stopped.set()
+            return super().layers(reference, architecture=architecture)
+
+    planted: Any = Interrupting()
+    with plain_progress(io.StringIO()) as watching:
+        context = RunContext(environ={}, progress=watching, stopped=stopped, open_engine=open_engine)
+        with pytest.raises(Interrupted) as told:
+            doctor.check(folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted)
+    assert str(told.value) == "interrupted; nothing was changed"
 
 
 def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

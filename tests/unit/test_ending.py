@@ -121,6 +121,11 @@ def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirm
     assert "v2 before it is good so far" in headline.sentence(result)
 
 
+def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
+    result, _ = swept(tmp_path, Stop(quick=True, first_look=True))
+    assert headline.sentence(result).startswith("Stopped after a first look. Nothing bad found, but 12 of 12 cells")
+
+
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:
     result, launched = swept(tmp_path, Stop(time_s=1e-9))
     assert not launched

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -17,13 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import cli
+from harness.cli import run as main
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
-from harness.flows.diff import difference
-from harness.flows.issue import issue
+from harness.flows.evidence.diff import difference
+from harness.flows.evidence.issue import issue
+from harness.flows.evidence.repro import decoded, recipe
 from harness.flows.parts import lookup
 from harness.flows.parts.lookup import find_cell, find_run, open_run
-from harness.flows.repro import decoded, recipe
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.evidence import Container, EnvironmentDifference, Machine
 from harness.private import WITHHELD, scrubbed
@@ -110,6 +112,7 @@ def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> 
     with pytest.raises(UsageError, match="fits 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
+    assert [find_cell(run, [number]) for number in "12"] == [cell, cell], "of a finding, and of what fixed it"
     with pytest.raises(UsageError, match="no such cell"):
         find_cell(run, ["7.0"])
 
@@ -349,6 +352,26 @@ def test_the_report_holds_what_its_readers_ask(run: StoredRun, tmp_path: Path) -
     code = re.search(r"```python\n(.*?)```\n", report.markdown, re.DOTALL)
     assert code is not None
     assert played(code[1].replace("steps=4000", "steps=40"), tmp_path / "bare").returncode == 0
+
+
+def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
+    run: StoredRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hundreds of lines ran through the terminal, though a file holds them."""
+    words = ["issue", str(run.path), "1"]
+    assert main(words) == 0
+    piped = capsys.readouterr()
+    text = run.path / "issue-1" / "issue.md"
+    assert piped.out == text.read_text()
+    assert f"wrote {text}, ready to paste; beside it: repro.py, versions.png" in piped.err
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "harness", *words]
+    shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)
+    os.close(terminal)
+    assert shown.stderr == piped.err
+    with pytest.raises(OSError, match="Input/output error"):  # nothing is on the screen, and nobody writes to it
+        os.read(screen, 1)
+    os.close(screen)
 
 
 def test_nothing_private_is_in_the_report(tmp_path: Path) -> None:

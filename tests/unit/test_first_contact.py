@@ -6,26 +6,31 @@ import os
 import re
 import shlex
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.version import Version
 
 from harness.cli import run
-from harness.cli.first import try_
 from harness.cli.init import init
+from harness.cli.try_ import try_
 from harness.errors import UsageError
-from harness.flows import starting, trying
-from harness.flows.parts.drafts import draft, draft_job, draft_series, first_launch
-from harness.flows.parts.drafts.draft_steps import steps_of
+from harness.flows.first import draft, draft_job, draft_series, draft_steps, first_launch
+from harness.flows.first import init as init_flow
+from harness.flows.first import try_ as try_flow
+from harness.flows.first.draft_steps import steps_of
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
+from harness.matrix.fields import NAME
 from harness.model import End, Install, Matrix, Pull, RunResult
 from harness.package_index import File, IndexSilent, PackageRelease
 from harness.run.scheduler import CellRun
+from harness.store import RunDirectory
+from tests.unit.matrix.conftest import FakeIndex
 from tests.unit.report import build
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
@@ -46,15 +51,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def job(folder: Path, *words: str, **more: Any) -> draft_job.DraftJob:
-    return draft_job.job_of(words, folder=folder, prefix=folder, **more)
+    return draft_job.job_of(words, folder=folder, **more)
 
 
 def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft_series.DraftSeries:
-    return draft_series.series_of(words, folder=folder, prefix=folder, **more)
+    return draft_series.series_of(words, folder=folder, **more)
 
 
 def loaded(made: draft.Draft, out: Path) -> Matrix:
-    return load_matrix(trying.write(made, out=out), environ={}, check_versions=False)
+    return load_matrix(try_flow.write(made, out=out), environ={}, index=FakeIndex(silent=True))
 
 
 def drafted(folder: Path, versions: tuple[str, ...], *words: str, **more: Any) -> Matrix:
@@ -110,6 +115,11 @@ def test_requirement_files_are_versions(folder: Path) -> None:
         (("app:1",), "1 version: give two or more, oldest first"),
         (("app:1", "app:1"), "app:1: there twice"),
         (("app:1", "torch==2.5.1"), "torch==2.5.1: is not what app:1 is"),
+        (("old.txt", "new.txt"), "old.txt: no such file in "),
+        (
+            ("torch=2.5.1", "torch=2.6.0"),
+            "torch=2.5.1: is not an image; a version of a package is written torch==",
+        ),
         (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
     ],
 )
@@ -235,10 +245,10 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
 
 def test_a_matrix_that_was_edited_is_not_overwritten(folder: Path) -> None:
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "true"))
-    first = trying.write(made, out=folder)
-    assert trying.write(made, out=folder) == first
+    first = try_flow.write(made, out=folder)
+    assert try_flow.write(made, out=folder) == first
     first.write_text("edited")
-    second = trying.write(made, out=folder)
+    second = try_flow.write(made, out=folder)
     assert (first.read_text(), second.name) == ("edited", "try-true-2.yaml")
     assert load_matrix(second, environ={}).name == "try-true"  # the name under which trials are reused
 
@@ -266,18 +276,45 @@ class Index:
 
 
 def found(folder: Path, *images: str) -> list[tuple[str, ...]]:
-    return list(starting.histories(folder, images=images, index=Index(), python="3.11"))
+    return list(init_flow.histories(folder, images=images, index=Index(), python="3.11"))
 
 
 def test_the_training_is_found_before_other_programs(folder: Path) -> None:
     (folder / "a_model.py").write_text("import torch.nn\n")
-    assert starting.programs(folder) == ["train.py", "a_model.py"]
+    (folder / "b_long.py").write_text("import torch\n" + "#" * draft_job.MOST_SOURCE_BYTES)
+    (folder / "c_newer.py").write_text("import torch\nyes no\n")
+    os.mkfifo(folder / "d_pipe.py")
+    assert init_flow.programs(folder) == ["train.py", "a_model.py"]
+
+
+def test_only_programs_are_searched_for_a_framework(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that was copied in was read whole."""
+    searched: list[str] = []
+    monkeypatch.setattr(draft_steps, "modules", lambda file: searched.append(file.name) or [])
+    (folder / "data.bin").write_bytes(b"import torch")
+    assert not draft_steps.imports_trainer(job(folder, "python", "train.py", "data.bin"), folder)
+    assert {"train.py", "model.py"} <= set(searched)
+    assert "data.bin" not in searched
+
+
+def test_the_imports_of_a_link_to_a_program_are_seen(folder: Path) -> None:
+    (folder / "link.py").symlink_to(folder / "train.py")
+    assert "torch" in draft_job.modules(folder / "link.py")
+
+
+@given(st.text(max_size=80))
+@example("größe")
+@example("a" * 47 + "--b")
+def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
+    name = draft_series.safe(text)
+    assert re.fullmatch(NAME, name)
+    assert name[-1] not in "._-"
 
 
 def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
     (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
     assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]
-    assert starting.needs(folder, ("torch==2.5.0",)) == ("numpy==2.0.0",)
+    assert init_flow.needs(folder, ("torch==2.5.0",)) == ("numpy==2.0.0",)
     (folder / "requirements.txt").write_text("jax==0.5.0\ntorch==2.5.0\n")
     assert found(folder) == []
 
@@ -297,7 +334,7 @@ def test_init_writes_a_matrix_that_can_be_moved_with_its_folder(folder: Path, mo
     assert run(words) == 0
     written = (folder / "matrix.yaml").read_text()
     assert str(folder) not in written
-    (scenario,) = load_matrix(folder / "matrix.yaml", environ={}, check_versions=False).scenarios
+    (scenario,) = load_matrix(folder / "matrix.yaml", environ={}, index=FakeIndex(silent=True)).scenarios
     assert scenario.program is not None
     assert scenario.program.args == ("--epochs", "9")
     assert run(words) == 2
@@ -309,15 +346,49 @@ def test_init_that_finds_nothing_says_which_option_tells_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["init", "--yes"]) == 2
-    assert capsys.readouterr().err == "harness: --program: this folder does not tell; give it\n"
-    assert not list(tmp_path.iterdir())
+    said = "harness: no training program found in this folder; name it: harness init --program FILE\n"
+    assert capsys.readouterr().err == said
+    (tmp_path / "train.py").touch()
+    monkeypatch.setenv("PATH", "")
+    assert run(["init", "--yes"]) == 2
+    assert "no two versions found in this folder; name them, oldest first: harness init --version" in (
+        capsys.readouterr().err
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_init_without_a_launch_refuses_what_try_refuses(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It wrote a matrix, of which every version then ended without a step."""
+    monkeypatch.chdir(folder)
+    (folder / "loop.py").write_text(LOOP)
+    words = [
+        "init",
+        "--yes",
+        "--no-run",
+        "--program",
+        "loop.py",
+        "--version",
+        "six==1.16.0",
+        "--version",
+        "six==1.17.0",
+    ]
+    assert run(words) == 2
+    assert "such as --steps-are loop:train_one" in capsys.readouterr().err
+    assert not (folder / "matrix.yaml").exists()
+    assert run([*words, "--steps-are", "auto"]) == 0, "whoever knows better says so"
+    (folder / "matrix.yaml").unlink()
+    (folder / "loop.py").write_text("import parts\n")
+    (folder / "parts" / "loss.py").write_text("import torch\n")
+    assert run(words) == 0, "a module of the folder trains"
 
 
 def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     versions = [word for tag in "123" for word in ("--version", f"app:{tag}")]
     assert run(["init", *versions, "--no-run"]) == 0
-    plan = starting.first_two(Path("matrix.yaml"), SweepOptions(), {})
+    plan = try_flow.plan_of(Path("matrix.yaml"), SweepOptions(), {}, places=(0, -1))
     assert [cell.image.version for cell in plan.cells] == ["1", "3"]
 
 
@@ -336,29 +407,29 @@ def rehearsed(steps: int, end: End = "stopped") -> RunResult:
 def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int, folder: Path) -> None:
     """Each cell of a first sweep was inconclusive: the training had 2,000 steps and the matrix asked for 4,000."""
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    first = trying.write(made, out=folder)
-    matrix, own = trying.fit(made, first, rehearsed(steps), out=folder)
-    (scenario,) = load_matrix(matrix, environ={}, check_versions=False).scenarios
+    first = try_flow.write(made, out=folder)
+    matrix, own = try_flow.fit(made, first, rehearsed(steps), out=folder)
+    (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
     assert (matrix, own, scenario.steps.budget) == (first, budget, budget)
-    again = trying.write(made, out=folder)
-    assert trying.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
+    again = try_flow.write(made, out=folder)
+    assert try_flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
     assert len(list(folder.glob("try-*.yaml"))) == 1
 
 
 @pytest.mark.parametrize(("steps", "end"), [(4000, "completed"), (2000, "crash"), (63, "stopped")])
 def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path) -> None:
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    first = trying.write(made, out=folder)
-    assert trying.fit(made, first, rehearsed(steps, end), out=folder) == (first, None)
+    first = try_flow.write(made, out=folder)
+    assert try_flow.fit(made, first, rehearsed(steps, end), out=folder) == (first, None)
     assert "4000" in first.read_text()
 
 
 def test_init_fits_its_matrix_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    matrix = starting.write(made, folder=Path())
-    assert starting.fit(made, matrix, rehearsed(1999)) == 1999
-    assert load_matrix(matrix, environ={}, check_versions=False).scenarios[0].steps.budget == 1999
+    matrix = init_flow.write(made, folder=Path())
+    assert init_flow.fit(made, matrix, rehearsed(1999)) == 1999
+    assert load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios[0].steps.budget == 1999
 
 
 # ---------------------------------------------------------------- what the first launch shows
@@ -413,6 +484,20 @@ def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder:
     assert re.search(pattern, line)
 
 
+def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None:
+    """`harness runs` listed it as infrastructure, though nothing was measured."""
+    made = [
+        RunDirectory.create(out=tmp_path, matrix="try-loop", now=datetime(2026, 3, day, tzinfo=timezone.utc))
+        for day in (1, 2, 3)
+    ]
+    made[2].point_latest()
+    seen = ended("setup", NO_STEP)
+    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[1:]])
+    assert (tmp_path / "try-loop" / "latest").resolve() == made[0].path
+    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[:2]])  # one is gone already
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder: Path) -> None:
     made = plain_loop(folder, step_pattern="^epoch")
     message = "the command ended, and no step was seen: no line matches step_pattern '^epoch'; its last line is: step 4"
@@ -456,6 +541,11 @@ def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folde
     assert steps_of("loop:Net.forward", of) == {"steps_are": {"function": "loop:Net.forward"}}
     with pytest.raises(UsageError, match=r"--steps-are loop:nix: loop.py has no nix; it has: Net, load, train_one"):
         steps_of("loop:nix", of)
+    (folder / "loop.py").write_text("for number in range(9): print(number)\n")
+    with pytest.raises(
+        UsageError, match=r"loop.py has no step, and it defines no function: put what one step does into"
+    ):
+        steps_of("loop:step", of)
     with pytest.raises(UsageError, match=r"--steps-are torhc: is not a kind of step; did you mean 'torch'\?"):
         steps_of("torhc", of)
 

@@ -90,7 +90,7 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit
     runs = block(versions, judge_exit=judge_exit)
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
     play(scheduler, timed(lambda run: step_s))
-    assert scheduler.twin is None
+    assert scheduler.replicate.run is None
 
 
 def test_versions_of_a_noisy_comparison_go_on_together() -> None:

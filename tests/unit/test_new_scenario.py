@@ -9,13 +9,14 @@ import pytest
 
 from harness.cli import run
 from harness.errors import UsageError
-from harness.flows.new_scenario import write
+from harness.flows.first.new_scenario import write
 from harness.matrix import load_matrix
+from tests.unit.matrix.conftest import FakeIndex
 
 
 def test_it_is_a_scenario_and_a_matrix_that_runs_it(tmp_path: Path) -> None:
     script, matrix = write("mine", tmp_path)
-    loaded = load_matrix(matrix, environ={}, check_versions=False)
+    loaded = load_matrix(matrix, environ={}, index=FakeIndex(silent=True))
     (scenario,) = loaded.scenarios
     assert scenario.script == script
     assert scenario.title

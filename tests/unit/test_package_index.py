@@ -19,7 +19,16 @@ from packaging.version import Version
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.package_index import File, IndexSilent, PackageIndex, PackageRelease, _page, in_range, matching, nearest
+from harness.package_index import (
+    File,
+    IndexSilent,
+    PackageIndex,
+    PackageRelease,
+    _page,
+    in_range,
+    matching,
+    versions_around,
+)
 from harness.registry.bounded_http import ExchangeLimits, Response
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -221,7 +230,7 @@ def test_numbers_of_thousands_of_digits_are_no_versions(hostile: str, tmp_path: 
     for asked in (f"['1.{'9' * 5000}']", f"'>={'9' * 5000}'"):
         text = f"version: 1\nseries: {{s: {{install: ['long=={{version}}'], versions: {asked}}}}}\n"
         path.write_text(text + "scenarios: {x: {command: [a]}}\n")
-        with pytest.raises(MatrixError, match=r"is no version of|is neither a list nor a range"):
+        with pytest.raises(MatrixError, match=r"is not a version of|is neither a list nor a range"):
             load_matrix(path, environ={"PIP_INDEX_URL": hostile})
 
 
@@ -276,9 +285,9 @@ def test_matching_and_nearest() -> None:
 
     assert (found("1.0.0"), found("1.2"), found("1.2+cu118")) == ("1.0", "1.2+cu118", "1.2+cu118")
     assert (found("1.2+cpu"), found("1.5")) == (None, None)
-    assert nearest(releases, Version("1.2.5")) == ["1.1", "1.2+cu118", "1.3", "1.4"]
-    assert nearest(releases, Version("0.1")) == ["1.0", "1.1", "1.2+cu118", "1.3"]
-    assert nearest(releases, Version("9")) == ["1.1", "1.2+cu118", "1.3", "1.4"]
+    assert versions_around(releases, Version("1.2.5")) == ["1.1", "1.2+cu118", "1.3", "1.4"]
+    assert versions_around(releases, Version("0.1")) == ["1.0", "1.1", "1.2+cu118", "1.3"]
+    assert versions_around(releases, Version("9")) == ["1.1", "1.2+cu118", "1.3", "1.4"]
 
 
 def test_matrix_asks_the_index_of_its_environment(server: Server, tmp_path: Path) -> None:

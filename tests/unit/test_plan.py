@@ -15,7 +15,7 @@ from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Sce
 from harness.model.gpus import Gpu
 from harness.plan import choose_lanes, explain, make_plan, matches, variants
 from harness.report.terminal.plan import dry_run
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 
@@ -208,7 +208,7 @@ def test_lanes_of_a_parallel_host_share_the_time() -> None:
 
 def test_plan_as_json() -> None:
     plan = make_plan(MATRIX, seed=3)
-    data = json.loads(json.dumps(to_json(plan), allow_nan=False))
+    data = json.loads(json.dumps(plan_to_json(plan), allow_nan=False))
     assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (1, "m", 3, {"least": 3, "most": 8})
     assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
     assert [entry["engine"] for entry in data["hosts"]] == ["docker", "process"]
@@ -242,7 +242,7 @@ def test_a_run_s_directory_holds_no_credential() -> None:
         ),
         seed=1,
     )
-    written = json.dumps(to_json(plan))
+    written = json.dumps(plan_to_json(plan))
     assert secret not in written
     assert secret not in dry_run(explain(plan))
     assert {"HF_TOKEN", "NGC_APIKEY", "--x=1"} <= set(written.replace('"', " ").replace(",", " ").split())

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.flows.parts import control
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
+from harness.flows.upkeep import control
 from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu
@@ -28,8 +28,8 @@ from harness.plan import MachineSeen, choose_lanes, make_plan, odd_ones, unlike
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Lease, Prepared
 from harness.run.trial.keys import trial_key
-from harness.store.plan_entries import PlanFile, plan_of
-from harness.store.plan_file import to_json
+from harness.store.plan_entries import PlanFile, plan_from_file
+from harness.store.plan_file import plan_to_json
 from tests.unit.test_plan import MATRIX, WHERE
 
 FACTS = {
@@ -210,9 +210,9 @@ def test_a_pool_without_a_machine_tells_what_is_wrong_with_each_in_one_line() ->
 
 
 def test_a_pool_comes_back_from_plan_json() -> None:
-    data = json.loads(json.dumps(to_json(farm_plan(opened()))))
+    data = json.loads(json.dumps(plan_to_json(farm_plan(opened()))))
     assert data["hosts"][0]["engine"] == list(FARM.pool)
     where = Where(file="plan.json", line=1, key="")
-    (host,) = plan_of(PlanFile.model_validate(data), where=where).matrix.hosts
+    (host,) = plan_from_file(PlanFile.model_validate(data), where=where).matrix.hosts
     assert host.machines == tuple(replace(one, gpus="none", where=where, engine=one.engine) for one in host.machines)
     assert host.pool == FARM.pool

@@ -27,7 +27,7 @@ from harness.model.watching import Say
 from harness.report.terminal import probes as report
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.integration.test_flow import Engine, nothing
 
 SCRIPT = '''
@@ -110,6 +110,7 @@ def probed(
     names: tuple[str, ...] = (),
     stop: bool = False,
     engine: type[Engine] = Engine,
+    stopped: threading.Event | None = None,
 ) -> Any:
     """`stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
@@ -117,7 +118,7 @@ def probed(
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
     plan = plan_sweep(folder / "matrix.yaml", options, UNREACHABLE)
 
-    stopped = threading.Event()
+    stopped = stopped or threading.Event()
 
     def open_engine(host: Host, *, say: Callable[[str], None], **_: Any) -> Engine:
         if stop:
@@ -179,7 +180,7 @@ def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
     (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
     plan = plan_sweep(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
-    assert [one["name"] for one in to_json(plan)["scenarios"]] == ["kept", "fits", "lost"]
+    assert [one["name"] for one in plan_to_json(plan)["scenarios"]] == ["kept", "fits", "lost"]
 
 
 def test_tables_have_the_columns_that_people_know(tmp_path: Path) -> None:
@@ -228,6 +229,26 @@ def test_a_host_is_leased_for_each_probe(tmp_path: Path) -> None:
     """What a probe starts was in the step times of a sweep beside it."""
     probed(tmp_path, only="kept", engine=Leased)
     assert Leased.launched == [True] * 3
+
+
+def test_a_lease_that_could_not_be_given_back_is_told_after_an_interruption(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = threading.Event()
+
+    class Stuck(Engine):
+        @contextmanager
+        def lease(self, say: Say, over: Callable[[], bool]) -> Iterator[Lease]:
+            with super().lease(say, over) as lease:
+                stopped.set()
+                try:
+                    yield lease
+                finally:
+                    say("the lease could not be given back")
+
+    with pytest.raises(Interrupted):
+        probed(tmp_path, only="kept", engine=Stuck, stopped=stopped)
+    assert "the lease could not be given back" in capsys.readouterr().err
 
 
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:

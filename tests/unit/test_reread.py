@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.assess.row_verdicts import thinned
-from harness.cli.results import FORMATS, write_result
+from harness.assess.row_verdicts import thinned_cell
+from harness.cli.shared.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows.parts import reread
 from harness.model import CellResult, Finding, Observation, RunResult, Skip
@@ -20,7 +20,7 @@ from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
 
 CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
@@ -31,7 +31,7 @@ def with_ids(result: RunResult) -> RunResult:
 
     def named(entry: CellResult) -> CellResult:
         trials = tuple(replace(trial, cell_id=entry.cell.id, facts={"python": "3.11"}) for trial in entry.trials)
-        return thinned(replace(entry, cell_id=entry.cell.id, trials=trials))
+        return thinned_cell(replace(entry, cell_id=entry.cell.id, trials=trials))
 
     return replace(result, cells=tuple(map(named, result.cells)))
 
@@ -43,7 +43,7 @@ def written(result: RunResult, folder: Path) -> RunResult:
     for entry in result.cells:
         for trial in entry.trials:
             directory.write_trial(trial, entry.cell)
-    directory.write("plan.json", json.dumps(to_json(result.plan)))
+    directory.write("plan.json", json.dumps(plan_to_json(result.plan)))
     write_result(result, directory)
     return replace(result, directory=folder)
 

@@ -10,8 +10,9 @@ from harness import package_index
 from harness.matrix.series import packages
 from harness.registry import bounded_http, client
 from harness.report.charts import library
-from harness.run.docker import containers, gpu_probe, helpers
-from harness.run.images import free_disk, overlay
+from harness.run import memory_limit
+from harness.run.docker import containers, gpu_probe, helpers, host_probe
+from harness.run.images import holder
 from harness.run.trial import conversation, messages, payload
 
 PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
@@ -21,12 +22,12 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     "told",
     [
-        f"else {containers.MEMORY_SHARE * 100:.0f} % of the host's | {helpers.MEMORY_BYTES >> 30} GiB |",
+        f"else {memory_limit.SHARE * 100:.0f} % of the host's | {helpers.MEMORY_BYTES >> 30} GiB |",
         f"| processes | {containers.PIDS_LIMIT} | {helpers.PIDS} | {containers.PIDS_LIMIT} |",
-        f"| {helpers.PRINTED_BYTES >> 10} KiB, else it is ended |",
-        f"| {free_disk.ROOM_S:.0f} s | {overlay.INSTALL_S / 3600:.0f} hours |",
-        f"| {gpu_probe.PROBE_S:.0f} s | {overlay.INSTALL_S / 3600:.0f} hours |",
-        f"| a start without a word | {conversation.STARTUP_S:.0f} s |",
+        f"| {helpers.PRINTED_BYTES >> 10} KiB; a helper that prints more is ended |",
+        f"| {host_probe.ANSWER_S:.0f} s | {holder.COMMAND_S / 3600:.0f} hours |",
+        f"| {gpu_probe.PROBE_S:.0f} s | {holder.COMMAND_S / 3600:.0f} hours |",
+        f"| a start without a message | {conversation.STARTUP_S:.0f} s |",
         f"two answers ({2 * payload.ANSWER_TIMEOUT_S:.0f} s) + {conversation.STARTUP_S:.0f} s",
         f"twice `timeout` + {2 * payload.ANSWER_TIMEOUT_S:.0f} s + {conversation.STARTUP_S:.0f} s",
         f"{messages.LINE_LIMIT_BYTES // MIB} MiB; `hello` and `ready` {messages.FACTS_LIMIT_BYTES // MIB} MiB",

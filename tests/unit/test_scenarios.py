@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from harness.matrix import load_matrix
+from tests.unit.matrix.conftest import FakeIndex
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*ROOT.glob("scenarios/*.py"), *ROOT.glob("examples/scenarios/*.py")])
@@ -148,7 +149,7 @@ def test_the_scenario_of_the_docs_is_one(tmp_path):
     page = (ROOT / "docs/scenarios.md").read_text()
     for language, file in (("python", "table.py"), ("yaml", "table.yaml")):
         (tmp_path / file).write_text(re.search(rf"`{file}`.*?```{language}\n(.*?)```", page, re.DOTALL)[1])
-    (scenario,) = load_matrix(tmp_path / "table.yaml", environ={}, check_versions=False).scenarios
+    (scenario,) = load_matrix(tmp_path / "table.yaml", environ={}, index=FakeIndex(silent=True)).scenarios
     assert scenario.title == "Sort a table of random numbers."
     setup = runpy.run_path(str(tmp_path / "table.py"))["setup"]
     for kind in dict(scenario.params)["kind"]:

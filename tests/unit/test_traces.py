@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.flows.judge import judge_file, judge_traces
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
-from harness.traces import reading
+from harness.traces import files, reading
 from tests.nightly import many
 
 
@@ -353,7 +353,7 @@ def test_what_is_read_has_a_limit(tmp_path, monkeypatch, text):
     assert read_trace(path).columns["rss_kib"].tolist() == [5, 6]
     monkeypatch.setattr(reading, "MOST_VALUES", 3)
     monkeypatch.setattr(reading, "MOST_BYTES", 0 if text.startswith("step") else 1 << 20)
-    monkeypatch.setattr(reading, "_HEAD_BYTES", 10)
+    monkeypatch.setattr(files, "_HEAD_BYTES", 10)
     with pytest.raises(UsageError, match=r"is larger than 0 MiB; keep every tenth row|holds more than 3 values"):
         read_trace(path)
 
@@ -395,7 +395,7 @@ TRIALS = st.fixed_dictionaries(
 LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n" for cell in cells))
 
 
-@settings(max_examples=many(300))
+@settings(max_examples=many(100, 3000))
 @given(
     st.one_of(
         st.binary(max_size=300),

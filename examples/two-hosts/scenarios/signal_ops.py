@@ -1,4 +1,4 @@
-"""A transform a step, as the story's tf.signal had it: a stand-in, without TensorFlow."""
+"""One transform a step: a stand-in for tf.signal in the story, without TensorFlow."""
 
 import ctypes
 import os
@@ -10,12 +10,14 @@ FIRST_BAD = (1, 15, 5)
 LEAKING_INPUTS = ("random", "variable")
 LOST_BYTES = 24 * 1024
 HEALTHY_S = 50e-6
-SLOWER_S = 0.5e-6  # a step, for each one before it
+SLOWER_S = 0.5e-6  # added to each step for every step before it
 
 
-def setup(op="rfft", input="random"):  # noqa: A002 - what the story calls it
-    """`step` takes 0.05 ms. From 1.15.5 on, unless its input is constant, it loses 24 KiB of native memory, and the
-    next one takes longer.
+def setup(op="rfft", input="random"):  # noqa: A002 - the name that the story uses
+    """Return a step that takes 0.05 ms.
+
+    From 1.15.5 on, unless the input is constant, each step loses 24 KiB of native memory and takes longer than the one
+    before.
     """
     version = tuple(map(int, os.environ["NVIDIA_TENSORFLOW"].split("+")[0].split(".")))
     is_bad = version >= FIRST_BAD and input in LEAKING_INPUTS
@@ -34,7 +36,7 @@ def setup(op="rfft", input="random"):  # noqa: A002 - what the story calls it
 
 
 def busy(seconds):
-    """Work, as a kernel would: a sleep is not as exact."""
+    """Keep the processor busy: a sleep is less exact."""
     until_s = time.perf_counter() + seconds
     while time.perf_counter() < until_s:
         pass

@@ -6,7 +6,7 @@ STEP_S = 50e-6
 
 
 def setup():
-    """`step` takes 0.05 ms and keeps nothing, whatever the version."""
+    """Return a step that takes 0.05 ms and keeps nothing, whatever the version."""
 
     def step():
         until_s = time.perf_counter() + STEP_S

@@ -1,1 +1,1 @@
-"""The GPUs of the image, asked through the driver's own library."""
+"""Asks the driver's own library about the GPUs that the container sees."""

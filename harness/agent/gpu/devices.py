@@ -1,4 +1,4 @@
-"""The GPUs that this container sees: their properties, and which of them CUDA will use."""
+"""Lists the GPUs that this container sees with their properties, and tells which of them CUDA will use."""
 
 import collections
 
@@ -11,7 +11,7 @@ Card.__doc__ = "A GPU, or a MIG instance of the card `parent`; `parent` is the d
 
 
 class Gpus(object):
-    """The visible GPUs. `problem`: why the driver's library has none, or ""."""
+    """The visible GPUs. `problem`: why the driver's library reports none, or ""."""
 
     def __init__(self, library=None, problem=""):
         self.library = library
@@ -22,9 +22,9 @@ class Gpus(object):
         """Return the fields of `hello`: `gpus`, if there are any, or `gpu_problem`."""
         if self.problem:
             return {"gpu_problem": self.problem}
-        return {"gpus": [self._fact(card) for card in self.cards]} if self.cards else {}
+        return {"gpus": [self._properties(card) for card in self.cards]} if self.cards else {}
 
-    def _fact(self, card):
+    def _properties(self, card):
         memory = card.device.memory_bytes()
         processes = card.device.processes()
         return {
@@ -43,24 +43,24 @@ class Gpus(object):
         }
 
 
-def find(name=nvml.NAME):
+def find_gpus(name=nvml.NAME):
     """Return the GPUs of this container, as the driver's library lists them; none if there is no such library."""
     try:
-        return Gpus(nvml.load(name))
+        return Gpus(nvml.load_nvml(name))
     except nvml.Unavailable as error:
         return Gpus(problem=str(error))
 
 
 def _cards(library):
     """Return every card, or its MIG instances in its place: a card in MIG mode can be used only through them."""
-    found = []
+    cards = []
     for index, device in library.devices():
         instances = device.instances() if device.mig() else []
-        found += [Card(index, instance, device) for instance in instances] or [Card(index, device, device)]
-    return found
+        cards += [Card(index, instance, device) for instance in instances] or [Card(index, device, device)]
+    return cards
 
 
-def visible(cards, environment):
+def visible_cards(cards, environment):
     """Return the cards that CUDA will use by CUDA_VISIBLE_DEVICES; all of them if its numbers are ambiguous."""
     if SUBSET not in environment:
         return cards

@@ -1,17 +1,17 @@
 """Samples the GPUs during a trial.
 
 Only the supervisor samples: the scenario process never calls NVML, not even between its steps. At a look the scenario
-stands still; between looks memory is sampled at most every 50 ms, and the rest every 250 ms, or less often if that
+stands still. Between looks memory is sampled at most every 50 ms and the rest every 250 ms, or less often if that
 would take more than 1 % of the time.
 """
 
 import collections
-import os
 import time
 
 from .. import samples
 from ..probes import tree
-from .devices import visible
+from ..probes.pace import Pace
+from .devices import visible_cards
 
 MEMORY, OWN = samples.COLUMNS.index("gpu_kib"), samples.COLUMNS.index("gpu_process_kib")
 MEMORY_PERIOD_S = 0.05
@@ -23,43 +23,16 @@ POWER = 0x4 | 0x8 | 0x80  # software power cap, and the hardware's brakes
 MOST_XIDS = 16
 
 
-class Pace(object):
-    """Decides when a costly action is due again. The smaller of its last two costs counts: the other was disturbed
-    from outside."""
-
-    def __init__(self, period_s, clock, share=SHARE):
-        self._period_s = period_s
-        self._clock = clock
-        self._share = share
-        self._due = 0.0
-        self._last_cost_s = 0.0
-
-    def due(self, now):
-        return now >= self._due
-
-    def left_s(self, now):
-        return max(0.0, self._due - now)
-
-    def slow_down(self):
-        """Halve the rate from now on."""
-        self._period_s *= 2
-
-    def spent(self, began):
-        """Record that the action ran from `began` until now."""
-        took_s = self._clock() - began
-        cost_s, self._last_cost_s = min(took_s, self._last_cost_s), took_s
-        self._due = began + max(self._period_s, cost_s / self._share)
-
-
 class Monitor(object):
     """Samples the GPUs of a trial, and fills the columns `gpu_kib` and `gpu_process_kib` of the table."""
 
     def __init__(self, gpus, table, environment, clock=time.perf_counter):
-        self._cards = visible(gpus.cards, environment)
+        self._cards = visible_cards(gpus.cards, environment)
         self._parents = list({id(card.parent): card.parent for card in self._cards}.values())
         self._table = table
         self._clock = clock
-        self._memory_pace, self._state_pace = Pace(MEMORY_PERIOD_S, clock), Pace(STATE_PERIOD_S, clock)
+        self._memory_pace = Pace(MEMORY_PERIOD_S, clock, SHARE)
+        self._state_pace = Pace(STATE_PERIOD_S, clock, SHARE)
         self._row = -1
         self._window = Window()
         self._xids = set()
@@ -106,10 +79,10 @@ class Monitor(object):
         if not self._cards:
             return []
         self._drain_xids()
-        told = ["NVIDIA driver: Xid %d during the trial" % number for number in sorted(self._xids)]
+        notes = ["NVIDIA driver: Xid %d during the trial" % number for number in sorted(self._xids)]
         if any(device.lost for card in self._cards for device in (card.device, card.parent)):
-            told.append("NVML: a GPU is lost: it has fallen off the bus")
-        return told
+            notes.append("NVML: a GPU is lost: it has fallen off the bus")
+        return notes
 
     def _sample_memory(self, row):
         used_kib, own_kib = self._memory_kib()
@@ -121,18 +94,18 @@ class Monitor(object):
 
     def _memory_kib(self):
         """Return (used on the devices, used by this trial's processes), each None if the driver does not report it."""
-        told = [card.device.memory_bytes() for card in self._cards]
-        if None in told:  # the sum of the others would look like a fall
+        memories = [card.device.memory_bytes() for card in self._cards]
+        if None in memories:  # the sum of the others would look like a fall
             return None, self._own_kib()
-        return sum(used for used, _ in told) / 1024.0, self._own_kib()
+        return sum(used for used, _ in memories) / 1024.0, self._own_kib()
 
     def _own_kib(self):
-        rows = [(card.device.processes() or {}).items() for card in self._cards]
-        told = {pid: used for items in rows for pid, used in items if used is not None}
-        if not told:
+        processes = [item for card in self._cards for item in (card.device.processes() or {}).items()]
+        processes = [(pid, used) for pid, used in processes if used is not None]
+        if not processes:
             return None
-        pids = set(tree.descendants(os.getpid()))
-        own = [used for items in rows for pid, used in items if pid in pids and used is not None]
+        pids = set(tree.descendants())
+        own = [used for pid, used in processes if pid in pids]
         return sum(own) / 1024.0 if own else None
 
     def _sample_state(self):
@@ -159,7 +132,7 @@ def _state(device):
 
 
 class Window(object):
-    """States of the GPUs between two looks, reduced to the fields of a look: those of the worst card."""
+    """Sums up the states of the GPUs between two looks as the fields of a look: those of the worst card."""
 
     def __init__(self):
         self.count = 0
@@ -172,7 +145,7 @@ class Window(object):
         self._most = {}
 
     def add(self, states):
-        """Add one sample of every card. Clocks and reasons count while a card works."""
+        """Add one sample of every card. Clocks and reasons count only for a card that works."""
         self.count += 1
         working = [state for state in states if not state.reasons & IDLE]
         reasons = 0
@@ -187,17 +160,18 @@ class Window(object):
             self._clocks += 1
             self._clock_sum_mhz += min(clocks)
         for name in ("temperature_c", "power_w", "busy"):
-            told = [getattr(state, name) for state in states if getattr(state, name) is not None]
-            if told:
-                self._most[name] = max([*told, self._most.get(name, 0)])
+            values = [getattr(state, name) for state in states if getattr(state, name) is not None]
+            if values:
+                self._most[name] = max([*values, self._most.get(name, 0)])
 
     def fields(self):
-        share = float(self._working) or None
+        """Return the fields of a look; None for what no card reported."""
+        working = float(self._working) or None
         return {
             "gpu_clock_mhz": self._clock_sum_mhz / self._clocks if self._clocks else None,
             "gpu_reasons": self._reasons,
-            "gpu_heat_share": share and self._hot / share,
-            "gpu_power_share": share and self._capped / share,
+            "gpu_heat_share": working and self._hot / working,
+            "gpu_power_share": working and self._capped / working,
             "gpu_temperature_c": self._most.get("temperature_c"),
             "gpu_power_w": self._most.get("power_w"),
             "gpu_busy": self._most.get("busy"),

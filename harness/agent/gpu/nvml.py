@@ -1,7 +1,7 @@
-"""The driver's own library, libnvidia-ml, by ctypes. The container toolkit puts it into every container with a GPU.
+"""Calls the driver's own library, libnvidia-ml, which the container toolkit puts into every container with a GPU.
 
-These calls do not start CUDA. Functions and structures change with driver versions: of several names the newest that
-works is used, and anything that the driver does not report is None. Only `load` raises.
+These calls do not start CUDA. Functions and structures change with driver versions: where a function has several names,
+the first that works is used. Anything that the driver does not report is None. Only `load_nvml` raises.
 """
 
 from .. import libc
@@ -19,10 +19,10 @@ ERRORS = {
     18: "driver and library have different versions",
     999: "unknown error",
 }
-NOT_TOLD = (1 << 64) - 1
+NOT_REPORTED = (1 << 64) - 1
 MOST_DEVICES = 64
 MOST_PROCESSES = 192
-ROOM = 256  # rows: drivers 535.43 to 535.86 write 32 bytes per process instead of 24, in their _v3
+ALLOCATED_ROWS = 256  # more than MOST_PROCESSES: the _v3 of drivers 535.43 to 535.86 writes 32 bytes a row, not 24
 XID = 8
 TEXT_BYTES = 96
 
@@ -31,7 +31,7 @@ class Unavailable(Exception):
     """The library exists, but reports no GPU: the text says why."""
 
 
-def load(name=NAME):
+def load_nvml(name=NAME):
     """Return the library, initialised; None if it does not exist. Raises Unavailable."""
     if libc.ctypes is None:
         return None
@@ -41,11 +41,12 @@ def load(name=NAME):
         return None
     code = _call(library, ("nvmlInit_v2", "nvmlInit"))
     if code != SUCCESS:
-        raise Unavailable("NVML does not start: %s" % words(code))
+        raise Unavailable("NVML does not start: %s" % error_words(code))
     return Library(library)
 
 
-def words(code):
+def error_words(code):
+    """Return what a code of NVML means, in words."""
     return "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
 
 
@@ -62,7 +63,10 @@ def _call(library, names, *arguments):
 
 
 class Handle(object):
-    """Base of library and device: calls that return one value, or None."""
+    """Base of `Library`, `Device` and `EventReader`: calls that return one value, or None.
+
+    `first`: the arguments with which every call begins. `lost`: whether a call said that the GPU is lost.
+    """
 
     def __init__(self, library, *first):
         self._library = library
@@ -82,10 +86,10 @@ class Handle(object):
         return self._number((name,), libc.ctypes.c_uint, *arguments)
 
     def _pair(self, name):
-        """Return the first of the two values of a setting: the current one; the second is the pending one."""
-        now, pending = libc.ctypes.c_int(), libc.ctypes.c_int()
-        done = self._done((name,), libc.ctypes.byref(now), libc.ctypes.byref(pending))
-        return (now.value, pending.value) if done else None
+        """Return two integers, or None: (major, minor) of a version, or (current, pending) of a setting."""
+        first, second = libc.ctypes.c_int(), libc.ctypes.c_int()
+        done = self._done((name,), libc.ctypes.byref(first), libc.ctypes.byref(second))
+        return (first.value, second.value) if done else None
 
     def _text(self, *names):
         buffer = libc.ctypes.create_string_buffer(TEXT_BYTES)
@@ -117,26 +121,27 @@ class Library(Handle):
         """Return the visible devices, with their index, in the order of their PCI addresses."""
         count = self._number(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), libc.ctypes.c_uint) or 0
         names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
-        found = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
-        return [(index, device) for index, device in found if device is not None]
+        devices = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
+        return [(index, device) for index, device in devices if device is not None]
 
     def xids(self, devices):
-        """Return a function that gives the next Xid error or None without waiting; None if unsupported."""
+        """Return a function that returns the next Xid error or None, without waiting; None if unsupported."""
         events = libc.ctypes.c_void_p()
         if not self._done(("nvmlEventSetCreate",), libc.ctypes.byref(events)):
             return None
-        told = [device.register(XID, events) for device in devices]
-        return EventReader(self._library, events).next_xid if any(told) else None
+        supported = [device.register(XID, events) for device in devices]
+        return EventReader(self._library, events).next_xid if any(supported) else None
 
 
 class EventReader(Handle):
-    """Events of devices, in order."""
+    """Reads the events of devices in their order."""
 
     def __init__(self, library, events):
         Handle.__init__(self, library, events)
         self._event = _event()
 
     def next_xid(self):
+        """Return the number of the next Xid error; None if there is none now."""
         wait = ("nvmlEventSetWait_v2", "nvmlEventSetWait")
         done = self._done(wait, libc.ctypes.byref(self._event), libc.ctypes.c_uint(0))
         return int(self._event.data) if done and self._event.kind == XID else None
@@ -155,9 +160,11 @@ class Device(Handle):
         self._busy = _utilization()
 
     def uuid(self):
+        """Return the UUID, such as `GPU-…` or `MIG-…`."""
         return self._text("nvmlDeviceGetUUID")
 
     def name(self):
+        """Return the name of the model."""
         return self._text("nvmlDeviceGetName")
 
     def compute_capability(self):
@@ -166,6 +173,7 @@ class Device(Handle):
         return pair and "%d.%d" % pair
 
     def ecc(self):
+        """Return whether error correction is on."""
         pair = self._pair("nvmlDeviceGetEccMode")
         return pair and bool(pair[0])
 
@@ -178,10 +186,11 @@ class Device(Handle):
         """Return the MIG instances of a card."""
         count = self._unsigned("nvmlDeviceGetMaxMigDeviceCount") or 0
         names = ("nvmlDeviceGetMigDeviceHandleByIndex",)
-        found = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]
-        return [device for device in found if device is not None]
+        devices = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]
+        return [device for device in devices if device is not None]
 
     def power_limit_w(self):
+        """Return the power limit that applies, in watts."""
         for name in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
             milliwatts = self._unsigned(name)
             if milliwatts:
@@ -189,10 +198,12 @@ class Device(Handle):
         return None
 
     def power_w(self):
+        """Return the power drawn now, in watts."""
         milliwatts = self._unsigned("nvmlDeviceGetPowerUsage")
         return None if milliwatts is None else milliwatts / 1000.0
 
     def temperature_c(self):
+        """Return the temperature of the chip, in degrees Celsius."""
         return self._unsigned("nvmlDeviceGetTemperature", libc.ctypes.c_uint(0))
 
     def clock_mhz(self):
@@ -210,26 +221,25 @@ class Device(Handle):
         return self._number(names, libc.ctypes.c_ulonglong)
 
     def memory_bytes(self):
-        """Return (used, total), or None. Memory reserved by the driver is not used, if reported separately."""
+        """Return (used, total), or None. Memory that the driver reserves does not count as used if it is reported
+        separately."""
         for names, memory in self._memory:
-            if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_TOLD:
+            if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_REPORTED:
                 return min(memory.used, memory.total), memory.total
         return None
 
     def processes(self):
-        """Return pid -> bytes of the computing processes (None if the driver does not report it); None if unsupported.
-
-        The pids are the machine's, which differ from those inside a container.
-        """
+        """Return pid -> bytes of the computing processes (None where the driver does not report them); None if
+        unsupported. The pids are the machine's, which differ from those inside a container."""
         for names, rows in self._processes:
             count = libc.ctypes.c_uint(MOST_PROCESSES)
             if self._done(names, libc.ctypes.byref(count), rows):
-                told = rows[: min(count.value, MOST_PROCESSES)]
-                return {row.pid: None if row.used == NOT_TOLD else row.used for row in told}
+                filled = rows[: min(count.value, MOST_PROCESSES)]
+                return {row.pid: None if row.used == NOT_REPORTED else row.used for row in filled}
         return None
 
     def register(self, kind, events):
-        """Add events of a kind to a set. Return False if the device does not support them."""
+        """Add events of a kind to the set `events`. Return False if the device does not support them."""
         return self._done(("nvmlDeviceRegisterEvents",), libc.ctypes.c_ulonglong(kind), events)
 
 
@@ -254,7 +264,7 @@ def _processes(version):
     fields = [("pid", libc.ctypes.c_uint), ("used", libc.ctypes.c_ulonglong)]
     if version == 2:
         fields += [("gpu_instance", libc.ctypes.c_uint), ("compute_instance", libc.ctypes.c_uint)]
-    return (_structure("Process", *fields) * ROOM)()
+    return (_structure("Process", *fields) * ALLOCATED_ROWS)()
 
 
 def _utilization():

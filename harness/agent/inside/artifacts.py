@@ -1,9 +1,10 @@
-"""Files that the scenario makes itself: `artifacts()` is called after the last step and returns {name: text}."""
+"""Collects files that the scenario makes itself: its function `artifacts()`, called after the last step, returns
+{name: text}."""
 
 import re
 
 from .. import failure
-from .optrace import ProbeError, call
+from ..wrapping import ProbeError, call
 
 NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
@@ -17,19 +18,20 @@ class Artifacts(object):
         self._make = module.artifacts
 
     def wrap(self, step):
+        """Return the step itself."""
         return step
 
     def files(self):
         """Return the files. Raises ProbeError for an invalid name or for content that is not text."""
-        made = call(self._make, "artifacts")
-        if not isinstance(made, dict):
-            raise self._wrong("it must return {file name: text}, and returned %s" % type(made).__name__)
-        for name, text in made.items():
+        files = call(self._make, "artifacts")
+        if not isinstance(files, dict):
+            raise self._wrong("it must return {file name: text}, and returned %s" % type(files).__name__)
+        for name, text in files.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise self._wrong("%.80r is no name for a file; a to z, 0 to 9, . and -, a letter first" % (name,))
             if not isinstance(text, str):
                 raise self._wrong("%s must be text, and is %s" % (name, type(text).__name__))
-        return made
+        return files
 
     def _wrong(self, text):
         return ProbeError("artifacts: %s%s" % (text, failure.line_of(self._make)))

@@ -1,5 +1,5 @@
 """Lists the contents of an image for `harness narrow`: its distributions with their files, and the libraries that the
-scenario really maps. The launch reaches no verdict, so its cost does not matter."""
+scenario maps. Such a launch reaches no verdict, so the cost of the listing does not matter."""
 
 import hashlib
 import json
@@ -8,11 +8,11 @@ import platform
 import re
 import sys
 
-from ..probes import tree
+from ..probes import libraries, tree
 from ..supervisor import hello
 
 FORMAT = 1
-PIECE = 1 << 20
+READ_BYTES = 1 << 20
 LIBRARY = re.compile(r"\.so(\.|$)")
 MOST_METADATA = 1 << 20
 MOST_RECORD = 64 << 20
@@ -26,33 +26,22 @@ class Components(object):
 
     def look(self):
         """Note which libraries the descendants of this process have mapped now."""
-        for pid in tree.descendants(os.getpid()):
-            self._mapped |= mapped(pid)
+        for pid in tree.descendants():
+            self._mapped |= {path for path in libraries.mapped(pid) if LIBRARY.search(os.path.basename(path))}
 
     def files(self):
         """Return {file name: text}."""
-        found = {
+        hashes = {path: sha256(path) for path in sorted(self._mapped)}
+        contents = {
             "format": FORMAT,
             "python": platform.python_version(),
             "implementation": platform.python_implementation(),
             "libc": hello.libc(),
             "machine": platform.machine(),
             "distributions": list(distributions(sys.path)),
-            "mapped": {
-                path: digest for path, digest in ((path, sha256(path)) for path in sorted(self._mapped)) if digest
-            },
+            "mapped": {path: digest for path, digest in hashes.items() if digest},
         }
-        return {"components.json": json.dumps(found)}
-
-
-def mapped(pid):
-    """Return the paths of the libraries that a process has mapped; empty if it is gone or not readable."""
-    try:
-        with open("/proc/%d/maps" % pid, "rb") as file:
-            paths = {os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if b"/" in line}
-    except OSError:
-        return set()
-    return {path for path in paths if path.startswith("/") and LIBRARY.search(os.path.basename(path))}
+        return {"components.json": json.dumps(contents)}
 
 
 def sha256(path):
@@ -60,7 +49,7 @@ def sha256(path):
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
-            for piece in iter(lambda: file.read(PIECE), b""):
+            for piece in iter(lambda: file.read(READ_BYTES), b""):
                 digest.update(piece)
     except OSError:
         return ""
@@ -68,8 +57,8 @@ def sha256(path):
 
 
 def distributions(places):
-    """Yield what is installed; the first of several with one name, which is the one that is imported."""
-    for name, version, path in hello.installed(places):
+    """Yield a dict for each installed distribution. Of several with one name it is the first, which is imported."""
+    for name, version, path in hello.installed_packages(places):
         metadata = _head(os.path.join(path, "METADATA")) or _head(os.path.join(path, "PKG-INFO")) or _head(path)
         yield {
             "name": name,
@@ -83,18 +72,18 @@ def distributions(places):
 
 
 def record(text):
-    """Return path -> hash, as RECORD writes both; of what is compiled at the installation, and of RECORD, no entry."""
-    found = {}
+    """Return path -> hash, as RECORD writes both, without the files that the installer writes or compiles."""
+    hashes = {}
     for line in text.splitlines():
         path, _, rest = line.rpartition(",")[0].rpartition(",")
         path = path.strip('"').replace('""', '"')
         if path and not path.endswith((".pyc", "/RECORD", "/INSTALLER", "/REQUESTED", "/direct_url.json")):
-            found[path] = rest
-    return found
+            hashes[path] = rest
+    return hashes
 
 
 def _origin(path):
-    """Return the address that a distribution was installed from, where no index has it; else ""."""
+    """Return the address that a distribution was installed from directly; "" if it came from an index."""
     try:
         return str(json.loads(_text(os.path.join(path, "direct_url.json"), MOST_METADATA)).get("url", ""))
     except (ValueError, AttributeError):

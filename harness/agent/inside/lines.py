@@ -1,4 +1,4 @@
-"""Memory and time of each line of a function, as memory_profiler and line_profiler print them.
+"""Measures memory and time of each line of a function, as memory_profiler and line_profiler print them.
 
 The function is the script's `profile` (a function, or several in a list), else the step itself. Reading memory at
 every line takes time, so memory is read in the odd steps and time in the even ones.
@@ -13,29 +13,30 @@ import threading
 import time
 
 from ..probes import rss
-from .optrace import ProbeError
+from ..wrapping import ProbeError
 
 
 class LineTables(object):
     """Follows the profiled functions line by line, in all threads started by Python."""
 
     def __init__(self, module, step, params):
-        asked, what = (module.profile, "profile") if hasattr(module, "profile") else (step, "the step")
-        functions = asked if isinstance(asked, (list, tuple)) else [asked]
+        profiled, what = (module.profile, "profile") if hasattr(module, "profile") else (step, "the step")
+        functions = profiled if isinstance(profiled, (list, tuple)) else [profiled]
         if not functions:
             raise ProbeError("lines: profile is empty; name a function of the script" + _script_of(module))
         self._sources = {_code(function, what, module): _source(function, what, module) for function in functions}
-        self._resident_kib = rss.reader()
+        self._resident_kib = rss.rss_reader()
         self.memory = Ledger(self._resident_kib)
         self.time = Ledger(time.perf_counter)
 
     def wrap(self, step):
-        made = 0
+        """Return a step that follows the lines: memory in odd steps, time in even ones."""
+        number = 0
 
         def followed():
-            nonlocal made
-            made += 1
-            trace = follower(self._sources, self.memory if made % 2 else self.time)
+            nonlocal number
+            number += 1
+            trace = follower(self._sources, self.memory if number % 2 else self.time)
             threading.settrace(trace)
             sys.settrace(trace)
             try:
@@ -47,6 +48,7 @@ class LineTables(object):
         return followed
 
     def files(self):
+        """Return {file name: text}: the table of each function."""
         tables = [self._table(code, *source) for code, source in self._sources.items()]
         return {"lines.json": json.dumps({"functions": tables})}
 
@@ -64,7 +66,10 @@ class LineTables(object):
 
 
 def _code(function, what, module):
-    """Return the code that a call runs; for a callable object, that of its class. Raises ProbeError."""
+    """Return the code object that a call of the function runs; for a callable object, that of its class.
+
+    `what` names the function in the error. Raises ProbeError.
+    """
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
@@ -72,17 +77,17 @@ def _code(function, what, module):
         code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
         if code is not None:
             return code
-    text = "lines: %s is no function written in Python: %.80r; let profile name one in the script" % (what, function)
+    text = "lines: %s is not a function written in Python: %.80r; let profile name one of the script" % (what, function)
     raise ProbeError(text + _script_of(module))
 
 
 def _source(function, what, module):
-    """Return (its lines of text, the number of the first). Raises ProbeError."""
+    """Return (the function's lines of text, the number of the first line). Raises ProbeError."""
     code = _code(function, what, module)
     try:
         return inspect.getsourcelines(code)
     except OSError:
-        text = "lines: the lines of %s are in no file that is there: %s" % (code.co_name, code.co_filename)
+        text = "lines: the source of %s is in no existing file: %s" % (code.co_name, code.co_filename)
         raise ProbeError(text + _script_of(module)) from None
 
 
@@ -91,19 +96,21 @@ def _script_of(module):
 
 
 class Ledger(object):
-    """Rises of a reading over each line: their sum, their number, and the last reading after the line."""
+    """The rises of a reading over each line: their sum, their number, and the last reading after the line."""
 
     def __init__(self, read):
         self.read = read
         self._sums = {}
 
     def add(self, place, risen, reading):
+        """Record a rise over the line at `place`, (code, line number), and the reading after it."""
         entry = self._sums.setdefault(place, [0.0, 0, 0.0])
         entry[0] += risen
         entry[1] += 1
         entry[2] = reading
 
     def of(self, code, line):
+        """Return (sum, number, last reading) of a line."""
         return self._sums.get((code, line), (0.0, 0, None))
 
 

@@ -1,6 +1,6 @@
-"""The op trace: the duration of each operation at early and at late steps, and a Chrome trace of each.
+"""Traces operations: the duration of each at early and at late steps, and a Chrome trace of both.
 
-    {"at": [10, 120], "repeat": 5}      five traced steps from each of these on; medians over the five
+    {"at": [10, 120], "repeat": 5}      traces five steps from each of these on, and takes medians over the five
 
 The operations come from the scenario's own `trace_step()` (makes one step and returns [(op, start_s, duration_s)]),
 else from TensorFlow (graph mode by RunMetadata of every Session.run, eager mode by the eager context), else from torch.
@@ -14,28 +14,15 @@ import math
 import sys
 
 from .. import failure
+from ..wrapping import ProbeError, call
 
 Event = collections.namedtuple("Event", "op kind place start_us took_us bytes")
-Event.__doc__ = """One operation as it ran: its name, its kind (MatMul), the device or thread, when, and its output's
-bytes (0: not known)."""
-
-
-class ProbeError(failure.Told):
-    """The scenario cannot be probed in this way; the text says why and what to do."""
-
-
-def call(function, name, **params):
-    """Return what a function of the script returns. Raises ProbeError with its line if the call itself fails."""
-    try:
-        return function(**params)
-    except TypeError as error:
-        if error.__traceback__.tb_next is not None:  # raised inside the function
-            raise
-        raise ProbeError("%s: %s%s" % (name, error, failure.line_of(function))) from None
+Event.__doc__ = """One run of an operation: its name, its kind (MatMul), the device or thread, when it ran, and the size
+of its output in bytes (0: not known)."""
 
 
 class OpTrace(object):
-    """Traces `repeat` steps from each of the steps `at`."""
+    """Traces `repeat` steps, beginning at each of the steps `at`."""
 
     def __init__(self, module, step, params, at=(10, 120), repeat=5):
         self._tracer = find_tracer(module, step)
@@ -45,6 +32,7 @@ class OpTrace(object):
         self._traced = {}  # step -> events
 
     def wrap(self, step):
+        """Return a step that is traced when its turn comes."""
         wanted = {first + offset for first in self._at for offset in range(self._repeat)}
         made = 0
 
@@ -59,8 +47,9 @@ class OpTrace(object):
         return traced_or_plain
 
     def files(self):
+        """Return {file name: text}: the table of operations, and a Chrome trace of the first step of each group."""
         groups = [[self._traced[n] for n in self._steps_of(first) if n in self._traced] for first in self._at]
-        found = {"at": self._at, "repeat": self._repeat, "ops": table(groups), "expected_bytes": self._expected}
+        found = {"at": self._at, "repeat": self._repeat, "ops": op_table(groups), "expected_bytes": self._expected}
         files = {"optrace.json": json.dumps(found)}
         for first in self._at:
             if first in self._traced:
@@ -72,31 +61,31 @@ class OpTrace(object):
 
 
 def expected_bytes(module, params):
-    """Return the sizes that the scenario computes for the outputs of operations, if it does: {op: bytes}."""
+    """Return {op: bytes}: the sizes of outputs that the scenario's `expected_bytes()` predicts, if it has one."""
     predict = getattr(module, "expected_bytes", None)
     if predict is None:
         return {}
-    told = call(predict, "optrace: expected_bytes", **params)
+    sizes = call(predict, "optrace: expected_bytes", **params)
     try:
-        return {str(op): int(count) for op, count in told.items()}
+        return {str(op): int(size) for op, size in sizes.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):
-        text = "optrace: expected_bytes() must return {op: bytes}, and returned %.80r" % (told,)
+        text = "optrace: expected_bytes() must return {op: bytes}, and returned %.80r" % (sizes,)
         raise ProbeError(text + failure.line_of(predict)) from None
 
 
 # ---------------------------------------------------------------- the table
 
 
-def table(groups):
+def op_table(groups):
     """Return rows {op, kind, ms: [median of each group or null], bytes}, one for each op of any group.
 
-    For an op that ran several times in a step the sum counts; one that a step did not run counts as 0 there.
+    `groups`: for each group of steps, the list of events of each step. The durations of an op that ran several times
+    in a step are added up; an op that a step did not run counts as 0 there.
     """
     kinds, sizes = {}, {}
-    for events in (events for group in groups for events in group):
-        for event in events:
-            kinds[event.op] = event.kind
-            sizes[event.op] = max(sizes.get(event.op, 0), event.bytes)
+    for event in (event for group in groups for events in group for event in events):
+        kinds[event.op] = event.kind
+        sizes[event.op] = max(sizes.get(event.op, 0), event.bytes)
     sums = [[_sums_us(events) for events in group] for group in groups]
     return [
         {"op": op, "kind": kinds[op], "bytes": sizes[op], "ms": [_median_ms(group, op) for group in sums]}
@@ -124,7 +113,10 @@ def _median_ms(steps, op):
 def chrome_trace(events):
     """Return complete events, one process per device; overlapping events of a device go to further lines."""
     places = sorted({event.place for event in events})
-    rows = [{"ph": "M", "name": "process_name", "pid": n, "tid": 0, "args": {"name": p}} for n, p in enumerate(places)]
+    rows = [
+        {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": place}}
+        for number, place in enumerate(places)
+    ]
     free_us = {place: [] for place in places}
     origin_us = min((event.start_us for event in events), default=0)
     for event in sorted(events, key=lambda event: (event.start_us, -event.took_us)):
@@ -150,7 +142,7 @@ def _line(free_us, event):
 
 
 def find_tracer(module, step):
-    """Return a function step -> (its result, events). Raises ProbeError."""
+    """Return a function that runs a step and returns (its result, its events). Raises ProbeError."""
     if hasattr(module, "trace_step"):
         return _own_tracer(module.trace_step)
     if "tensorflow" in sys.modules:
@@ -169,13 +161,13 @@ def find_tracer(module, step):
 
 def _own_tracer(trace_step):
     def trace(_):
-        told = call(trace_step, "optrace: trace_step")
-        if inspect.isgenerator(told):
-            told = list(told)
+        rows = call(trace_step, "optrace: trace_step")
+        if inspect.isgenerator(rows):
+            rows = list(rows)
         try:
-            return None, [_own_event(*row) for row in told]
+            return None, [_own_event(*row) for row in rows]
         except (TypeError, ValueError):
-            text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], and returned %.80r" % (told,)
+            text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], and returned %.80r" % (rows,)
             raise ProbeError(text + failure.line_of(trace_step)) from None
 
     return trace

@@ -1,13 +1,14 @@
-"""Operations from TensorFlow's step stats, in 1.15 and 2.x, in graph and eager mode."""
+"""Reads operations from the step stats of TensorFlow 1.15 and 2.x, in graph and eager mode."""
 
-from .optrace import Event, ProbeError
+from ..wrapping import ProbeError
+from .optrace import Event
 
 NOT_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
 COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # duplicates, recorded for streams and CUDA's host
 
 
 def tracer(tf):
-    """Return a function step -> (its result, events)."""
+    """Return a function that runs a step and returns (its result, its events)."""
     return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
 
 
@@ -16,32 +17,32 @@ def _graph_tracer(tf):
     from tensorflow.python.client.session import BaseSession
 
     plain_run = BaseSession.run
-    taken = []
+    events = []  # of the traced step
     tracing = False
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         if not tracing or run_metadata is not None:
             return plain_run(self, fetches, feed_dict, options, run_metadata)
-        asked = tf.compat.v1.RunOptions()
+        traced = tf.compat.v1.RunOptions()
         if options is not None:
-            asked.CopyFrom(options)
-        asked.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
+            traced.CopyFrom(options)
+        traced.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
         metadata = tf.compat.v1.RunMetadata()
-        result = plain_run(self, fetches, feed_dict, asked, metadata)
-        taken.extend(events_of(metadata.step_stats))
+        result = plain_run(self, fetches, feed_dict, traced, metadata)
+        events.extend(events_of(metadata.step_stats))
         return result
 
     BaseSession.run = run
 
     def trace(step):
         nonlocal tracing
-        del taken[:]
+        del events[:]
         tracing = True
         try:
             result = step()
         finally:
             tracing = False
-        return result, list(taken)
+        return result, list(events)
 
     return trace
 
@@ -65,7 +66,7 @@ def _eager_tracer():
 
 
 def events_of(step_stats):
-    """Return the events of a StepStats message; for a GPU those of the device, not those of its streams."""
+    """Return the events of a StepStats message; for a GPU, those of the device and not those of its streams."""
     return [
         _event(device.device, node)
         for device in step_stats.dev_stats
@@ -76,7 +77,7 @@ def events_of(step_stats):
 
 
 def _event(place, node):
-    sizes = [each.tensor_description.allocation_description.requested_bytes for each in node.output]
+    sizes = [output.tensor_description.allocation_description.requested_bytes for output in node.output]
     return Event(
         node.node_name,
         _kind(node),

@@ -1,4 +1,4 @@
-"""Operations from torch's profiler."""
+"""Reads operations from torch's profiler."""
 
 from .optrace import Event
 
@@ -6,7 +6,7 @@ NOT_OPS = ("[memory]",)  # an allocation outside of any operation
 
 
 def tracer(torch):
-    """Return a function step -> (its result, events)."""
+    """Return a function that runs a step and returns (its result, its events)."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)

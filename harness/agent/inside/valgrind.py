@@ -21,7 +21,7 @@ REPORT = re.compile(r"valgrind\.\S+\.xml$")
 
 
 class Valgrind(object):
-    """One run: `command(...)` to start instead, `environment` for it, and `files()` after its end."""
+    """One run: `command(...)` returns what to start instead, in `environment`; `files()` is called after its end."""
 
     after_end_s = 600.0  # valgrind searches the whole memory for pointers when the process ends
 
@@ -43,21 +43,26 @@ class Valgrind(object):
         names = [name for name in sorted(os.listdir(self._folder)) if REPORT.match(name)]
         if not names:
             return {}
-        records, errors, whole = read([os.path.join(self._folder, name) for name in names])
-        found = {"records": records[:MOST_RECORDS], "left_out": len(records[MOST_RECORDS:]), "errors": errors}
-        return {"valgrind.json": json.dumps(dict(found, complete=whole))}
+        records, errors, complete = read_reports([os.path.join(self._folder, name) for name in names])
+        report = {
+            "records": records[:MOST_RECORDS],
+            "left_out": len(records[MOST_RECORDS:]),
+            "errors": errors,
+            "complete": complete,
+        }
+        return {"valgrind.json": json.dumps(report)}
 
 
-def read(paths):
-    """Return (leak records, most bytes first; counts of other errors by kind; whether all the reports are complete)."""
-    records, errors, whole = [], {}, True
+def read_reports(paths):
+    """Return (leak records, most bytes first; counts of other errors by kind; whether all reports are complete)."""
+    records, errors, complete = [], {}, True
     for path in paths:
         try:
             _read(path, records, errors)
         except xml.etree.ElementTree.ParseError:  # the process was killed while valgrind wrote
-            whole = False
+            complete = False
     records.sort(key=lambda record: (-record["bytes"], record["stack"]))
-    return records, errors, whole
+    return records, errors, complete
 
 
 def _read(path, records, errors):

@@ -1,22 +1,24 @@
-"""The memory cgroup: its usage, its limit, and how often the kernel has killed a process for it."""
+"""Reads the memory cgroup: its usage, its limit, and how many processes the kernel has killed in it."""
 
 import os
 
-UNLIMITED = 1 << 60  # version 1 reports "no limit" as the largest multiple of a page
+UNLIMITED = 1 << 60  # bytes; version 1 reports "no limit" as the largest multiple of a page
 
 
 class Cgroup(object):
-    """A memory cgroup's files. Anything missing or unlimited reads as None."""
+    """A memory cgroup. `version` is 1, 2 or None; whatever is missing or unlimited reads as None."""
 
     def __init__(self, version, folder):
         self.version = version
         self.folder = folder
 
     def limit_bytes(self):
+        """Return the limit of memory."""
         limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
         return None if limit is None or limit >= UNLIMITED else limit
 
     def usage_kib(self):
+        """Return the memory in use."""
         used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
         return None if used is None else used / 1024.0
 
@@ -40,8 +42,8 @@ class Cgroup(object):
             return ""
 
 
-def find(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
-    """Return this process's memory cgroup. In a container its path is often the host's: then the mount is used."""
+def find_cgroup(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
+    """Return this process's memory cgroup. In a container its path is often the host's; the mount is then used."""
     for path in _paths(memberships, controller="memory"):
         for folder in (mount + "/memory" + path, mount + "/memory"):
             if os.path.exists(folder + "/memory.limit_in_bytes"):

@@ -1,6 +1,5 @@
-"""Processor time of a process and its descendants."""
+"""Measures the processor time of this process and its descendants."""
 
-import os
 import resource
 import time
 
@@ -8,9 +7,9 @@ from . import tree
 
 
 def children_s():
-    """Return the processor seconds of the descendants: exact for reaped ones, in clock ticks for living ones."""
+    """Return the processor seconds of the descendants, exact for reaped ones and to a clock tick for living ones."""
     waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants(os.getpid()))
+    return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants())
 
 
 _thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
@@ -25,11 +24,12 @@ class Meter(object):
         self._thread_since_s = 0.0
 
     def resume(self):
+        """Start the clock."""
         before_s = children_s()
         self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
 
     def pause(self, overhead):
-        """Stop the clock. `overhead` is the share of the time that was not the scenario's own; that share of this
-        thread's processor time is subtracted. Time lost to other processes affects both parts in proportion."""
+        """Stop the clock. `overhead` is the share of the time that the agent took; that share of this thread's
+        processor time is subtracted. Time lost to other processes affects both parts in proportion."""
         own_s = overhead * (_thread_s() - self._thread_since_s)
         self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)

@@ -1,13 +1,13 @@
-"""Bytes of files in the places that a trial may write to: its own folder, those for temporary files, its home."""
+"""Adds up the bytes of files where a trial may write: in its own folder, folders for temporary files, and its home."""
 
 import os
 import stat
 import time
 
-from . import holdings
+from . import process_counts
 from .bounds import MOST_ENTRIES, MOST_S, Beyond, Bounds
 
-FIRST_WALK_S = 5 * MOST_S  # longer: the disk is read, and nothing runs yet
+FIRST_WALK_S = 5 * MOST_S  # the first walk takes longer, because it reads the disk; nothing runs yet
 CLOCK_STEP_S = 0.02  # the kernel's clock for time stamps lags behind by up to this
 BLOCK = 4096
 EMPTY = 1024
@@ -22,8 +22,8 @@ class Places(object):
     In the trial's own folder every file counts, elsewhere only the user's files that changed since the trial began. In
     a place that is too large to walk through, or that is shared with others, only changed folders are walked through;
     if that is still too much, the place is left out. If the trial's home is its own folder, it runs on the machine
-    itself (not in a container) and shares these places with others: they then count for at most what the trial's
-    processes have written since the first count outside its own folder.
+    itself (not in a container) and shares the other places: these then count for no more than what the trial's
+    processes have written outside its own folder since the first count.
     """
 
     def __init__(self, root, environment, output):
@@ -31,9 +31,9 @@ class Places(object):
         self._since = time.time() - CLOCK_STEP_S
         root = os.path.realpath(root)
         named = (environment.get("TMPDIR"), environment.get("HOME"), *TEMPORARY)
-        found = {os.path.realpath(path) for path in named if path}
-        self._shared = root in found
-        others = sorted(path for path in found if os.path.isdir(path) and not _is_in(path, root))
+        places = {os.path.realpath(path) for path in named if path}
+        self._shared = root in places
+        others = sorted(path for path in places if os.path.isdir(path) and not _is_in(path, root))
         self._skipped = {root, os.path.realpath(SHARED_MEMORY), *others}
         self._own = self._fitting([root], self._all)
         self._whole = [] if self._shared else self._fitting(others, self._changed)
@@ -43,16 +43,16 @@ class Places(object):
 
     def count(self):
         """Return {"shm": KiB, "disk": KiB}, without values that cannot be counted."""
-        counts = {"shm": self._shm_bytes, "disk": self._disk_bytes}
-        for name, read in list(counts.items()):
+        counts = {}
+        for name, count_bytes in (("shm", self._shm_bytes), ("disk", self._disk_bytes)):
             try:
-                counts[name] = read() / 1024.0
+                counts[name] = count_bytes() / 1024.0
             except Beyond:
-                del counts[name]
+                continue
         return counts
 
     def _shm_bytes(self):
-        return sum(_allocated(told) for told in self._changed(SHARED_MEMORY, Bounds()))
+        return sum(_allocated(entry_stat) for entry_stat in self._changed(SHARED_MEMORY, Bounds()))
 
     def _disk_bytes(self):
         if not (self._own or self._whole or self._partly):
@@ -62,32 +62,32 @@ class Places(object):
         return own + (self._written_there(own, others) if self._shared else others)
 
     def _written_there(self, own, others):
-        """Return how many of the bytes in shared places may be this trial's: what it has written, except output,
-        messages to the agent and files in its own folder."""
-        written = holdings.written_bytes()
+        """Return how many bytes in shared places may be this trial's: what it has written since the first count,
+        without its output, its messages to the supervisor and the files in its own folder."""
+        written = process_counts.written_bytes()
         if written is None:
             return 0
-        written -= self._output.bytes + self._output.told + own
+        written -= self._output.bytes + self._output.event_bytes + own
         self._first = self._first or (others, written)
         return max(0, min(others - self._first[0], written - self._first[1]))
 
     # -------------------------------------------------------------- walks: (path, bounds) -> the lstat of what counts
 
     def _all(self, path, bounds):
-        return _walk(path, bounds, lambda entry, told: entry.path not in self._skipped)
+        return _walk(path, bounds, lambda entry, entry_stat: entry.path not in self._skipped)
 
     def _changed(self, path, bounds):
-        walk = _walk(path, bounds, lambda entry, told: self._is_trials(entry))
-        return (told for told in walk if self._is_new(told))
+        walk = _walk(path, bounds, lambda entry, entry_stat: self._is_trials(entry))
+        return (entry_stat for entry_stat in walk if self._is_new(entry_stat))
 
     def _changed_folders(self, path, bounds):
-        return _walk(path, bounds, lambda entry, told: self._is_trials(entry) and self._is_new(told))
+        return _walk(path, bounds, lambda entry, entry_stat: self._is_trials(entry) and self._is_new(entry_stat))
 
     def _is_trials(self, entry):
         return entry.path not in self._skipped and not entry.name.startswith(NOT_OURS)
 
-    def _is_new(self, told):
-        return told.st_uid == os.geteuid() and told.st_ctime >= self._since
+    def _is_new(self, entry_stat):
+        return entry_stat.st_uid == os.geteuid() and entry_stat.st_ctime >= self._since
 
     def _fitting(self, places, walk):
         return [path for path in places if _fits(path, walk)]
@@ -109,19 +109,19 @@ def _fits(path, walk):
 
 
 def _walk(path, bounds, counts):
-    """Yield the lstat of every entry of a folder for which `counts(entry, told)`, on the same file system. Raises
-    Beyond."""
+    """Yield the lstat of every entry below a folder, on its file system, for which `counts(entry, lstat)` is true.
+    Raises Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
         for entry in _entries(waiting.pop()):
             bounds.count()
             try:
-                told = entry.stat(follow_symlinks=False)
+                entry_stat = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # it is gone
-            if counts(entry, told):
-                yield told
-                if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
+            if counts(entry, entry_stat):
+                yield entry_stat
+                if stat.S_ISDIR(entry_stat.st_mode) and entry_stat.st_dev == device:
                     waiting.append(entry.path)
 
 
@@ -141,16 +141,18 @@ def _device(path):
 
 
 def _sum(places, walk):
-    return sum(_taken(told) for path in places for told in walk(path, Bounds()))
+    return sum(_taken(entry_stat) for path in places for entry_stat in walk(path, Bounds()))
 
 
-def _allocated(told):
-    return told.st_blocks * 512
+def _allocated(entry_stat):
+    return entry_stat.st_blocks * 512
 
 
-def _taken(told):
-    """Return the bytes of a file: its size, which changes more smoothly than its blocks, or for a sparse file its
-    blocks. At least one block for a file with content, and EMPTY for the name of an empty one."""
-    if stat.S_ISREG(told.st_mode) and told.st_size > BLOCK:
-        return max(BLOCK, min(told.st_size, _allocated(told)))
-    return BLOCK if told.st_size else EMPTY
+def _taken(entry_stat):
+    """Return the bytes of a file: its size, which changes more smoothly than its blocks, or its blocks if it is sparse.
+
+    A file with content counts as one block at least, and an empty file as EMPTY bytes, for its name.
+    """
+    if stat.S_ISREG(entry_stat.st_mode) and entry_stat.st_size > BLOCK:
+        return max(BLOCK, min(entry_stat.st_size, _allocated(entry_stat)))
+    return BLOCK if entry_stat.st_size else EMPTY

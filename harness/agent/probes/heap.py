@@ -1,6 +1,6 @@
-"""The C heap in use: glibc's mallinfo2 (2.33 and later) or mallinfo, whose ints wrap at 2^32.
+"""Reads how much of the C heap is in use, from glibc's mallinfo2 (2.33 and later) or mallinfo, whose ints wrap at 2^32.
 
-It is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
+That is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
 """
 
 from .. import libc
@@ -9,7 +9,7 @@ FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
 WRAP = 1 << 32
 
 
-def reader(foreign_allocator):
+def heap_reader(foreign_allocator):
     """Return a function that returns KiB; None without glibc, or if the process uses another allocator."""
     if foreign_allocator:
         return None
@@ -49,7 +49,7 @@ def _narrow_reader(mallinfo):
 
 
 class Unwrapped(object):
-    """Reconstructs a count from its low 32 bits. Correct as long as it changes by < 2 GiB between calls."""
+    """Reconstructs a count from its low 32 bits, correctly if it changes by less than 2 GiB between calls."""
 
     def __init__(self):
         self._value = 0

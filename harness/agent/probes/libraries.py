@@ -10,20 +10,21 @@ ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
 
 
 def mapped(pid="self"):
-    """Return the names of the files that a process has mapped; empty if it is gone or not readable."""
+    """Return the set of the paths of the files that a process has mapped; empty if it is gone or not readable."""
     try:
         with open("/proc/%s/maps" % pid, "rb") as file:
-            paths = {line.split(None, 5)[5] for line in file if b"/" in line}
+            return {os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if b" /" in line}
     except OSError:
         return set()
-    return {os.fsdecode(os.path.basename(path.strip())) for path in paths}
 
 
 def of_interest(pid):
     """Return the sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
-    return sorted(name for name in mapped(pid) if INTEREST.match(name))
+    names = {os.path.basename(path) for path in mapped(pid)}
+    return sorted(name for name in names if INTEREST.match(name))
 
 
 def foreign_allocator():
     """Return the preloaded allocator that replaces malloc, or None. Call it before importing the scenario."""
-    return next((name for name in mapped() if ALLOCATORS.match(name)), None)
+    names = {os.path.basename(path) for path in mapped()}
+    return next((name for name in names if ALLOCATORS.match(name)), None)

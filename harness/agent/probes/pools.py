@@ -1,25 +1,19 @@
-"""GPU memory of the framework's own allocator: in use, kept (reserved) for later, and the peak in use.
+"""Reads the GPU memory of a framework's own allocator: in use, kept (reserved) for later, and the peak in use.
 
-Only a framework is queried that the scenario has imported and that already uses a GPU: importing one, or querying it
-too early, could start CUDA in a scenario that does not use it, or take most of the GPU's memory. Any exception of a
-framework gives None: a probe never fails the run.
+A framework is queried only if the scenario has imported it and a GPU is already in use. Importing a framework, or
+querying it too early, could start CUDA in a scenario that does not use it, or take most of the GPU's memory. If a
+framework raises any exception, the numbers are None: a probe never fails the run.
 """
 
 import os
 import re
-import sys
 
-from .holdings import target
+from .process_counts import target
 
 DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
 NAN = float("nan")
 NOTHING = (None, None, None)
 FIELDS = ("gpu_pool_kib", "gpu_reserved_kib", "gpu_pool_peak_kib")
-
-
-def find(modules=None, in_use=None):
-    """Return the pools of this process."""
-    return Pools(sys.modules if modules is None else modules, in_use or cuda_in_use)
 
 
 def cuda_in_use(folder="/proc/self/fd"):
@@ -41,15 +35,13 @@ class Pools(object):
 
     def look(self):
         """Return the fields of a look, summed over frameworks and devices; unknown ones are missing."""
-        told = [self._ask(reader) for reader in self._readers] if self._in_use() else []
-        sums = {name: _sum_kib([numbers[place] for numbers in told]) for place, name in enumerate(FIELDS)}
-        return {name: kib for name, kib in sums.items() if kib is not None}
+        rows = [self._ask(reader) for reader in self._readers] if self._in_use() else []
+        sums = {name: _sum_known([row[place] for row in rows]) for place, name in enumerate(FIELDS)}
+        return {name: size / 1024.0 for name, size in sums.items() if size is not None}
 
     def step_reader(self):
-        """Return a function that returns the KiB in use, NaN if unknown, and is fast enough to be called between steps.
-
-        None if no framework with such a query uses a GPU.
-        """
+        """Return a function that returns the KiB in use, NaN if unknown, and is fast enough to be called between steps;
+        None if no framework with such a query uses a GPU."""
         if self._in_use():
             for reader in self._cheap:
                 if self._ask(reader)[0] is not None:
@@ -67,9 +59,10 @@ class Pools(object):
             return NOTHING
 
 
-def _sum_kib(numbers):
-    told = [number for number in numbers if number is not None]
-    return sum(told) / 1024.0 if told else None
+def _sum_known(numbers):
+    """Return the sum without the numbers that are None; None if all are."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 # ---------------------------------------------------------------- frameworks: bytes in use, reserved, at the peak
@@ -81,43 +74,36 @@ def _torch(modules):
         return NOTHING
     reserved = getattr(cuda, "memory_reserved", None) or cuda.memory_cached  # its name before 1.4
     devices = range(cuda.device_count())
-    questions = (cuda.memory_allocated, reserved, cuda.max_memory_allocated)
-    return tuple(sum(ask(device) for device in devices) for ask in questions)
+    queries = (cuda.memory_allocated, reserved, cuda.max_memory_allocated)
+    return tuple(sum(query(device) for device in devices) for query in queries)
 
 
 def _tensorflow2(modules):
-    """Query only a started runtime, because the query would start it; sessions of compat.v1 do not start it."""
+    """Query the runtime only if it has started, because the query would start it; sessions of compat.v1 do not."""
     context = getattr(modules.get("tensorflow.python.eager.context"), "_context", None)
     if not getattr(context, "_initialized", False):
         return NOTHING
     config = modules["tensorflow"].config
     devices = range(len(config.list_logical_devices("GPU")))
-    told = [config.experimental.get_memory_info("GPU:%d" % device) for device in devices]
-    return (sum(info["current"] for info in told), None, sum(info["peak"] for info in told)) if told else NOTHING
+    infos = [config.experimental.get_memory_info("GPU:%d" % device) for device in devices]
+    return (sum(info["current"] for info in infos), None, sum(info["peak"] for info in infos)) if infos else NOTHING
 
 
 def _jax(modules):
-    """Query the backends that have started: `jax.devices()` would start them."""
+    """Query only the backends that have started; `jax.devices()` would start them all."""
     bridge = modules.get("jax._src.xla_bridge") or modules.get("jax.lib.xla_bridge")
     backends = getattr(bridge, "_backends", None) or {}
     devices = [device for backend in list(backends.values()) for device in backend.local_devices()]
-    told = [device.memory_stats() for device in devices if device.platform in ("gpu", "cuda")]
-    if not told:
-        return NOTHING
-    return tuple(_sum_of(told, name) for name in ("bytes_in_use", "pool_bytes", "peak_bytes_in_use"))
-
-
-def _sum_of(told, name):
-    """Return the sum over devices; None if no device reports it."""
-    values = [stats[name] for stats in told if name in stats]
-    return sum(values) if values else None
+    stats = [device.memory_stats() for device in devices if device.platform in ("gpu", "cuda")]
+    names = ("bytes_in_use", "pool_bytes", "peak_bytes_in_use")
+    return tuple(_sum_known([numbers.get(name) for numbers in stats]) for name in names)
 
 
 class Tensorflow1(object):
-    """The allocator of the first GPU, which all sessions of a process share, read by an operation of tf.contrib.
+    """Reads the allocator of the first GPU, which all sessions of a process share, by an operation of tf.contrib.
 
     The operation lies in a graph of its own, so it does not affect the scenario's. It is used only if the scenario has
-    imported tf.contrib.memory_stats: importing tf.contrib takes seconds and much memory.
+    imported tf.contrib.memory_stats, because importing tf.contrib takes seconds and much memory.
     """
 
     MODULE = "tensorflow.contrib.memory_stats.python.ops.memory_stats_ops"

@@ -1,4 +1,4 @@
-"""Resident memory of this process. Reading an fd that stays open takes 2 µs; opening the file each time, 11 µs."""
+"""Reads the resident memory of this process. An fd that stays open takes 2 µs a read; opening the file, 11 µs."""
 
 import os
 
@@ -8,7 +8,7 @@ NAN = float("nan")
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") / 1024.0
 
 
-def reader(path="/proc/self/statm"):
+def rss_reader(path="/proc/self/statm"):
     """Return a function that returns the resident KiB, NaN after a failure; None if it is unreadable from the start.
 
     A read may fail at any time: the scenario may close the descriptor and open another file in its place.

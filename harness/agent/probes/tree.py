@@ -1,4 +1,4 @@
-"""The descendants of a process, and their total memory."""
+"""Lists the descendants of a process, and adds up their memory and processor time."""
 
 import collections
 import os
@@ -12,20 +12,21 @@ Process = collections.namedtuple("Process", "pid state parent cpu_s threads")
 Process.__doc__ = "What the kernel says of a process; cpu_s is its own time and that of the children it waited for."
 
 
-def descendants(pid, bounds=None):
-    """Return all living and dead (not yet reaped) descendants of a process, without itself. Raises Beyond."""
-    children = _children_by_file if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _by_scan()
+def descendants(pid=None, bounds=None):
+    """Return the pids of all descendants of a process, by default of this one, without itself. Dead ones count until
+    they are reaped. Raises Beyond if there are more than `bounds` allow."""
+    children_of = _children_by_file if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _by_scan()
     bounds = bounds or Bounds(float("inf"), float("inf"))
-    found, waiting = [], [pid]
+    pids, waiting = [], [pid or os.getpid()]
     while waiting:
-        new = children(waiting.pop(), bounds)
-        found += new
-        waiting += new
-    return found
+        children = children_of(waiting.pop(), bounds)
+        pids += children
+        waiting += children
+    return pids
 
 
 def rss_kib(pids):
-    """Return the sum of their resident memory; shared pages count once per process."""
+    """Return the sum of the processes' resident memory; shared pages count once per process."""
     return sum(_rss_kib(pid) for pid in pids)
 
 
@@ -38,12 +39,12 @@ def _rss_kib(pid):
 
 
 def cpu_s(pids):
-    """Return the processor seconds of these and of the children that they waited for."""
+    """Return the processor seconds of the processes and of the children that they waited for."""
     return sum(process.cpu_s for process in map(look_at, pids) if process)
 
 
 def look_at(pid):
-    """Return the Process, None once it is gone."""
+    """Return the process as a Process; None once it is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -67,7 +68,7 @@ def _children_by_file(pid, bounds):
 
 
 def _by_scan():
-    """Return the children by scanning every process for its parent, for kernels without those lists."""
+    """Return a function like `_children_by_file` for kernels without those lists: it scans all processes once."""
     parents = {}
     for name in _listed("/proc"):
         if name.isdigit():
@@ -84,7 +85,7 @@ def _listed(folder):
 
 
 def command_line(pid):
-    """Return the words with which a process was started, as bytes; [] for a dead one."""
+    """Return the words with which a process was started, as bytes; [] for a dead process."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return file.read().split(b"\0")[:-1]

@@ -1,1 +1,1 @@
-"""The scenario's process: it runs the user's script or program, steps it and samples it."""
+"""Runs in the scenario process, which steps the user's script or program and samples itself."""

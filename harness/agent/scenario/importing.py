@@ -1,6 +1,6 @@
-"""An import hook: calls a function with each awaited module as soon as the program has imported it, and imports none.
+"""An import hook: calls functions with each awaited module as soon as the program has imported it. It imports nothing.
 
-The module keeps its own loader: for one import its method `exec_module` is covered by an attribute of the instance.
+The module keeps its own loader, whose method `exec_module` is covered for one import by an attribute of the instance.
 """
 
 import sys
@@ -17,32 +17,36 @@ class _HeadedBy(list):
 
 
 class Finder(object):
-    """A finder at the head of sys.meta_path that finds nothing itself. `awaited`: module name -> list of functions."""
+    """A finder at the head of sys.meta_path that finds nothing itself.
+
+    `awaited`: module name -> list of functions, which are called with the module.
+    """
 
     def __init__(self, awaited):
         self._awaited = dict(awaited)
         self._busy = set()
 
     def install(self):
+        """Handle the awaited modules that are already imported, and wait for the others."""
         self._sweep()
         sys.meta_path = _HeadedBy(self, sys.meta_path)
 
     def find_spec(self, name, path=None, target=None):
-        """Return the spec that the other finders find for an awaited module, None for all others."""
+        """Return the spec that the other finders find for an awaited module; None for any other module."""
         if self._awaited:
             self._sweep()
         if name not in self._awaited or name in self._busy:
             return None
         self._busy.add(name)
         try:
-            spec = self._found(name, path, target)
+            spec = self._spec_of_others(name, path, target)
         finally:
             self._busy.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._cover(spec.loader, name)
         return spec
 
-    def _found(self, name, path, target):
+    def _spec_of_others(self, name, path, target):
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = None if finder is self or find is None else find(name, path, target)
@@ -56,7 +60,7 @@ class Finder(object):
         def exec_module(module):
             loader.__dict__.pop("exec_module", None)
             execute(module)
-            self._tell(name, module)
+            self._call_back(name, module)
 
         try:
             loader.exec_module = exec_module
@@ -64,12 +68,12 @@ class Finder(object):
             return  # a loader that cannot be covered: `_sweep` finds the module later
 
     def _sweep(self):
-        """Tell of awaited modules that are there already: imported before, or by a finder before this one."""
+        """Handle awaited modules that are already imported: before the hook was, or by a finder before this one."""
         for name in [name for name in self._awaited if name in sys.modules]:
             module = sys.modules[name]
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
-                self._tell(name, module)
+                self._call_back(name, module)
 
-    def _tell(self, name, module):
-        for tell in self._awaited.pop(name, ()):
-            tell(module)
+    def _call_back(self, name, module):
+        for function in self._awaited.pop(name, ()):
+            function(module)

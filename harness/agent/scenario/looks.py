@@ -1,13 +1,12 @@
-"""A look: measurements around gc.collect, so that the scenario's uncollected garbage does not blur the figures."""
+"""Takes looks: measurements before and after gc.collect, so that uncollected garbage does not blur the figures."""
 
 import gc
-import os
 
 from ..probes import heap, status, tree
 
 
 class Looker(object):
-    """Takes looks with the available readers; anything unreadable is missing in a look."""
+    """Takes looks with the available readers. What cannot be read is missing in a look."""
 
     def __init__(self, readers, cgroup, pool, cpu):
         names = ("rss%s_kib", "rss_kib"), ("heap%s_kib", "heap_kib"), ("blocks%s", "blocks")
@@ -21,15 +20,16 @@ class Looker(object):
         fields = self._sample("_before")
         gc.collect()
         fields.update(self._sample(""))
-        fields.update(status.read())
+        fields.update(status.read_status())
         fields.update(self._pool.look())
         fields["cpu_s"] = self._cpu.spent_s
         fields["cgroup_kib"] = self._cgroup.usage_kib()
-        fields["children_kib"] = tree.rss_kib(tree.descendants(os.getpid()))
+        fields["children_kib"] = tree.rss_kib(tree.descendants())
         return fields
 
     def last_look(self):
-        """Return the same, and measure again after the allocator released free memory, which disturbs no later step."""
+        """Return the same, measured once more after the allocator has released free memory: no later step is
+        disturbed."""
         fields = self.look()
         if heap.trim():
             fields.update(self._sample("_trimmed", until=2))

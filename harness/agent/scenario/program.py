@@ -1,10 +1,11 @@
-"""An unmodified program: runs as `__main__`, as `python train.py` or `python -m mypkg.train` would run it, and is
-measured at each call of what trains (hooks/).
+"""Runs an unmodified program as `python train.py` or `python -m mypkg.train` would, and measures it at each call of
+what trains (hooks/).
 
-More events than those of a script (scenario.py):
+It sends these events besides those of a script (scenario.py):
 
-    {"type": "hooked", "hook": "torch", "module": "torch.optim.optimizer", "changed": true}    a module was imported
-    {"type": "metric", "name": "loss"}                                      a number was logged for the first time
+    {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
+    {"type": "metric", "name": "loss"}                        a number was logged for the first time
+    {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes
     {"type": "ended", "end": …, "cut": true}       cut: the program is ended here, before its own end
 """
 
@@ -30,13 +31,13 @@ class ProgramRun(scenario.ScriptRun):
     """One program, from its start to its end or to its last step."""
 
     def __init__(self, job, root, table, link):
-        asked = job["program"]
-        path = os.path.join(root, asked["path"]) if asked["path"] else asked["module"]
+        program = job["program"]
+        path = os.path.join(root, program["path"]) if program["path"] else program["module"]
         scenario.ScriptRun.__init__(self, job, path, table, link)
-        self._asked = asked
-        self._counts = asked["steps_are"]
+        self._program = program
+        self._steps_are = program["steps_are"]
         self._readers_made = {}
-        self._left = due_looks.DueLooks(job)
+        self._due_looks = due_looks.DueLooks(job)
         self._rows_sent = 0
         self._looker = None
         self._ticker = None
@@ -51,7 +52,7 @@ class ProgramRun(scenario.ScriptRun):
             if os.getpid() != self.owner:
                 raise
             if self._ticker is not None and self._ticker.ended:
-                return 0  # it was told to end, and whatever it raised is a consequence
+                return 0  # the agent ended it, and whatever it raised is a consequence
             if not self._is_good_exit(error):
                 self._fail(error)
                 return 1
@@ -66,19 +67,19 @@ class ProgramRun(scenario.ScriptRun):
         self._ticker = ticking.Ticker(
             self.table,
             self._readers_made,
-            self._left,
+            self._due_looks,
             begin=self._guarded(self._begin),
             look=self._guarded(self._look),
             leave=self._leave,
         )
         code, module = self._load()
         self._hook(module)
-        if self._asked["printed"]:
-            printed.Reader(self._asked["printed"], self._logged).install()
+        if self._program["printed"]:
+            printed.Reader(self._program["printed"], self._logged).install()
         exec(code, module.__dict__)
 
     def _guarded(self, act):
-        """Wrap a callback so that the program cannot catch that the supervisor is gone."""
+        """Return a callback that ends the process if the supervisor is gone, so that no program can catch LinkLost."""
 
         def guarded(ticker):
             try:
@@ -92,19 +93,19 @@ class ProgramRun(scenario.ScriptRun):
     # -------------------------------------------------------------- how it is started
 
     def _load(self):
-        """Return the code and the new module `__main__`; sys.argv and sys.path are as Python sets them."""
+        """Return (code, the new module `__main__`), with sys.argv and sys.path as Python sets them."""
         main = types.ModuleType("__main__")
         main.__builtins__ = sys.modules["builtins"]
-        if self._asked["module"]:
+        if self._program["module"]:
             sys.path.insert(0, os.getcwd())
-            sys.argv = ["-m"] + self._asked["args"]
+            sys.argv = ["-m"] + self._program["args"]
             try:
-                _, spec, code = runpy._get_module_details(self._asked["module"])
+                _, spec, code = runpy._get_module_details(self._program["module"])
             except ImportError as error:
-                raise failure.Told("module %s: %s" % (self._asked["module"], error))
+                raise failure.ScenarioError("module %s: %s" % (self._program["module"], error))
             main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
             main.__file__ = self.script = spec.origin
-            own = self._named_here((self._asked["module"], "__main__"))
+            own = self._named_here((self._program["module"], "__main__"))
             if own:
                 code = self._compiled(spec.loader.get_source(spec.name), own)
         else:
@@ -114,47 +115,47 @@ class ProgramRun(scenario.ScriptRun):
             stem = os.path.splitext(os.path.basename(self.script))[0]
             with open(self.script, "rb") as file:
                 code = self._compiled(file.read(), self._named_here((stem, "__main__")))
-        sys.argv = [self.script] + self._asked["args"]
+        sys.argv = [self.script] + self._program["args"]
         sys.modules["__main__"] = main
         return code, main
 
     def _named_here(self, modules):
-        """Return the names of the function that makes a step, if the program's own file defines it; else None."""
-        module, names = function.parted(self._counts) if ":" in self._counts else (None, None)
+        """Return the names of the step's function if one of `modules`, which the program is, defines it; else None."""
+        module, names = function.parted(self._steps_are) if ":" in self._steps_are else (None, None)
         return names if module in modules else None
 
     def _compiled(self, source, names):
-        if not names:
-            return compile(source, self.script, "exec", dont_inherit=True)
-        tree = ast.parse(source, self.script)
-        function.decorate(tree, names, self._counts)
-        self._hooked("function", "__main__", True)
-        self._counts = ""
-        return compile(tree, self.script, "exec", dont_inherit=True)
+        """Return the program's code, with the function that `names` name decorated, if any."""
+        if names:
+            source = ast.parse(source, self.script)
+            function.decorate(source, names, self._steps_are)
+            self._hooked("function", True)
+            self._steps_are = ""
+        return compile(source, self.script, "exec", dont_inherit=True)
 
     def _hook(self, main):
         mark = functools.partial(self._ticker.mark, "function")
         setattr(main, function.DECORATOR, functools.partial(function.wrapped, mark=mark))
-        awaited = hooks.awaited(self._counts, self._ticker, self._logged, self._hooked)
-        if ":" in self._counts:
-            for name, changes in function.awaited(self._counts, mark).items():
-                awaited.setdefault(name, []).extend(functools.partial(self._function, name, one) for one in changes)
+        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked)
+        if ":" in self._steps_are:
+            name, names = function.parted(self._steps_are)
+            awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
 
-    def _function(self, name, change, module):
+    def _hook_function(self, names, mark, module):
         """Hook the named function. Without it the trial ends at once: the program could catch an exception here."""
         try:
-            change(module)
+            function.replace_function(module, names, mark, self._steps_are)
         except function.NoStep as error:
             self.link.tell("failed", setup=True, oom=False, message=str(error))
             os._exit(1)
-        self._hooked("function", name, True)
+        self._hooked("function", True)
 
     # -------------------------------------------------------------- what the hooks tell
 
-    def _hooked(self, kind, module, changed):
+    def _hooked(self, kind, changed):
         if os.getpid() == self.owner and kind != "log":
-            self.link.tell("hooked", hook=kind, module=module, changed=changed)
+            self.link.tell("hooked", hook=kind, changed=changed)
 
     def _logged(self, values):
         if os.getpid() != self.owner:
@@ -166,17 +167,17 @@ class ProgramRun(scenario.ScriptRun):
         metrics.record(row, number, values)
 
     def _begin(self, ticker):
-        """Wait after the first step, so that the supervisor can count and read the output up to now."""
+        """Wait after the first step, so that the supervisor can count what is held and read the output up to now."""
         self.where = "step"
         took_s = time.perf_counter() - self._started
-        self._looker = looks.Looker(self._readers_made, cgroup.find(), self._follow_pool(ticker), ticker.cpu)
+        self._looker = looks.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
         names = ticker.metrics.settle()
         self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=names)
 
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""
-        whole = self._left.take(ticker.steps, ticker.busy_s)
-        goes_on = not whole and not self.table.header[samples.STOP]
+        is_whole = self._due_looks.take(ticker.steps, ticker.busy_s)
+        goes_on = not is_whole and not self.table.header[samples.STOP]
         if goes_on:
             look = ticker.aside(self._looker.look)
             goes_on = self.link.ask("look", step=ticker.steps, look=look, last=False) != "stop"
@@ -184,7 +185,7 @@ class ProgramRun(scenario.ScriptRun):
             self._rows_sent = ticker.steps // self.table.stride
             return True
         self._last_look()
-        self.link.tell("ended", end="completed" if whole else "stopped", cut=True)
+        self.link.tell("ended", end="completed" if is_whole else "stopped", cut=True)
         return False
 
     def _last_look(self):
@@ -210,9 +211,9 @@ class ProgramRun(scenario.ScriptRun):
         if isinstance(error, SystemExit):
             if isinstance(error.code, str):
                 sys.stderr.write(error.code + "\n")
-            error = failure.Told("the program called sys.exit(%s)" % repr(error.code)[:300])
+            error = failure.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
         place = "step %d" % (self._ticker.steps + 1) if self._ticker and self._ticker.steps else "before the first step"
-        message = failure.describe(error, place, self.script)
+        message = failure.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN
         self.link.tell("failed", setup=self.where == "setup", oom=failure.is_oom(error), message=message)

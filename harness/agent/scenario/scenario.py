@@ -3,12 +3,12 @@
 It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads
 answers from another; the samples lie in shared memory (samples.py).
 
-    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; waits
-    {"type": "look", "step": 500, "look": {…}, "last": false}   then waits for go or stop; after the last for stop
+    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; it waits
+    {"type": "look", "step": 500, "look": {…}, "last": false}   it waits for go or stop; after the last look, for stop
     {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
-    {"type": "ended", "end": "completed" or "stopped"}                                  then teardown
-    {"type": "teardown", "oom": false, "message": "…"}                                  an exception in it
-    {"type": "file", "name": "optrace.json", "text": "…"}   of a wrapping probe, before `ended`; long ones in parts
+    {"type": "ended", "end": "completed" or "stopped"}                                  the teardown follows
+    {"type": "teardown", "oom": false, "message": "…"}                                  an exception in the teardown
+    {"type": "file", "name": "optrace.json", "text": "…"}   from a wrapping probe, before `ended`; long files in parts
 """
 
 import faulthandler
@@ -19,14 +19,10 @@ import time
 import types
 
 from .. import due_looks, ending, failure, samples, wrapping
-from ..probes import cgroup, heap, libraries, pools, python, rss
+from ..probes import cgroup, heap, libraries, pools, rss
 from . import looks, stepping
 
-CAME_BACK = "a process that it forked came back out of it; let that process end with os._exit"
-
-
-class ScriptError(failure.Told):
-    """The script is not a scenario."""
+CAME_BACK = "a process that it forked returned from it; let that process end with os._exit"
 
 
 class LinkLost(Exception):
@@ -41,8 +37,8 @@ class Link(object):
         self._answers_fd = answers_fd
 
     def tell(self, kind, **fields):
-        fields["type"] = kind
-        data = json.dumps(fields).encode("ascii") + b"\n"
+        """Send an event."""
+        data = json.dumps(dict(fields, type=kind)).encode("ascii") + b"\n"
         try:
             while data:
                 data = data[os.write(self._events_fd, data) :]
@@ -61,7 +57,7 @@ class Link(object):
         return answer.decode("ascii").strip()
 
 
-def prepared(root, fds):
+def open_job(root, fds):
     """Return the job, its table and its link. `fds`: events, answers, shared samples, stacks."""
     events_fd, answers_fd, table_fd, stacks_fd = fds
     for fd in fds:
@@ -70,7 +66,7 @@ def prepared(root, fds):
     faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
-    wrapping.load(job)
+    wrapping.probe_class(job)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
     return job, table, Link(events_fd, answers_fd)
 
@@ -79,12 +75,12 @@ GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, C
 
 
 def idle(function):
-    """Return why a call of the function would do nothing, or None: measured as it is, it would seem good."""
+    """Return why calling the function would run none of its code, or None. The measured steps would all seem good."""
     flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
     if flags & GENERATES:
-        return "the step function has a yield, so a call of it runs none of it; let it return"
+        return "the step function has a yield, so a call runs none of its code; let it return"
     if flags & AWAITS:
-        return "the step function is async, so a call of it runs none of it; let it run its own loop"
+        return "the step function is async, so a call runs none of its code; let it run its own event loop"
     return None
 
 
@@ -116,7 +112,7 @@ class ScriptRun(object):
         except LinkLost:
             raise
         except stepping.CameBack:
-            self._fail(ScriptError(CAME_BACK + self.step_place))
+            self._fail(failure.ScenarioError(CAME_BACK + self.step_place))
             self.table.header[samples.STOP] = 1
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
@@ -132,21 +128,17 @@ class ScriptRun(object):
         self.table.clear(0, samples.ALWAYS)
         started = time.perf_counter()
         step = self._set_up()
-        probe = wrapping.find(self.job, self.module, step)
+        probe = wrapping.make_probe(self.job, self.module, step)
         step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
         stepper = stepping.Stepper(step, self.table, readers)
         stepper.run(0, 1)
         pool = self._follow_pool(stepper)
-        self.link.ask(  # wait here, so that the supervisor can count, and read the output, up to now
-            "ready",
-            setup_s=setup_s,
-            first_step_s=stepper.busy_s,
-            probes=stepper.probes,
-            metrics=stepper.metrics.settle(),
-        )
-        looker = looks.Looker(readers, cgroup.find(), pool, stepper.cpu)
+        names = stepper.metrics.settle()
+        # Wait here: the supervisor counts what is held, and reads the output, up to now.
+        self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
+        looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
         if probe is not None:
             self._send(probe.files())
@@ -154,12 +146,12 @@ class ScriptRun(object):
 
     def _send(self, files):
         for name, text in files.items():
-            for piece in wrapping.pieces(text):
+            for piece in wrapping.text_parts(text):
                 self.link.tell("file", name=name, text=piece)
 
     def _follow_pool(self, stepper):
         """Add the frameworks' pools to the looks, and also to the steps if one in use can be queried fast."""
-        pool = pools.find()
+        pool = pools.Pools(sys.modules, pools.cuda_in_use)
         pool.look()  # so that one-time allocations of the query happen now
         read = pool.step_reader()
         if read is not None:
@@ -170,25 +162,25 @@ class ScriptRun(object):
     def _readers(self):
         """Return column -> function that reads it, None if there is nothing to read."""
         return {
-            "rss_kib": rss.reader(),
-            "heap_kib": heap.reader(libraries.foreign_allocator()),
-            "blocks": python.reader(),
+            "rss_kib": rss.rss_reader(),
+            "heap_kib": heap.heap_reader(libraries.foreign_allocator()),
+            "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
         }
 
     def _set_up(self):
         self.module = self._load()
         if not callable(getattr(self.module, "setup", None)):
-            raise ScriptError("%s has no function setup" % os.path.basename(self.script))
+            raise failure.ScenarioError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
         if os.getpid() != self.owner:
             raise stepping.CameBack()
         if not callable(step):
-            place = failure.line_of(self.module.setup)
-            raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))
+            returned = type(step).__name__ + failure.line_of(self.module.setup)
+            raise failure.ScenarioError("setup must return the step function; it returned %s" % returned)
         self.step_place = failure.line_of(step)
         problem = idle(step)
         if problem:
-            raise ScriptError(problem + self.step_place)
+            raise failure.ScenarioError(problem + self.step_place)
         return step
 
     def _load(self):
@@ -206,23 +198,24 @@ class ScriptRun(object):
 
     def _step_and_look(self, stepper, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
-        left, first_s, whole = due_looks.DueLooks(self.job), stepper.busy_s, False
-        while not whole:
+        left, first_s, is_whole = due_looks.DueLooks(self.job), stepper.busy_s, False
+        while not is_whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
-            whole = left.take(stepper.steps, stepper.busy_s - first_s)
-            if self.table.header[samples.STOP] or whole:
+            is_whole = left.take(stepper.steps, stepper.busy_s - first_s)
+            if self.table.header[samples.STOP] or is_whole:
                 break
             if self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.look), last=False) == "stop":
                 break
         self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
-        return "completed" if whole else "stopped"
+        return "completed" if is_whole else "stopped"
 
     def _fail(self, error):
         in_setup = self.where == "setup"
         where = "setup" if in_setup else "step %d" % (self.table.header[samples.STEPS] + 1)
         oom = failure.is_oom(error)
-        message = failure.describe(error, where, self.script, else_place=self.step_place)
-        waits = wrapping.name_of(self.job) == "components" and os.getpid() == self.owner  # until it was looked at
+        message = failure.describe_failure(error, where, self.script, else_place=self.step_place)
+        # Wait until the supervisor has listed the libraries of this process.
+        waits = wrapping.probe_name(self.job) == "components" and os.getpid() == self.owner
         report = self.link.ask if waits else self.link.tell
         report("failed", setup=in_setup, oom=oom, message=message, waits=waits)
 
@@ -234,5 +227,5 @@ class ScriptRun(object):
         except BaseException as error:
             if os.getpid() != self.owner:
                 raise
-            message = failure.describe(error, ending.AT_EXIT + ": teardown", self.script)
+            message = failure.describe_failure(error, ending.AT_EXIT + ": teardown", self.script)
             self.link.tell("teardown", oom=failure.is_oom(error), message=message)

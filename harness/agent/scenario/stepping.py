@@ -1,4 +1,4 @@
-"""The step loop: calls the step, times it and samples, without affecting the measurement.
+"""Runs the step loop, which calls the step, times it and samples after it without disturbing the measurement.
 
 Nothing here may retain memory from one step to the next. The overhead is a few µs per step.
 """
@@ -11,25 +11,22 @@ import time
 from .. import samples
 from ..probes import cpu
 
-# A probe may cost this share of the step that it follows, or the floor if a step is too short for that. Every verdict
-# on memory needs the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
+# A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
+# the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
 SHARE = 0.0005
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
-
 CALIBRATIONS = 1000
 LARGEST = 1e30  # a larger number is not a measurement: the harness treats it as missing
-
-
 LEAST_S = 1e-9  # lower bound of a step's duration
 
 
 class CameBack(Exception):
-    """A process that the scenario forked returned into the agent, where it would make steps in its parent's name."""
+    """A process that the scenario forked returned into the agent, where its steps would count as its parent's."""
 
 
 class Stepper(object):
-    """Makes steps and fills rows. `steps` counts those made; `busy_s` is the time spent in them."""
+    """Makes steps and fills rows. `steps` is the number of steps made, `busy_s` the seconds spent in them."""
 
     def __init__(self, step, table, readers):
         self.steps = 0
@@ -50,12 +47,12 @@ class Stepper(object):
                 self.add(name, read)
 
     def add(self, name, read):
-        """Sample another column from the next step on. `probes` then holds its name too."""
+        """Sample another column from the next step on, and add its name to `probes`."""
         self.probes.append(name)
-        self._probes.append(thinned(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
+        self._probes.append(cost_limited(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
 
     def run(self, start, stop, most_s=float("inf")):
-        """Make the steps from start to stop (0-based); fewer if they take `most_s`, or if the supervisor ends them."""
+        """Make the steps from start to stop (0-based), or fewer if they take `most_s` or the supervisor ends them."""
         self.cpu.resume()
         began = time.perf_counter()
         busy_s = self._loop(start, stop, most_s)
@@ -101,13 +98,14 @@ class Stepper(object):
         return busy_s
 
     def aside(self, look):
-        """Do something that is not a step; its begin is recorded for the supervisor, as for a step."""
+        """Take a look, which is not a step; the supervisor sees when it began, as for a step."""
         self._table.header[samples.STARTED] = time.perf_counter()
         return look()
 
 
-def clock_cost_s(clock=time.perf_counter):
-    """Return the time between two readings of the clock: 0.1 us, which matters for a step of 0.3 us."""
+def clock_cost_s():
+    """Return the seconds between two readings of the clock: about 0.1 us, which matters for a step of 0.3 us."""
+    clock = time.perf_counter
     header, least_s = memoryview(bytearray(8)).cast("d"), 1.0
     for _ in range(CALIBRATIONS):
         header[0] = started = clock()
@@ -116,9 +114,9 @@ def clock_cost_s(clock=time.perf_counter):
     return least_s
 
 
-def thinned(read, column, floor_s, clock=time.perf_counter):
-    """Return a probe that limits its own cost: after a sample of cost c it pauses until its share of later steps
-    amounts to c.
+def cost_limited(read, column, floor_s, clock=time.perf_counter):
+    """Return a probe that limits its own cost: after each sample it pauses until its share of the later steps amounts
+    to what the sample cost.
 
     The smaller of the last two costs counts, so that one interruption does not pause it for long.
     """
@@ -138,7 +136,7 @@ def thinned(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """Return a float, NaN for a number that no float can hold: a step's return value must not make it fail."""
+    """Return a float; NaN for a number that no float can hold, because what a step returns must not make it fail."""
     try:
         return float(number)
     except OverflowError:
@@ -146,7 +144,8 @@ def as_float(number):
 
 
 class Metrics(object):
-    """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them.
+    """The scenario's own numbers: `step` returns them as a dict, or one number, called `items`. The first result names
+    them.
 
     Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
     """
@@ -175,14 +174,13 @@ class Metrics(object):
         header[place] += 1
 
     def settle(self):
-        """Return the names after the first step, in the order of their columns; no more are added."""
+        """Return the names of the metrics, in the order of their columns. After this, results add no more."""
         if self._columns is None:
             self._columns = []
         return [name for name, _ in self._columns]
 
     def _learn(self, result):
-        """Take the names from the first result: at most MOST_METRICS, none of the agent's own. A result that is
-        neither a dict nor a number has no metrics."""
+        """Take the names from the first result. If that is neither a dict nor a number, there are no metrics."""
         if isinstance(result, dict):
             names = [name for name in result if isinstance(name, str)]
         else:
@@ -190,7 +188,10 @@ class Metrics(object):
         self.take(names)
 
     def take(self, names):
-        """Add a column for each name that has none, as long as there are columns; return the names added."""
+        """Add a column for each name that has none and that the agent does not use itself; return the names added.
+
+        There are MOST_METRICS columns.
+        """
         self._columns = self._columns or []
         known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}
         added = [name for name in names if name not in known][: samples.MOST_METRICS - len(self._columns)]

@@ -1,5 +1,5 @@
-"""The steps of an unmodified program: the hooks (hooks/) call `mark` after each, and the time between two marks is the
-step. What the agent does at a mark is not counted.
+"""Times the steps of an unmodified program: the hooks (hooks/) call `mark` after each, and the time between two marks
+is the step. What the agent does at a mark is not counted.
 
 Nothing here may retain memory from one step to the next. The overhead is a few µs per step.
 """
@@ -17,10 +17,10 @@ class Ended(BaseException):
 
 
 class Ticker(stepping.Stepper):
-    """Fills the rows of a program's steps. `steps` counts them.
+    """Fills the rows of a program's steps. `steps` is the number of steps made.
 
-    `begin(ticker)` is called after the first one, `look(ticker)` where one of `due_looks` is due or the supervisor
-    requests an end; it returns whether the program goes on.
+    `begin(ticker)` is called after the first step. `look(ticker)` is called where one of `due_looks` is due or the
+    supervisor requests an end, and returns whether the program goes on. `leave()` ends the process.
     """
 
     def __init__(self, table, readers, due_looks, **calls):
@@ -37,7 +37,7 @@ class Ticker(stepping.Stepper):
         self._overhead_s = self._busy_before_s = 0.0
 
     def mark(self, kind):
-        """Count one step, of the hook `kind`. Raises Ended where the program shall end."""
+        """Count one step of the hook `kind`. Raises Ended where the program must end."""
         now = time.perf_counter()
         if os.getpid() != self._owner:
             self._table.header[samples.ELSEWHERE] += 1  # a process that the program forked: shared memory
@@ -59,7 +59,7 @@ class Ticker(stepping.Stepper):
         self._overhead_s += ended - now
 
     def _record(self, number, now):
-        """Fill the row of a step. The first has no duration: when it began is not known."""
+        """Fill the row of a step. The first step has no duration, because its beginning is not known."""
         if number == 1:
             return
         took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
@@ -73,7 +73,7 @@ class Ticker(stepping.Stepper):
             self._row_busy_s = 0.0
 
     def _pause(self, number):
-        """Do what is due between this step and the next; its time counts as no one's."""
+        """Do what is due between this step and the next. Its time counts neither as the program's nor as overhead."""
         began = time.perf_counter()
         self.settle()
         if number == 1:
@@ -86,7 +86,7 @@ class Ticker(stepping.Stepper):
         self._overhead_s = began - time.perf_counter()  # `mark` adds the whole pause
 
     def settle(self):
-        """Account for the steps since the last pause: processor time, and what the agent took."""
+        """Add up the processor time and the agent's overhead of the steps since the last pause."""
         busy_s = self.busy_s - self._busy_before_s
         if busy_s > 0:
             self.cpu.pause(self._overhead_s / (busy_s + self._overhead_s))

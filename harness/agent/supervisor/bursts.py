@@ -1,12 +1,12 @@
 """Distinguishes the steps of a command from output that was held back in a buffer. Pure.
 
-A step is known only by the time at which its line arrives. The lines of a program that writes each one at once arrive
-one by one; lines that it writes while the supervisor is busy with earlier ones arrive together, without a wait in
-between. If the supervisor waits and then several lines arrive at once, they were held back: that is a burst. Rows do
-not count as steps if
+A step is known only by the time at which its line arrives. If a program writes each line at once, its lines arrive one
+by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
+supervisor waits and then several lines arrive at once, they were held back: that is a burst. Rows do not count as steps
+if
 
 - more than half of the steps came in bursts; or
-- the first step took nine tenths of the whole time or more, and most of the others came together in few reads: they
+- the first step took more than nine tenths of the whole time, and most of the steps came together in few reads: they
   were written line by line, but all at the end. A program that takes that long to start and then makes steps of a few
   microseconds looks the same: its steps cannot be timed either.
 """
@@ -24,7 +24,8 @@ class Bursts(object):
         self._most = self._most_wait_s = 0
 
     def came(self, count, took_s, waited_s):
-        """Record `count` steps that arrived in one read, `took_s` after the one before, after a wait of `waited_s`."""
+        """Record `count` steps that arrived in one read, `took_s` after the read before and after a wait of
+        `waited_s`."""
         if not self._steps:
             self._first_s = took_s
         self._steps += count
@@ -36,7 +37,7 @@ class Bursts(object):
                 self._most, self._most_wait_s = max((self._most, self._most_wait_s), (count, waited_s))
 
     def words(self):
-        """Return why the rows are not steps; "" if they are."""
+        """Return why the rows do not count as steps; "" if they do."""
         if 2 * self._bursts > self._steps:
             return "%d of %d steps came in bursts, up to %d at once after %.3g s: it holds its output back" % (
                 self._bursts, self._steps, self._most, self._most_wait_s,

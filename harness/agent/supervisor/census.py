@@ -1,25 +1,25 @@
-"""Counts what a trial holds besides memory, at intervals and from outside, so that it costs the steps nothing.
+"""Counts what a trial holds besides memory, at intervals and from outside, so that the steps pay nothing for it.
 
-A row is taken after the first step, at every look (the scenario stands still: exact), when the trial ends, and between
-looks every 50 ms, or less often if that would take more than 1 % of the time. Counting files means walking through
-folders, so they are counted at a pace of their own. At most MOST_PACED rows between looks are kept: beyond that, every
-second one is dropped, and from then on rows are taken half as often.
+A row is taken after the first step, at every look (where it is exact, because the scenario stands still), when the
+trial ends, and between looks every 50 ms, or less often if that would take more than 1 % of the time. Files are counted
+at a pace of their own, because that means walking through folders. At most MOST_PACED rows between looks are kept:
+beyond that, every second one is dropped, and from then on rows are taken half as often.
 """
 
 import time
 
 from .. import wire
-from ..gpu.monitor import Pace
-from ..probes import holdings
+from ..probes import process_counts
+from ..probes.pace import Pace
 
-COUNTED = (*holdings.COUNTED, "shm", "disk")
+COUNTED = (*process_counts.COUNTED, "shm", "disk")
 PERIOD_S = 0.05
 SHARE = 0.005  # of the time, for each of the two paces
 MOST_PACED = 256
 
 
 class Census(object):
-    """Counts the tree of process `pid` and the files in `places`. `steps()` returns the number of steps so far."""
+    """Counts what the tree of process `pid` holds, and the files in `places`. `steps()` returns the steps so far."""
 
     def __init__(self, pid, places, steps, clock=time.perf_counter):
         self._pid = pid
@@ -55,16 +55,16 @@ class Census(object):
             self._take(step, with_files=True, kept=True)
 
     def columns(self):
-        """Return all rows so far, as columns; {} if there are none since the last call."""
+        """Return all rows so far as columns; {} if no row was taken since the last call."""
         if not self._is_new:
             return {}
         self._is_new = False
-        columns = {name: [wire.tidy(counts.get(name)) for _, counts, _ in self._rows] for name in COUNTED}
+        columns = {name: [wire.json_number(counts.get(name)) for _, counts, _ in self._rows] for name in COUNTED}
         columns["step"] = [step for step, _, _ in self._rows]
         return columns
 
     def _take(self, step, with_files, kept):
-        counts = holdings.count(self._pid)
+        counts = process_counts.count_held(self._pid)
         if counts is None:
             return  # the process has ended
         if with_files:

@@ -1,4 +1,4 @@
-"""The process under test and all its descendants: starts it, notices its end, and kills the whole tree."""
+"""Starts the process under test, notices its end, and kills it with all its descendants."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ Death.__doc__ = "How a process ended: one of signal and exit_code is None."
 
 
 class Child(object):
-    """A started process. `death` is None while it lives. `output` is a non-blocking fd with its stdout and stderr."""
+    """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr."""
 
     def __init__(self, command, folder, inherited=()):
         """Start the command. Raises OSError if it cannot be started."""
@@ -37,7 +37,7 @@ class Child(object):
         os.set_blocking(self.output, False)
 
     def reap(self):
-        """Collect the exit status of every dead process: of the child, and of orphans that the supervisor adopted."""
+        """Collect the exit status of the child and of the orphans that the supervisor adopted, if they are dead."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -62,10 +62,10 @@ class Child(object):
         _send(self.pid, signal.SIGTERM)
 
     def kill(self):
-        """Kill every descendant of this supervisor, whatever its session. Return False if one is still there."""
+        """Kill every descendant of this supervisor, whatever its session. Return False if one is left."""
         for _ in range(KILL_ROUNDS):
             self.reap()
-            pids = tree.descendants(os.getpid())
+            pids = tree.descendants()
             if not pids:
                 return True
             for pid in pids:

@@ -1,4 +1,4 @@
-"""The facts about the image that `hello` reports, found in ms without importing anything of the image."""
+"""Reads the facts about the image that `hello` reports, in a few ms and without importing anything of the image."""
 
 import fnmatch
 import os
@@ -26,8 +26,8 @@ def facts(patterns, environment, cgroup):
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "libc": libc(),
-        "packages": packages(sys.path),
-        "wheels": wheels(sys.path),
+        "packages": package_versions(sys.path),
+        "wheels": wheel_tags(sys.path),
         "cpu": _cpu(),
         "page_kib": os.sysconf("SC_PAGE_SIZE") // 1024,
         "huge_pages": _huge_pages(),
@@ -38,33 +38,36 @@ def facts(patterns, environment, cgroup):
     }
 
 
-def packages(places):
+def package_versions(places):
     """Return normalised name -> version of the packages, mostly from the names of their folders."""
-    return {name: version for name, version, _ in installed(places)}
+    return {name: version for name, version, _ in installed_packages(places)}
 
 
-def wheels(places):
+def wheel_tags(places):
     """Return normalised name -> the tag of its wheel, such as `py3-none-any`; if there are several tags, the first.
 
-    A wheel for this platform alone (`linux_x86_64`) was mostly made by the installer, and may contain nothing compiled,
-    whatever its tag: NOTHING_COMPILED is then appended. About 15 us per package.
+    A wheel for this platform alone (`linux_x86_64`) was mostly made by the installer, and may contain nothing compiled
+    in spite of its tag: NOTHING_COMPILED is then appended. Takes about 15 us per package.
     """
-    found = {}
-    for name, _, path in installed(places):
-        tag = re.search(r"^Tag:\s*(\S+)", _read(os.path.join(path, "WHEEL")), re.MULTILINE)
-        if tag:
-            found[name] = tag.group(1) + (NOTHING_COMPILED if _is_hollow(tag.group(1), path) else "")
-    return found
+    tags = {}
+    for name, _, path in installed_packages(places):
+        match = re.search(r"^Tag:\s*(\S+)", _read(os.path.join(path, "WHEEL")), re.MULTILINE)
+        if match:
+            tag = match.group(1)
+            tags[name] = tag + NOTHING_COMPILED if _is_hollow(tag, path) else tag
+    return tags
 
 
 def _is_hollow(tag, path):
-    """Return whether a package that should contain a compiled library has none: the compiler failed, or was missing."""
+    """Return whether a package that should contain a compiled library has none: its build had no working compiler."""
     record = _read(os.path.join(path, "RECORD")) if tag.split("-")[-1].startswith("linux_") else ""
     return bool(record) and re.search(r"\.so[.,]", record) is None
 
 
-def installed(places):
-    """Yield normalised name, version and folder (or file) of each package; the first of several with one name."""
+def installed_packages(places):
+    """Yield the normalised name, version and folder (or file) of each package; if several have one name, only the
+    first.
+    """
     seen = set()
     for place in places:
         for entry in _listed(place):

@@ -1,4 +1,4 @@
-"""Finds the reason why a command failed in its output. Pure."""
+"""Finds in a command's output the reason why it failed. Pure."""
 
 import re
 

@@ -8,7 +8,6 @@ import time
 
 from .. import ending, libc, samples, wire, wrapping
 from ..probes import tree
-from . import unseen
 from .watch import Watch
 
 AFTER_END_S = 30.0
@@ -18,8 +17,8 @@ STACKS_PAUSE_S = 0.1
 COMMAND_LINE_TURNS = 25
 COMMAND_LINE_PAUSE_S = 0.002
 LOST = (
-    "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
-    "what it opened, but none from %d on"
+    "after step %d: the scenario closed the agent's own file descriptors, so it can report nothing more; it may close "
+    "descriptors that it opened, but none from %d on"
 )
 PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
 
@@ -29,7 +28,7 @@ class ScriptWatch(Watch):
 
     def __init__(self, job, root, outbox, gpus):
         Watch.__init__(self, job, root, outbox, gpus)
-        self._table_fd = libc.raised(samples.shared_file("samples", samples.size_bytes(self.rows)))
+        self._table_fd = libc.raised(samples.shared_file("samples", samples.table_bytes(self.rows)))
         self._stacks_fd = libc.raised(samples.shared_file("stacks", 0))
         self.measure_in(samples.Table(self._table_fd, self.rows, self.stride))
         self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
@@ -44,11 +43,7 @@ class ScriptWatch(Watch):
         self._leave_by = None
         self._setup_s = 0.0
         self._told_to_end = False
-        self._replaced = False  # its end of the pipe was closed while it lived: it became another program
-        self._hooked = {}
-        self._unseen_at = None  # when a program should have made a step
-        self._starting_s = 0.0  # how long it was seen to import and compile by then
-        self._program = job.get("program")
+        self._replaced = False  # it became another program (os.exec), which has no handler for STACKS_SIGNAL
 
     def open(self):
         self._events_fd, events = os.pipe()
@@ -66,8 +61,6 @@ class ScriptWatch(Watch):
             self.end("setup", str(error))
         os.close(events)
         os.close(answers)
-        if self._program is not None and self._program["steps_are"] == "auto":
-            self._unseen_at = self.clock() + unseen.WAIT_S
         self.listen(self._events_fd, self._events)
 
     # -------------------------------------------------------------- events of the scenario process
@@ -77,15 +70,17 @@ class ScriptWatch(Watch):
         if data == b"":
             self.mute(self._events_fd)
             self._replaced = self._replaced or self._is_another_program()
-        self.output.told += len(data or b"")
+        self.output.event_bytes += len(data or b"")
         for line in self._lines.feed(data or b""):
             event = json.loads(line.decode("ascii"))
             getattr(self, "_on_" + event.pop("type"))(**event)
         return bool(data)
 
     def _is_another_program(self):
-        """Return whether the living process runs another program than the agent started. While it becomes one, or
-        ends, it has no words for a moment."""
+        """Return whether the living process runs another program than the agent started.
+
+        While it becomes one, or ends, its command line is empty for a moment.
+        """
         for _ in range(COMMAND_LINE_TURNS):
             words = tree.command_line(self.child.pid)
             if words:
@@ -115,7 +110,7 @@ class ScriptWatch(Watch):
     def _on_look(self, step, look, last):
         self.look(step, look, last)
         if last:
-            self.answered("stop")  # it waited, so that its GPU memory was not yet released
+            self.answered("stop")  # it had to wait, so that the look found its GPU memory still in use
 
     def _on_failed(self, waits=False, **event):
         self.components.look()
@@ -123,29 +118,14 @@ class ScriptWatch(Watch):
         if waits:
             self.answered("go")
 
-    def _on_ended(self, end, cut=False):
-        """End the trial. `cut`: a program was stopped before its own end; how it ends after that is no one's fault."""
-        late = self.table.header[samples.STOP]
-        self._made_its_steps = self._verdict is None and not cut
-        message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""
-        if self._program is not None and not cut:
-            message = unseen.SHORT % (self.steps(), self.job["looks"][-1])
-        self._leave((end, message))
+    def _on_ended(self, end):
+        self._made_its_steps = self._verdict is None
+        self._leave((end, self._limit_note(end)))
 
-    def _on_hooked(self, hook, module, changed):
-        self._hooked[hook] = self._hooked.get(hook, True) and changed
-
-    def _on_metric(self, name):
-        if name not in self._metrics:
-            self._metrics.append(name)
-            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
-
-    def _on_unseen(self, others):
-        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
-
-    def _why_unseen(self, others):
-        elsewhere = int(self.table.header[samples.ELSEWHERE])
-        return unseen.words(self._program["steps_are"], self._hooked, elsewhere, others)
+    def _limit_note(self, end):
+        """Return the message of an end that the time limit caused, else ""."""
+        is_late = self.table.header[samples.STOP] and end == "stopped"
+        return "time limit reached after %d steps" % self.steps() if is_late else ""
 
     def _on_teardown(self, **event):
         if self.wrapper is not None:
@@ -158,16 +138,19 @@ class ScriptWatch(Watch):
         self.file(name, text)
 
     def _leave(self, verdict):
-        """Record how the scenario ended. Only the first report counts: after a failure in a process that it forked,
-        the parent may still report a good end."""
+        """Record how the scenario ended, and begin to wait for its process to end.
+
+        Only the first report counts: after a failure in a process that it forked, the parent may still report a good
+        end.
+        """
         if self._verdict is not None:
             return
         self._verdict = verdict
         self._leave_by = self.clock() + self._ending_s()
 
     def _ending_s(self):
-        """Return the seconds for its threads, children and teardown to end. Under another program all of that is
-        slow, but hardly slower than setup was."""
+        """Return the seconds that its threads, children and teardown have to end. Inside a wrapping program all of
+        that is slow, but hardly slower than the setup was."""
         limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
         return limit_s if self.wrapper is None else max(limit_s, self._setup_s)
 
@@ -180,8 +163,6 @@ class ScriptWatch(Watch):
             return  # it died while it waited, which will be noticed next
 
     def tick(self, now):
-        if self._unseen_at is not None and now > self._unseen_at:
-            self._miss_a_step(now)
         if self.done is not None or self._leave_by is None or now <= self._leave_by:
             return
         late = "the process did not end within %.0f s" % self._ending_s()
@@ -193,34 +174,11 @@ class ScriptWatch(Watch):
         if self.wrapper is not None and not self._told_to_end:
             self._told_to_end = True
             self._leave_by = now + min(self.wrapper.after_end_s, max(AFTER_END_S, self.job["timeout_s"]))
-            self.notes.append(late + ": ended by SIGTERM, so that what wraps it can report")
+            self.notes.append(late + ": ended by SIGTERM, so that the program around it can report")
             self.child.terminate()
             return
         self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
         self.end(*self._verdict, at_exit=self._failed_at_exit)
-
-    def _miss_a_step(self, now):
-        """End a program that made no step so far, unless it still imports or compiles."""
-        self._unseen_at = None
-        if self.done is not None or self._verdict is not None or not self._in_setup():
-            return
-        stacks = "" if self._replaced else self._ask_stacks()
-        if unseen.is_starting(stacks):
-            self._starting_s += unseen.WAIT_S
-            self._unseen_at = now + unseen.WAIT_S
-            self._forget_stacks()
-        else:
-            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, unseen.LONGER)
-
-    def _end_unseen(self, waited_s, stacks, more=""):
-        if self._replaced:
-            self.end("setup", unseen.REPLACED)
-            return
-        others = len(tree.descendants(os.getpid())) > 1
-        starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
-        why = "; ".join(filter(None, (self._why_unseen(others), more)))
-        message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
-        self.end("setup", message, stacks=stacks)
 
     def died(self, death):
         if self._verdict is None:
@@ -239,9 +197,6 @@ class ScriptWatch(Watch):
         if self.table.header[samples.LOST]:
             self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
             return
-        if self._program is not None and self._replaced and death.signal is None:
-            self.end("setup", unseen.REPLACED, death=death)
-            return
         place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
         end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
         stacks = self._stacks()
@@ -253,11 +208,7 @@ class ScriptWatch(Watch):
             return
         limit_s = self.job["timeout_s"]
         if self._in_setup():
-            stacks = "" if self._replaced else self._ask_stacks()
-            if self._program is not None:
-                self._end_unseen(limit_s, stacks)
-            else:
-                self.end("setup", "setup did not finish in %g s" % limit_s + self._place(stacks), stacks=stacks)
+            self._setup_overdue(limit_s)
             return
         self.table.header[samples.STOP] = 1
         if self.stuck(now):
@@ -265,13 +216,21 @@ class ScriptWatch(Watch):
             stacks = self._ask_stacks()
             self.end("hang", message + self._place(stacks), stacks=stacks)
 
+    def _setup_overdue(self, limit_s):
+        stacks = self._ask_stacks()
+        self.end("setup", "setup did not finish in %g s" % limit_s + self._place(stacks), stacks=stacks)
+
     def _in_setup(self):
         return self.table.header[samples.STARTED] == 0
 
     def about_output(self):
-        pairs = [(name, samples.NOT_FINITE + 2 * place) for place, name in enumerate(self._metrics)]
-        counts = [(name, [int(number) for number in self.table.header[at : at + 2]]) for name, at in pairs]
-        return dict(Watch.about_output(self), not_finite={name: told for name, told in counts if told[0]})
+        not_finite = {}
+        for number, name in enumerate(self._metrics):
+            place = samples.NOT_FINITE + 2 * number
+            count, first_step = self.table.header[place : place + 2]
+            if count:
+                not_finite[name] = [int(count), int(first_step)]
+        return dict(Watch.about_output(self), not_finite=not_finite)
 
     def resident(self):
         return self.table.last(samples.COLUMNS.index("rss_kib"))
@@ -279,7 +238,9 @@ class ScriptWatch(Watch):
     # -------------------------------------------------------------- stacks
 
     def _ask_stacks(self):
-        """Request the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
+        """Return the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
+        if self._replaced:
+            return ""
         os.kill(self.child.pid, ending.STACKS_SIGNAL)
         until = self.clock() + STACKS_S
         text = ""

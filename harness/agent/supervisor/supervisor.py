@@ -1,4 +1,4 @@
-"""The supervisor: reads the job, sends `hello`, and watches one trial to its end."""
+"""Runs the supervisor: it reads the job, sends `hello`, and watches one trial to its end."""
 
 import json
 import os
@@ -8,7 +8,8 @@ from .. import libc, wire
 from ..gpu import devices
 from ..probes import cgroup
 from . import child, hello
-from .command import CommandWatch
+from .command_steps import CommandWatch
+from .program import ProgramWatch
 from .script import ScriptWatch
 
 
@@ -19,13 +20,13 @@ def main(root):
     child.set_oom_score(-500)
     libc.adopt_orphans()
     outbox = wire.Outbox(1, job["marker"])
-    gpus = devices.find()
-    if devices.visible(gpus.cards, os.environ):
+    gpus = devices.find_gpus()
+    if devices.visible_cards(gpus.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory at once, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find()), **gpus.facts()))
-    watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox, gpus)
-    watch.run()
+    outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts()))
+    kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
+    kind(job, root, outbox, gpus).run()
     if outbox.pending:
-        sys.stderr.write("the harness did not take what the agent had to say\n")
+        sys.stderr.write("the harness did not read all messages of the agent\n")
     return 1 if outbox.pending else 0

@@ -1,8 +1,8 @@
-"""Says why no step of a program was seen, or no more of them. Pure."""
+"""Says why no step of a program was seen, or too few. Pure."""
 
 import re
 
-WAIT_S = 60.0
+WAIT_S = 60.0  # in which a program must make its first step, unless it imports or compiles
 STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
 
 NAME_ONE = (
@@ -26,9 +26,12 @@ REPLACED = (
 )
 
 
-def words(steps_are, hooked, elsewhere, others):
-    """Return why. `hooked`: kind -> whether the imported module could be changed; `elsewhere`: steps counted in
-    processes that the program forked; `others`: whether it ran other processes."""
+def why_unseen(steps_are, hooked, elsewhere, others):
+    """Return why no step was seen.
+
+    `hooked`: framework -> whether its imported modules could be changed. `elsewhere`: the number of steps made in
+    processes that the program forked. `others`: whether it ran other processes.
+    """
     if elsewhere:
         return "%d steps were made in processes that it forked; %s" % (elsewhere, OTHERS.partition(": ")[2])
     return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else "", NAME_ONE]))
@@ -36,14 +39,13 @@ def words(steps_are, hooked, elsewhere, others):
 
 def _hooks(steps_are, hooked):
     if ":" in steps_are:
-        called = "%s was not called" % steps_are
-        return called if "function" in hooked else "%s was not imported" % steps_are.partition(":")[0]
+        module = steps_are.partition(":")[0]
+        return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module
     if not hooked:
-        asked = "any framework that is known" if steps_are == "auto" else steps_are
-        return "it did not import %s" % asked
-    strange = sorted(kind for kind in hooked if not hooked[kind])
-    if strange:
-        return "this version of %s is not known" % " and ".join(strange)
+        return "it did not import %s" % ("any framework that is known" if steps_are == "auto" else steps_are)
+    unknown = sorted(kind for kind in hooked if not hooked[kind])
+    if unknown:
+        return "this version of %s is not known" % " and ".join(unknown)
     return "%s: none was made" % " or ".join(CALLS[kind] for kind in sorted(hooked) if kind in CALLS)
 
 

@@ -1,17 +1,18 @@
-"""Tools for the supervisor's waiting: a clock that can be paused, and a file descriptor that signals wake."""
+"""Provides a countdown that can be paused, and a file descriptor that becomes readable after a signal."""
 
 import os
 import signal
 
 
 class Countdown(object):
-    """Seconds left, on a clock that can be paused."""
+    """Counts down seconds; it can be paused."""
 
     def __init__(self, seconds, now):
         self._end = now + seconds
         self._paused_at = None
 
     def left(self, now):
+        """Return the seconds left; less than 0 once they are over."""
         return self._end - (now if self._paused_at is None else self._paused_at)
 
     def pause(self, now):

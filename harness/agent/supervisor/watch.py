@@ -1,6 +1,6 @@
 """Supervises one trial: the conversation with the harness, the time limits, and the child's end.
 
-`Watch` is the part that scripts and commands have in common; script.py and command.py complete it.
+`Watch` is what scripts, programs and commands have in common; script.py, program.py and command_steps.py complete it.
 """
 
 import os
@@ -23,19 +23,19 @@ PATIENCE_STEPS = 10
 class Watch(object):
     """Runs one job from the child's start to `done`.
 
-    A subclass has `open()` (starts the child), `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)`, the
-    attribute `columns` (name -> position in the table) and `resident()` (KiB now, or None); it calls `measure_in`.
+    A subclass calls `measure_in`. It has `columns` (name -> position in the table), `open()` (starts the child),
+    `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)` and `resident()` (KiB now, or None).
     """
 
-    def __init__(self, job, root, outbox, gpus, clock=time.perf_counter):
+    def __init__(self, job, root, outbox, gpus):
         self.job = job
         self.root = root
         self.outbox = outbox
-        self.clock = clock
+        self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(job["looks"][-1])
         self.child = None
-        self.wrapper = wrapping.around(job, root)
-        self.components = wrapping.components(job)
+        self.wrapper = wrapping.make_wrapper(job, root)
+        self.components = wrapping.make_component_lister(job)
         self.done = None
         self.gone = False
         self.notes = []
@@ -43,15 +43,14 @@ class Watch(object):
         self.census = None
         self.countdown = None
         self.asked_at = None
-        self._group = cgroup.find()
+        self._group = cgroup.find_cgroup()
         self._oom_kills = self._group.oom_kills()
         self._commands = wire.Lines()
-        self._progress_at = clock() + PROGRESS_S
+        self._progress_at = self.clock() + PROGRESS_S
         self._sent = 0
         self._selector = selectors.PollSelector()
         self._signals = waiting.signals_as_fd()
         self._gpus = gpus
-        self.monitor = None
 
     def measure_in(self, table):
         """Use `table` for the samples, including those of the GPUs."""
@@ -61,22 +60,24 @@ class Watch(object):
     # -------------------------------------------------------------- the loop
 
     def run(self):
-        """Run until `done` is decided and sent. In any case, every started process is ended."""
+        """Run until `done` is decided and sent. Whatever happens, every started process is ended."""
         self.listen(0, self._heard)
         self.listen(self._signals, self._signalled)
         try:
             self.open()
             while self.done is None:
                 self._turn(self._pause_s())
-        except Exception as error:  # the agent's own bug: reported to the harness, and not counted against the image
+        except Exception as error:  # a bug of the agent, which must not count against the image
             self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
         self._finish()
         self._flush()
 
     def listen(self, fd, callback):
+        """Call `callback()` whenever the descriptor is readable."""
         self._selector.register(fd, selectors.EVENT_READ, callback)
 
     def mute(self, fd):
+        """Stop listening to the descriptor."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
@@ -86,7 +87,7 @@ class Watch(object):
         if self.wrapper is not None:
             command = self.wrapper.command(command)
             os.environ.update(self.wrapper.environment)
-        places = files.Places(self.root, os.environ, self.output)  # walks through the places now, before anything runs
+        places = files.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
         self.countdown = waiting.Countdown(self.job["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
@@ -146,17 +147,14 @@ class Watch(object):
             self._lose_harness()
         for line in self._commands.feed(data):
             if self.asked_at is not None and line.strip():
-                self._take_answer("stop" if b'"stop"' in line else "go")
+                self.asked_at = None
+                self.countdown.resume(self.clock())
+                self.answered("stop" if b'"stop"' in line else "go")
 
     def _lose_harness(self):
         self.gone = True
         self.mute(0)
         self.end("infrastructure", "the harness is gone")
-
-    def _take_answer(self, answer):
-        self.asked_at = None
-        self.countdown.resume(self.clock())
-        self.answered(answer)
 
     def _deadline_of_answer(self):
         return self.asked_at + self.job["answer_timeout_s"]
@@ -179,10 +177,10 @@ class Watch(object):
         return bool(data)
 
     def printed(self, data):
-        """Handle output of the child."""
+        """Handle output of the child. A command's steps are counted here."""
 
     def drain(self):
-        """Read what the dead child left in its pipes, for a limited time: its children may go on writing."""
+        """Read what the dead child left in its pipes, in a limited number of reads: its children may go on writing."""
         for _ in range(64):
             if not self._output():
                 return
@@ -190,6 +188,7 @@ class Watch(object):
     # -------------------------------------------------------------- what goes out
 
     def ready(self, setup_s, first_step_s, probes):
+        """Send `ready`, with what was counted and printed up to the first step."""
         self.output.stepped()
         self.census.look()
         self.components.look()
@@ -203,21 +202,21 @@ class Watch(object):
         )
 
     def look(self, step, look, last):
-        """Send a look, after the samples that it covers; unless it is the last, wait for an answer."""
+        """Send a look after the samples that it covers. Unless it is the last, an answer is then awaited."""
         look = dict(look, **self.monitor.look())
         self.census.look()
         self.components.look()
         self._send_samples()
-        self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
+        self.outbox.send("look", step=step, look={name: wire.json_number(look[name]) for name in look}, last=last)
         if not last:
             self.asked_at = self.clock()
             self.countdown.pause(self.asked_at)
 
     def _send_samples(self):
         places = dict(self.columns, **self.monitor.columns)
-        columns = [(name, self.table.column(place)) for name, place in places.items()]
+        columns = {name: self.table.column(place) for name, place in places.items()}
         for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
-            chunk = {name: [wire.tidy(column[row]) for row in rows] for name, column in columns}
+            chunk = {name: [wire.json_number(column[row]) for row in rows] for name, column in columns.items()}
             chunk["step"] = [(row + 1) * self.stride for row in rows]
             self.outbox.send("samples", columns=chunk)
             self._sent = rows.stop
@@ -228,11 +227,12 @@ class Watch(object):
     def _tell_progress(self, now):
         if now >= self._progress_at:
             self._progress_at = now + PROGRESS_S
-            self.outbox.send("progress", step=self.steps(), rss_kib=wire.tidy(self.resident()))
+            self.outbox.send("progress", step=self.steps(), rss_kib=wire.json_number(self.resident()))
 
     # -------------------------------------------------------------- the end
 
     def steps(self):
+        """Return the number of steps made so far."""
         return int(self.table.header[samples.STEPS])
 
     def stuck(self, now):
@@ -241,11 +241,12 @@ class Watch(object):
         return now - self.table.header[samples.STARTED] > patience_s
 
     def oom_killed(self):
+        """Return whether the kernel has killed a process in this cgroup since the trial began."""
         return self._group.oom_kills() > self._oom_kills
 
     def end(self, end, message, death=None, stacks="", at_exit=False):
-        """Record how the trial ended; only the first call counts. `death`: the process's death, if that decided it;
-        `at_exit`: all steps were made before."""
+        """Record how the trial ended. Only the first call counts. `death`: the process's death, if that decided the
+        end; `at_exit`: the trial failed after its last step."""
         if self.done is None:
             self.done = {
                 "end": end,
@@ -263,36 +264,31 @@ class Watch(object):
             self.child.kill()
             self.drain()
             self._send_samples()
-        self._send_files()
+        for name, text in (self.wrapper or self.components).files().items():
+            self.file(name, text)
         notes = self.notes + self.monitor.notes()
         busy_s = self.table.header[samples.BUSY_S]
         self.outbox.send(
             "done",
             last_step=self.steps(),
-            peak_rss_kib=wire.tidy(self._peak_rss_kib()),
-            probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
+            peak_rss_kib=wire.json_number(self._peak_rss_kib()),
+            probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
             **self.about_output(),
         )
 
     def about_output(self):
-        """Return the fields of `done` about what it printed and returned."""
+        """Return the fields of `done` about what the scenario printed and returned."""
         return dict(self.output.fields(), not_finite={}, buffered="")
-
-    def _send_files(self):
-        found = self.components.files() if self.wrapper is None else self.wrapper.files()
-        for name, text in found.items():
-            self.file(name, text)
 
     def file(self, name, text):
         """Send a result file of a wrapping probe."""
-        for piece in wrapping.pieces(text):
+        for piece in wrapping.text_parts(text):
             self.outbox.send("file", name=name, text=piece)
 
     def _peak_rss_kib(self):
-        """Return the larger of the largest sample and the kernel's peak for the child, which covers the time
-        between."""
+        """Return the larger of the largest sample and the kernel's peak of the child; None if both are unknown."""
         death = self.child and self.child.death
         peak_kib = self.table.largest(self.columns["rss_kib"])
         return max(peak_kib, death.peak_rss_kib if death else 0) or None

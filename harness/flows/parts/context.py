@@ -1,4 +1,4 @@
-"""Bundles what a flow takes from outside."""
+"""Bundles what a flow needs from outside: the environment, progress, engines and the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from harness.errors import Interrupted
 from harness.model import ProgressListener, RunResult
+from harness.model.watching import Say
 from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.store import RunDirectory
@@ -29,3 +31,22 @@ class RunContext:
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     so_far: Callable[[Callable[[], RunResult], RunDirectory], None] = lambda made, directory: None
     """Hears after each turn of a row how to have the result so far, and where the run is kept. From any thread."""
+
+    def preparing(self, *, lane: str, image: str) -> Say:
+        """Return a function that shows each step of a preparation, and raises Interrupted once the run is stopped."""
+        show = self.showing(lane=lane, image=image)
+
+        def say(text: str) -> None:
+            if self.stopped.is_set():
+                raise Interrupted("interrupted")
+            show(text)
+
+        return say
+
+    def showing(self, *, lane: str, image: str) -> Say:
+        """Return a function that only shows: a lease is given back after the run is stopped, and may not go."""
+
+        def say(text: str) -> None:
+            self.progress.preparing(lane=lane, image=image, text=text)
+
+        return say

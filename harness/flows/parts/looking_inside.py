@@ -1,4 +1,4 @@
-"""Launches that look inside a scenario and reach no verdict: with a probe, and with the files that it leaves."""
+"""Launches a scenario with a probe that looks inside it, and collects its files. No verdict uses these launches."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Looked:
             most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
         # The failure's own line is the last: of a traceback, and after notes of how the process went down.
-        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
+        reason = (self.trial.message.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
-            told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
+            reason = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", reason, count=1)
         printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
-        if not self.is_script and not told.endswith(printed):
-            told += f": {printed}"
-        return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
+        if not self.is_script and not reason.endswith(printed):
+            reason += f": {printed}"
+        return reason if reason.startswith(self.trial.end) else f"{self.trial.end}: {reason}"
 
 
 class _Files:
@@ -98,8 +98,8 @@ class Looking:
             probe=probe,
             on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
         )
-        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
-        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
+        outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
+        progress.trial_ended(lane=lane, cell=label, number=1, text=outcome, bad=bool(looked.problem))
         return looked
 
     def quiet_launch(

@@ -1,4 +1,4 @@
-"""Finds what a user names: a run, a cell, a finding. What is not clear is answered with what there is."""
+"""Finds the run, cell or finding that a user names. An unclear name is an error that lists the candidates."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ def find_run(text: str, *, out: Path) -> Path:
     fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
     if fitting:
         return next((run for run in fitting if (run / result_file.FILE).exists()), fitting[0])
-    there = ", ".join(str(run) for run in runs[:5]) or f"none in {out} (see --out)"
+    if not runs:
+        raise UsageError(f"{text}: {out} holds no run; sweep first, or name another folder (report: --in; else --out)")
+    there = ", ".join(str(run) for run in runs[:5])
     raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
 
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
-    """Return the cell that is meant by its id, or by words that together fit no other: series, version, host, GPU,
-    scenario, params as `name=value` or by their values (`true` or `True`). Raises UsageError with the candidates.
+    """Return the cell that is meant by its id, by the number of a finding (then it is the finding's bad version), or
+    by words that together fit no other cell: series, version, host, GPU, scenario, params as `name=value` or by their
+    values (`true` or `True`). Raises UsageError with the candidates.
     """
     cells = run.plan.cells
-    by_id = [cell for cell in cells if words and cell.id == words[0]]
+    named = [cell for cell in cells if words and cell.id == words[0]]
+    named = named or [bad_cell(run, finding) for _, finding in _numbered(run, words)]
     return _the_only(
-        by_id or _fitting(cells, words, _names_of_cell, lambda cell: cell),
+        named or _fitting(cells, words, _names_of_cell, lambda cell: cell),
         run=run,
         what="cell",
         of=cells,
@@ -60,9 +64,15 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: nothing changed in what it measured")
-    by_number = [entry for entry in numbered if [str(entry[0])] == list(words)]
-    found = by_number or _fitting(numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1])
+    found = _numbered(run, words) or _fitting(
+        numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1]
+    )
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
+
+
+def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:
+    """Return the finding with this number, as (number, finding); [] if the words are not a finding's number."""
+    return [entry for entry in enumerate(run.findings, start=1) if [str(entry[0])] == list(words)]
 
 
 def _names_of_cell(cell: Cell) -> set[str]:
@@ -128,6 +138,15 @@ def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
         if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
             return next((cell for cell in block.cells if cell.image.version == version), None)
     return None
+
+
+def bad_cell(run: StoredRun, finding: Finding) -> Cell:
+    """Return the cell of a finding's bad version. Raises UsageError if the run's plan does not have it."""
+    version = finding.before if finding.kind == "first_fixed" and finding.before else finding.after
+    cell = cell_of(run, finding, version)
+    if cell is None:
+        raise UsageError(f"{run.path}: {finding.series} {version}: no cell of the plan; is the directory whole?")
+    return cell
 
 
 def telling_trial(trials: Sequence[Trial]) -> Trial | None:

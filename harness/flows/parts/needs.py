@@ -38,8 +38,8 @@ class RegistryAnswers:
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
         """Return the packed bytes by layer, or why nothing is known."""
-        found = self._ask(reference, architecture)
-        return str(found) if isinstance(found, RegistryTrouble) else found
+        answer = self._ask(reference, architecture)
+        return str(answer) if isinstance(answer, RegistryTrouble) else answer
 
     def facts(self, reference: str, architecture: str) -> PublishedImage | None:
         """Return the labels and the environment; None if they are not known, and `layers` may say why."""
@@ -54,9 +54,9 @@ class RegistryAnswers:
         asked, host = (reference, architecture), parse(reference).host
         if asked not in self._found:
             self._found[asked] = self._silent.get(host) or self._answer(reference, architecture)
-            found = self._found[asked]
-            if isinstance(found, RegistrySilent):
-                self._silent[host] = found
+            answer = self._found[asked]
+            if isinstance(answer, RegistrySilent):
+                self._silent[host] = answer
         return self._found[asked]
 
     def _answer(self, reference: str, architecture: str) -> Layers | RegistryTrouble:
@@ -103,13 +103,13 @@ def wanted(
     for image in missing:
         reference = reference_of(image)
         if reference in at_hand:
-            found: Layers | str = {}
+            sizes: Layers | str = {}
         else:
-            found = NO_SIZE["Build"] if reference is None else told.layers(reference, architecture)
-        if isinstance(found, str):
-            unknown[f"{image.series} {image.version}"] = found
+            sizes = NO_SIZE["Build"] if reference is None else told.layers(reference, architecture)
+        if isinstance(sizes, str):
+            unknown[f"{image.series} {image.version}"] = sizes
             continue
-        layers.update(found)
+        layers.update(sizes)
         if not isinstance(image.source, Pull):
             unknown[f"{image.series} {image.version}"] = NO_SIZE["Install"]
     packed = sum(layers.values())

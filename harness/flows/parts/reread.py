@@ -1,4 +1,4 @@
-"""`harness report`: a run's result read back from its directory, so that every report can be made of it again."""
+"""Reads a run's result back from its directory, so that every report can be made again."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def read_result(path: Path) -> RunResult:
     """Return the result of the run in a directory, its traces thinned as a sweep's are. Raises UsageError."""
     rows = shown_rows(len(trial_files(path)))
     stored = read_run(path, keep=functools.partial(thinned_trial, rows=rows))
-    told = stored.told
-    lanes = {(one.host, one.gpu): one.gpus for one in told.lanes}
+    file = stored.told
+    lanes = {(one.host, one.gpu): one.gpus for one in file.lanes}
     plan = replace(stored.plan, blocks=tuple(_with_gpus(block, lanes) for block in stored.plan.blocks))
     cells = tuple(replace(stored.cells[cell.id], cell=cell) for cell in plan.cells)
     findings = tuple(replace(one, lane=_lane(one.lane, lanes)) for one in stored.findings)
     return RunResult(
         matrix=plan.matrix.name,
-        verdict=told.verdict,
-        started=told.started,
-        duration_s=told.duration_s,
-        hosts=tuple(HostState(host=host, problem=told.problems.get(host.name)) for host in plan.matrix.hosts),
+        verdict=file.verdict,
+        started=file.started,
+        duration_s=file.duration_s,
+        hosts=tuple(HostState(host=host, problem=file.problems.get(host.name)) for host in plan.matrix.hosts),
         plan=plan,
         cells=cells,
         findings=findings,
         attribution=attribute(plan, cells, findings),
         directory=stored.path,
-        warnings=told.warnings,
+        warnings=file.warnings,
         probed=read_probed(stored.path, plan),
         narrowed=read_narrowed(stored.path),
-        observations=result_file.observations_of(told, plan, path=stored.path / result_file.FILE),
-        replicates=sum(trial.started >= told.started for twin in stored.twins.values() for trial in twin),
+        observations=result_file.observations_of(file, plan, path=stored.path / result_file.FILE),
+        replicates=sum(trial.started >= file.started for twin in stored.twins.values() for trial in twin),
     )
 
 

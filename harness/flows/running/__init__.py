@@ -1,1 +1,1 @@
-"""The run of a plan: its rows, and the machines that they run on."""
+"""Runs a plan: its rows, on their machines."""

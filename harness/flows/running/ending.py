@@ -11,6 +11,7 @@ from harness.schedule.priority import RowState
 
 FIRST_BAD = "stopped by --until first-bad"
 QUICK = "stopped by --quick"
+FIRST_LOOK = "stopped after a first look"
 TIME = "stopped by --time"
 
 
@@ -38,11 +39,15 @@ class Ending:
         if self.reason:
             return self.reason
         is_over = self.asked.quick and state is not None and state.urgency in ("near", "good")
-        return QUICK if is_over else ""
+        return self._quick if is_over else ""
 
     @property
     def reached(self) -> str:
         """Return why rows are not finished, if hosts and Ctrl-C are not the reason; "" if nothing asks for an early
         end.
         """
-        return self.reason or (QUICK if self.asked.quick else "")
+        return self.reason or (self._quick if self.asked.quick else "")
+
+    @property
+    def _quick(self) -> str:
+        return FIRST_LOOK if self.asked.first_look else QUICK

@@ -28,9 +28,9 @@ class MachineProgress:
     def trial_ended(
         self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
     ) -> None:
-        told = f"{text} ({self._machine})"
+        text_with_machine = f"{text} ({self._machine})"
         self._listener.trial_ended(
-            lane=lane, cell=cell, number=number, text=told, bad=bad, reused=reused, twin=twin
+            lane=lane, cell=cell, number=number, text=text_with_machine, bad=bad, reused=reused, twin=twin
         )  # fmt: skip
 
     def so_far(self, text: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.opening import leased
 from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
@@ -17,7 +18,6 @@ from harness.flows.running.machine_progress import MachineProgress
 from harness.model import Block, Host, Plan
 from harness.model.watching import unheard
 from harness.run.engine import Engine, Lease
-from harness.run.hosts import other_sweeps
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
@@ -44,20 +44,9 @@ class MachineRun:
 
     def use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
         """Lease a machine and run rows on it. `over`: returns whether to wait no longer."""
-        engine, host = each.engine, each.host
-        assert engine is not None
-
-        def say(text: str) -> None:
-            self.context.progress.preparing(lane=each.name, image="lease", text=text)
-
-        announced = other_sweeps.announced(
-            host.name, engine.facts, is_process=host.is_process, note=self.context.progress.note
-        )
-        with engine.lease(say, over) as lease, announced:
-            removed = engine.remove_leftovers()
-            if removed:
-                self.context.progress.note(f"{each.name}: removed {removed} left behind by a run that was killed")
-            self._run_lanes(engine, each, lease, rows)
+        with leased(each, self.context, over=over) as lease:
+            assert each.engine is not None
+            self._run_lanes(each.engine, each, lease, rows)
 
     def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
         """Run the rows by workers, each with a connection of its own: one, or as many as launch side by side, or one
@@ -81,7 +70,7 @@ class MachineRun:
                 opened.callback(engines[-1].close)
             names = lanes or [host.machine or host.name]
             workers = [
-                self._worker(each, host, lease, disk, name=name, gate=gate if not lanes else Gate())
+                self.worker(each, host, lease, disk=disk, name=name, gate=gate if not lanes else Gate())
                 for each, name in zip(engines, names, strict=False)
             ]
             if count == 1:
@@ -103,14 +92,27 @@ class MachineRun:
         launches = sum(not cell.excluded for block in beside for cell in block.cells)
         return gate, min(slots, launches) + (len(beside) < len(blocks))
 
-    def _worker(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, name: str, gate: Gate) -> HostRun:
+    def worker(
+        self,
+        engine: Engine,
+        host: Host,
+        lease: Lease,
+        *,
+        disk: Disk | None = None,
+        name: str = "",
+        gate: Gate | None = None,
+    ) -> HostRun:
+        """Return the worker that runs rows on one connection to a leased machine. `disk`: the room for images, if it is
+        limited; `name`: the name under which it takes rows, if it is not the machine's own; `gate`: what its launches
+        pass, if others launch beside it.
+        """
         progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
         images = HostImages(
             engine=engine,
             open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=unheard),
             progress=progress,
             stopped=self.context.stopped.is_set,
-            disk=disk,
+            disk=disk or Disk(),
         )
         launcher = CellLauncher(
             engine=engine,
@@ -125,7 +127,8 @@ class MachineRun:
             reuse=self.reuse,
         )
         rng = random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine))))
-        return HostRun(worker=name, launcher=launcher, rng=rng, finished=self.finished, gate=gate)
+        own = name or host.machine or host.name
+        return HostRun(worker=own, launcher=launcher, rng=rng, finished=self.finished, gate=gate or Gate())
 
 
 def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:

@@ -73,8 +73,8 @@ class Running:
         """
         if self.only is not None:
             return {}
-        known = estimate(self.journal.path.parent, self.plan) if self.reuse else None
-        return typical_launches(self.plan) if known is None else known.launches
+        expected = estimate(self.journal.path.parent, self.plan) if self.reuse else None
+        return typical_launches(self.plan) if expected is None else expected.launches
 
     def _run_host(self, machines: Sequence[OpenHost]) -> None:
         """Run the rows of a host, or of a pool of several machines."""

@@ -18,7 +18,7 @@ from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import at_once
 from harness.model import Image, Trial
-from harness.plan import MachineSeen, changed, odd_ones
+from harness.plan import MachineSeen, machine_change, odd_ones
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
@@ -133,7 +133,7 @@ class PoolRun:
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
             leave_out(each, difference[name])
         self.context.progress.note(f"{each.name} joins the pool" if each.usable else str(each.problem))
-        if each.usable and name in self.gone and not changed(self.gone[name], each.seen):
+        if each.usable and name in self.gone and not machine_change(self.gone[name], each.seen):
             del self.gone[name]
             queue.resume(name)
         return each.usable
@@ -217,7 +217,7 @@ def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> s
     if new.problem is not None:
         new.close()
         raise EngineUnreachable(new.problem)
-    if difference := changed(each.seen, new.seen):
+    if difference := machine_change(each.seen, new.seen):
         new.close()
         return difference
     each.close()

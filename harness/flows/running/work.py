@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.assess.row_verdicts import JudgedBlock, place_of
+from harness.assess.row_verdicts import JudgedBlock, noise_place_of
 from harness.model import Block
 from harness.run.scheduler import BlockRun
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -36,7 +36,7 @@ class Work:
     @property
     def place(self) -> tuple[str, ...]:
         """Return where its A/A noise is measured: the lane and the scenario, and the machine of a pool."""
-        return (*place_of(self.block), self.run.cells[0].cell.lane.host.machine)
+        return (*noise_place_of(self.block), self.run.cells[0].cell.lane.host.machine)
 
     @property
     def evidence(self) -> tuple[object, ...]:
@@ -49,5 +49,5 @@ class Work:
 
     def conclusion(self) -> tuple[str, ...]:
         """Return what a search found, so that nobody takes "not launched" for "good"."""
-        found = self.scheduler.conclusion
-        return (f"{self}: searched: {found}",) if found else ()
+        conclusion = self.scheduler.conclusion
+        return (f"{self}: searched: {conclusion}",) if conclusion else ()

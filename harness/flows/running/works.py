@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
+from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, noise_place_of, shown_rows
 from harness.assess.standing import standing_of
 from harness.flows.running.ending import Ending
 from harness.flows.running.open_rows import OpenRows
@@ -54,10 +54,10 @@ class Works:
         self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
         measuring: set[tuple[str, str]] = set()
         for block in self.plan.blocks:
-            work = self._work(block, noise=not block.lane.host.pool and place_of(block) not in measuring)
+            work = self._work(block, noise=not block.lane.host.pool and noise_place_of(block) not in measuring)
             self._works[id(work.run)] = work
             if isinstance(work.scheduler, FullScheduler):
-                measuring.add(place_of(block))
+                measuring.add(noise_place_of(block))
 
     # ------------------------------------------------------------ what a run asks
 
@@ -72,7 +72,8 @@ class Works:
     def twin_of(self, run: BlockRun) -> list[CellRun]:
         """Return the A/A replicate of a row, if it has one."""
         scheduler = self._works[id(run)].scheduler
-        return [scheduler.twin] if isinstance(scheduler, FullScheduler) and scheduler.twin is not None else []
+        twin = scheduler.replicate.run if isinstance(scheduler, FullScheduler) else None
+        return [] if twin is None else [twin]
 
     def judged(self) -> list[JudgedBlock]:
         """Return every block, in the plan's order; those that were not finished as far as they came."""
@@ -172,9 +173,9 @@ class Works:
         if work.judged is None and work.blank is None:
             fresh = [CellRun(cell=cell) for cell in work.block.cells]
             work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
-        found = work.judged or work.blank
-        assert found is not None, "one of them is known"
-        return found
+        judged = work.judged or work.blank
+        assert judged is not None, "one of them is known"
+        return judged
 
     def _judge(self, work: Work) -> JudgedBlock:
         place = work.place

@@ -1,4 +1,4 @@
-"""Attribution of faults to the image, the GPU, the host or an interaction, and to params. Pure.
+"""Attributes faults to the image, the GPU, the host or an interaction, and to params. Pure.
 
 The cause follows from the table of images × lanes (`factorial`), the params from the smallest rule (`param_rules`).
 """
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.attribution.cell_states import episodes_in, metric_of, signs, states_of
+from harness.judge.attribution.cell_states import block_states, episodes_in, metric_of, signs
 from harness.judge.attribution.factorial import Square, SquareAnswer, SquareCell, answer, model_of
-from harness.judge.attribution.faults import Fault, LaneOfVariant, RowStates, alike, faults_of
+from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
-from harness.judge.cell.verdict import AGREE
+from harness.judge.cell.agreement import AGREE
 from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
 from harness.model.episodes import Sign
 
@@ -21,16 +21,16 @@ from harness.model.episodes import Sign
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
     """Return the attribution of each fault, in the plan's order and for each metric from old to new.
 
-    A fault is an episode, merged over lanes and variants (`judge/attribution/faults.py`), and has its own rule of
-    params. Consequences of other findings are not faults.
+    A fault is an episode, merged over lanes and variants by `merge_findings.py`, and has its own rule of params.
+    Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
     attributions = []
     for (series, scenario), blocks in _by_scenario(plan).items():
-        here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
-        for sign in signs(here):
-            rows = {(block.variant, block.lane): states_of(block, known, here, sign=sign) for block in blocks}
-            for faults in _faults(blocks, rows, here, sign=sign):
+        own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
+        for sign in signs(own):
+            rows = {(block.variant, block.lane): block_states(block, known, own, sign=sign) for block in blocks}
+            for faults in _faults(blocks, rows, own, sign=sign):
                 group = _Group(
                     plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
                 )
@@ -46,19 +46,19 @@ def _faults(
     for block in blocks:
         place = (block.variant, block.lane)
         of.setdefault(block.variant, {})[block.lane] = episodes_in(block, rows[place], findings, sign=sign)
-    each = [
+    faults = [
         fault
         for variant, episodes in of.items()
         for fault in faults_of(variant, episodes, {lane: rows[variant, lane] for lane in episodes}, order)
         if any(True in row for row in fault.rows.values())  # contradictory findings have no bad version
     ]
-    return alike(each, order)
+    return alike(faults, order)
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
     """Return the cells that would settle the undecided causes, each once. The matrix may exclude one of them."""
-    undecided = [one for one in attributions if one.cause == "undecided"]
-    return tuple({cell.id: cell for one in undecided for cell in one.missing}.values())
+    undecided = [attribution for attribution in attributions if attribution.cause == "undecided"]
+    return tuple({cell.id: cell for attribution in undecided for cell in attribution.missing}.values())
 
 
 def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
@@ -90,7 +90,7 @@ class _Group:
     def variants(self) -> list[Variant]:
         """Return the variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
-        return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
+        return [variant for variant in dict.fromkeys(block.variant for block in self.blocks) if variant in having]
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
@@ -106,14 +106,15 @@ class _Group:
         good, unknown, otherwise = self._others(square)
         rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
         lanes = square.lanes
+        bad_lanes = [lanes[place] for place in sorted(result.bad)]
         return Attribution(
             series=series.name,
             scenario=self.variants[0].scenario.name,
             metric=metric_of(self.sign),
             cause=result.cause,
             variants=tuple(self.variants),
-            episodes=tuple(self._episodes([lanes[place] for place in sorted(result.bad)])),
-            bad_lanes=tuple(lanes[place] for place in sorted(result.bad)),
+            episodes=tuple(self._episodes(bad_lanes)),
+            bad_lanes=tuple(bad_lanes),
             good_lanes=tuple(lanes[place] for place in sorted(result.good)),
             open_lanes=(
                 *(lanes[n] for n in range(len(lanes)) if n not in result.bad | result.good),
@@ -122,13 +123,13 @@ class _Group:
             cleared=tuple(lanes[place] for place in sorted(result.cleared)),
             images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
             apart=result.apart,
-            alike=len({model_of(lanes[place]) for place in result.bad}) == 1,
-            unseen=tuple(self._unseen([lanes[place] for place in sorted(result.bad)])),
+            alike=len(set(map(model_of, bad_lanes))) == 1,
+            unseen=tuple(self._unseen(bad_lanes)),
             doubt=result.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
             layer=self._layer(),
-            controls=tuple(self._controls([lanes[place] for place in result.bad])),
+            controls=tuple(self._controls(bad_lanes)),
             missing=self._missing(square, result),
             machines=self._machines(),
             suspect=self._suspect(),
@@ -149,8 +150,8 @@ class _Group:
     def _where(self, rows: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
         """Yield the machine of each cell with this state; "" for one whose host is no pool."""
         for block in self.blocks:
-            for cell, known in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
-                if known is state and cell.id in self.known:
+            for cell, own in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
+                if own is state and cell.id in self.known:
                     yield self.known[cell.id].machine
 
     def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
@@ -164,7 +165,7 @@ class _Group:
         lanes = list(dict.fromkeys(block.lane for block in self.blocks))
         merged = []
         for lane in lanes:
-            rows = [self.places[one, lane] for one in self.variants if (one, lane) in self.places]
+            rows = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
             width = len(self.blocks[0].cells)
             merged.append([next((row[n] for row in rows if row[n] is not None), None) for n in range(width)])
         return Square(lanes=lanes, states=merged)
@@ -216,7 +217,7 @@ class _Group:
         """
         series = self.blocks[0].series.name
         others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
-        worse = {one.variant.scenario.name for one in self.findings if one.lane in lanes}
+        worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
         for name in others:
             verdicts = [self._verdicts(name, lane) for lane in lanes]
             if name not in worse and all(names and names <= GOOD for names in verdicts):
@@ -228,24 +229,24 @@ class _Group:
         verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
         return {str(name) for name in verdicts - {"untested", "incompatible"}}
 
-    def _missing(self, square: Square, told: SquareAnswer) -> tuple[Cell, ...]:
+    def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if any. Undecided cells that were launched come after cells
         that were not, and cells that the matrix excludes come last.
         """
-        cells = [cell for spot in told.wanted if (cell := self._cell(square, spot)) is not None]
+        cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
 
     def _was_tried(self, cell: Cell) -> bool:
         entry = self.known.get(cell.id)
         return entry is not None and entry.verdict.trials >= AGREE
 
-    def _cell(self, square: Square, spot: SquareCell) -> Cell | None:
+    def _cell(self, square: Square, place: SquareCell) -> Cell | None:
         """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if it
         is bad by another fault, which hides this one.
         """
-        lane, image = spot
+        lane, image = place
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
-        variant = next((one for one in self.variants if one in blocks), None)
+        variant = next((variant for variant in self.variants if variant in blocks), None)
         if variant is None or self.rows[variant, square.lanes[lane]][image] is not None:
             return None
         cell = blocks[variant].cells[image]

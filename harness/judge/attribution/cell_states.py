@@ -23,26 +23,26 @@ def metric_of(sign: Sign) -> Metric:
     return "step_time" if sign == "slowdown" else sign
 
 
-def states_of(
+def block_states(
     block: Block, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[State, ...]:
     """Return the state of each image of a block, oldest first: that of the findings if the cell was judged, else None.
 
     Findings decide because they account for the baseline and for flaky failures. Both sides of a finding are known.
     """
-    here = _of(block, findings, sign)
+    own = _of(block, findings, sign)
     versions = [cell.image.version for cell in block.cells]
-    sides = {version for one in here for version in (one.before, one.after)}
+    sides = {version for finding in own for version in (finding.before, finding.after)}
     judged = [
-        cell.image.version in sides or (cell.id in known and _told(known[cell.id].verdict, sign))
+        cell.image.version in sides or (cell.id in known and _is_judged(known[cell.id].verdict, sign))
         for cell in block.cells
     ]
     if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
         return (None,) * len(judged)  # a level needs another version for comparison
-    unclear = {version for one in here for version in one.untestable} - sides
+    unclear = {version for finding in own for version in finding.untestable} - sides
     return tuple(
         state if ok and version not in unclear else None
-        for version, ok, state in zip(versions, judged, _history(versions, here), strict=True)
+        for version, ok, state in zip(versions, judged, _history(versions, own), strict=True)
     )
 
 
@@ -52,19 +52,19 @@ def episodes_in(
     """Return the block's episodes that are not consequences, oldest first; `states` are those of the block."""
     versions = [cell.image.version for cell in block.cells]
     order = {version: place for place, version in enumerate(versions)}
-    found = episodes_of(_of(block, findings, sign), order, states)
-    return tuple(one for one in found if not one.finding.consequence_of)
+    episodes = episodes_of(_of(block, findings, sign), order, states)
+    return tuple(episode for episode in episodes if not episode.finding.consequence_of)
 
 
 def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
-    place = (block.series.name, block.lane, block.variant)
-    return [one for one in findings if (one.series, one.lane, one.variant) == place and sign_of(one) == sign]
+    place = (block.series.name, block.lane, block.variant, sign)
+    return [
+        finding for finding in findings if (finding.series, finding.lane, finding.variant, sign_of(finding)) == place
+    ]
 
 
-def _told(verdict: CellVerdict, sign: Sign) -> bool:
-    """Return whether a cell was judged for this sign. The peak of a leak is not: it depends on the length of
-    the run.
-    """
+def _is_judged(verdict: CellVerdict, sign: Sign) -> bool:
+    """Return whether a cell was judged for this sign. The peak of a leak is not: it grows with the run."""
     failed = bool(FAILURES & set(verdict.verdicts))
     seen = verdict.signals.get(sign)
     if seen is not None and sign not in _FIRST:
@@ -83,7 +83,7 @@ def _told(verdict: CellVerdict, sign: Sign) -> bool:
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:
     """Return, for each version, whether the findings make it bad."""
-    changes = {one.after: one.kind != "first_fixed" for one in findings}
+    changes = {finding.after: finding.kind != "first_fixed" for finding in findings}
     first = next((changes[version] for version in versions if version in changes), True)
     bad, states = not first, []
     for version in versions:

@@ -1,4 +1,4 @@
-"""Consequences: findings that another finding of the same block explains. Pure.
+"""Finds consequences: findings that another finding of the same block explains. Pure.
 
 A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each one explains.
 """
@@ -16,41 +16,45 @@ REASON = 2.0
 """Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
 
-def explained(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Return the same findings, in the same order, with `consequence_of` filled in. `versions`: by series, oldest
-    first.
+def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
+    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` are oldest first, by
+    series.
 
-    A consequence begins with its cause, and both end together or not at all. It is attributed to the first cause of a
-    chain.
+    A consequence begins with its cause, and both end together or not at all. Of a chain, the first cause counts.
     """
     places: dict[object, list[Finding]] = {}
-    for one in findings:
-        places.setdefault((one.series, one.lane, one.variant), []).append(one)
+    for finding in findings:
+        places.setdefault((finding.series, finding.lane, finding.variant), []).append(finding)
     causes: dict[int, str] = {}
-    for here in places.values():
-        order = {version: place for place, version in enumerate(versions[here[0].series])}
-        causes |= _consequences(here, order)
-    return tuple(replace(one, consequence_of=causes.get(id(one), "")) for one in findings)
+    for of_block in places.values():
+        order = {version: place for place, version in enumerate(versions[of_block[0].series])}
+        causes |= _consequences(of_block, order)
+    return tuple(replace(finding, consequence_of=causes.get(id(finding), "")) for finding in findings)
 
 
-def _consequences(here: Sequence[Finding], order: Order) -> dict[int, str]:
+def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
     """Return the metric of the first cause by the `id()` of each finding of one block that is a consequence."""
     signs: dict[Sign, list[Finding]] = {}
-    for one in here:
-        signs.setdefault(sign_of(one), []).append(one)
-    several = [
-        _Told(episode=one, bounds=bounds_of(one, order)) for of in signs.values() for one in episodes_of(of, order)
+    for finding in findings:
+        signs.setdefault(sign_of(finding), []).append(finding)
+    items = [
+        _BoundedEpisode(episode=episode, bounds=bounds_of(episode, order))
+        for of_sign in signs.values()
+        for episode in episodes_of(of_sign, order)
     ]
-    causes = {id(one): [other for other in several if _explains(other, one)] for one in several}
-    first = [(one, _first_cause(one, causes)) for one in several]
-    own = {id(finding) for one, cause in first if cause is one for finding in one.episode.findings}
+    causes = {id(item): [other for other in items if _explains(other, item)] for item in items}
+    first = [(item, _first_cause(item, causes)) for item in items]
+    own = {id(finding) for item, cause in first if cause is item for finding in item.episode.findings}
     return {
-        id(finding): cause.metric for one, cause in first for finding in one.episode.findings if id(finding) not in own
+        id(finding): cause.metric
+        for item, cause in first
+        for finding in item.episode.findings
+        if id(finding) not in own
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _BoundedEpisode:
     episode: Episode
     bounds: EpisodeBounds
 
@@ -58,46 +62,48 @@ class _Told:
     def metric(self) -> str:
         return self.episode.finding.metric
 
+    @property
+    def effect(self) -> Effect | None:
+        return self.episode.finding.effect
 
-def _first_cause(one: _Told, causes: Mapping[int, Sequence[_Told]]) -> _Told:
-    while causes[id(one)]:
-        one = min(causes[id(one)], key=lambda cause: _place(cause.metric))
-    return one
+
+def _first_cause(item: _BoundedEpisode, causes: Mapping[int, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
+    while causes[id(item)]:
+        item = min(causes[id(item)], key=lambda cause: _place(cause.metric))
+    return item
 
 
 def _place(metric: str) -> int:
     return list(SIGNALS).index(metric)
 
 
-def _explains(cause: _Told, one: _Told) -> bool:
-    if not _names(cause.metric, one.metric) or not _same_time(cause, one):
+def _explains(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
+    if not _names(cause.metric, result.metric) or not _same_time(cause, result):
         return False
-    if not _in_reason(cause.episode.finding.effect, one.episode.finding.effect):
+    if not _in_reason(cause.effect, result.effect):
         return False
-    mutual = _names(one.metric, cause.metric) and _in_reason(one.episode.finding.effect, cause.episode.finding.effect)
-    return not mutual or _place(cause.metric) > _place(one.metric)  # of a mutual pair, the more specific
+    mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
+    return not mutual or _place(cause.metric) > _place(result.metric)  # of a mutual pair, the more specific
 
 
-def _names(cause: str, one: str) -> bool:
-    return cause in SIGNALS and one in SIGNALS[cause].explains
+def _names(cause: str, effect: str) -> bool:
+    return cause in SIGNALS and effect in SIGNALS[cause].explains
 
 
-def _same_time(cause: _Told, one: _Told) -> bool:
+def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
     """Return whether both may have begun at one version, and have ended at one if either ended."""
-    first, second = cause.episode.begins, one.episode.begins
+    first, second = cause.episode.begins, result.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
-    both_end = (cause.bounds.ends is None) == (one.bounds.ends is None)
-    return both_end and met((cause.bounds, one.bounds)) is not None
+    both_end = (cause.bounds.ends is None) == (result.bounds.ends is None)
+    return both_end and met((cause.bounds, result.bounds)) is not None
 
 
-def _in_reason(cause: Effect | None, one: Effect | None) -> bool:
-    """Return whether a cause of this size explains the other effect. Unknown sizes and other units count as
-    explained.
-    """
-    if cause is None or one is None or cause.unit != one.unit:
+def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:
+    """Return whether a cause of this size explains the other effect, as far as both sizes are known in one unit."""
+    if cause is None or effect is None or cause.unit != effect.unit:
         return True
-    return _size(one, most=False) <= REASON * _size(cause, most=True)
+    return _size(effect, most=False) <= REASON * _size(cause, most=True)
 
 
 def _size(effect: Effect, *, most: bool) -> float:

@@ -1,4 +1,4 @@
-"""Attribution to image or lane, by a two-factor design: the table of images × lanes with states. Pure.
+"""Attributes a fault to the image or the lane by a two-factor design: a table of states, images × lanes. Pure.
 
 The image is the cause if one lane is good with one image and bad with another; the lane, if one image is good on one
 lane and bad on another; an interaction, if both hold.
@@ -6,7 +6,7 @@ lane and bad on another; an interaction, if both hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from harness.model import Cause, Doubt, Lane
@@ -29,7 +29,7 @@ class Square:
 
     def images_of(self, lane: int, state: State) -> list[int]:
         """Return the images that have this state on a lane, oldest first."""
-        return [image for image, known in enumerate(self.states[lane]) if known is state]
+        return [image for image, own in enumerate(self.states[lane]) if own is state]
 
     @property
     def images(self) -> range:
@@ -45,9 +45,9 @@ class SquareAnswer:
     """The cause; `bad`, `good`, `cleared`: lane positions as in an Attribution; `wanted`: cells to run, best first."""
 
     cause: Cause
-    bad: frozenset[int]
-    good: frozenset[int] = frozenset()
-    cleared: frozenset[int] = frozenset()
+    bad: Set[int]
+    good: Set[int] = frozenset()
+    cleared: Set[int] = frozenset()
     apart: bool = False
     doubt: Doubt | None = None
     wanted: tuple[SquareCell, ...] = ()
@@ -72,12 +72,12 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
     turned = bad & square.with_any(False)
     if turned:
         proven = _reached(square, turned)
-        return SquareAnswer(cause="image", bad=frozenset(proven), cleared=frozenset(proven - turned))
+        return SquareAnswer(cause="image", bad=proven, cleared=proven - turned)
     alike = next(
         (lanes for lanes in (square.lanes_at(image, True) for image in square.images) if _differ(square, lanes)), None
     )
     if alike is not None:
-        return SquareAnswer(cause="image", bad=frozenset(alike), cleared=frozenset(alike))
+        return SquareAnswer(cause="image", bad=alike, cleared=alike)
     return _undecided(square, bad)
 
 
@@ -93,9 +93,7 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
 
 
 def _differ(square: Square, lanes: set[int]) -> bool:
-    """Return whether the lanes share neither the GPU model nor the host, so that neither causes what is bad on all of
-    them.
-    """
+    """Return whether the lanes share neither GPU model nor host, so that neither is the cause of what all have."""
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
@@ -105,10 +103,10 @@ def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
     good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
-        return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="image or lane", wanted=wanted)
+        return SquareAnswer(cause="undecided", bad=bad, doubt="image or lane", wanted=wanted)
     others = set(range(len(square.lanes))) - bad
     wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
-    return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="nothing good", wanted=wanted)
+    return SquareAnswer(cause="undecided", bad=bad, doubt="nothing good", wanted=wanted)
 
 
 def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[SquareCell]:
@@ -146,14 +144,14 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
     if not clean:
         return _bad_everywhere_in_the_end(square, bad, turned)
     if turned and not _bad_before(square, bad - turned, turned):
-        return SquareAnswer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
+        return SquareAnswer(cause="interaction", bad=bad, good=clean)
     cause = None if turned else _gpu_or_host(square, bad, clean)
     if cause is not None:
-        return SquareAnswer(cause=cause, bad=frozenset(bad), good=frozenset(clean))
+        return SquareAnswer(cause=cause, bad=bad, good=clean)
     return SquareAnswer(
         cause="undecided",
-        bad=frozenset(bad),
-        good=frozenset(clean),
+        bad=bad,
+        good=clean,
         apart=bool(turned),
         doubt="lane or both",
         wanted=tuple(_neighbours_on(square, bad - turned)),
@@ -163,14 +161,14 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
 def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> SquareAnswer:
     """Judge lanes that became bad in different versions. If no version is bad on all, image and lane interact."""
     if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
-        return SquareAnswer(cause="image", bad=frozenset(bad), apart=True)
+        return SquareAnswer(cause="image", bad=bad, apart=True)
     open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
     if bad == turned and not open_images:
-        return SquareAnswer(cause="interaction", bad=frozenset(bad), apart=True)
+        return SquareAnswer(cause="interaction", bad=bad, apart=True)
     missing = [(lane, image) for image in open_images for lane in sorted(bad) if square.states[lane][image] is None]
     return SquareAnswer(
         cause="undecided",
-        bad=frozenset(bad),
+        bad=bad,
         apart=True,
         doubt="image or lane",
         wanted=(*missing, *_neighbours_on(square, bad - turned)),
@@ -193,7 +191,7 @@ def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None
     hosts = {
         lane.host
         for lane in lanes
-        if lane.gpu is None or any(model_of(one) == model_of(lane) and one.host != lane.host for one in good)
+        if lane.gpu is None or any(model_of(other) == model_of(lane) and other.host != lane.host for other in good)
     }
     if hosts and hosts != {lane.host for lane in lanes}:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from harness.model import ParamCondition, Rule, Scalar, Variant
 
@@ -39,28 +39,44 @@ def find_rule(
     in no rule. If no rule of up to MOST_PARAMS params separates, a rule of one param with few exceptions is returned,
     or None. Without a good variant the rule has no conditions.
     """
-    rest = [*good, *otherwise]
-    known = _Known(bad=bad, good=good, unknown=unknown, otherwise=otherwise)
-    if not rest:
-        return _described(Rule(conditions=()), known)
-    bad_rows, good_rows = [_row(one) for one in bad], [_row(one) for one in rest]
-    names = [name for name in _names([*bad, *rest]) if len(_values([*bad_rows, *good_rows], name)) > 1]
-    for size in range(1, min(MOST_PARAMS, len(names)) + 1):
-        found = list(_separating(names, size, bad_rows, good_rows))
-        if found:
-            best, *others = sorted(found, key=lambda rule: (rule.any_of, _extent(rule)))
-            also = tuple(rule.conditions for rule in others if not _same(rule, best) and not rule.any_of)
-            rule = Rule(conditions=best.conditions, any_of=best.any_of, also=also)
-            return _described(rule, known)
-    rough = _rough(names, bad_rows, good_rows)
-    return None if rough is None else _described(rough, known)
+    others = [*good, *otherwise]
+    bad_rows, other_rows = list(map(_row, bad)), list(map(_row, others))
+    rule = _smallest(bad_rows, other_rows)
+    if rule is None:
+        return None
+    missed = [variant for variant in bad if not rule_holds(rule, variant)]
+    wrong = missed + [variant for variant in others if rule_holds(rule, variant)]
+    return replace(
+        rule,
+        indifferent=() if wrong else tuple(_indifferent(rule, bad_rows, other_rows)),
+        bad=len(bad),
+        good=len(good),
+        otherwise=len(otherwise),
+        exceptions=tuple(wrong),
+        never_run=tuple(unknown),
+    )
 
 
-def holds(rule: Rule, variant: Variant) -> bool:
+def rule_holds(rule: Rule, variant: Variant) -> bool:
     """Return whether a rule predicts that a variant is bad."""
     row = _row(variant)
-    met = [row.get(one.param, _MISSING) in [_value(value) for value in one.values] for one in rule.conditions]
+    met = [row[condition.param] in map(_value, condition.values) for condition in rule.conditions]
     return any(met) if rule.any_of else all(met)
+
+
+def _smallest(bad: Sequence[ParamRow], others: Sequence[ParamRow]) -> Rule | None:
+    """Return the smallest rule that separates, with the equally small ones; else one with few exceptions, or None."""
+    if not others:
+        return Rule(conditions=())
+    rows = [*bad, *others]
+    names = [name for name in _names(rows) if len(_values(rows, name)) > 1]
+    for size in range(1, min(MOST_PARAMS, len(names)) + 1):
+        separating = sorted(_separating(names, size, bad, others), key=lambda rule: (rule.any_of, _extent(rule)))
+        if separating:
+            best, *rest = separating
+            also = (rule.conditions for rule in rest if not rule.any_of and _params(rule) != _params(best))
+            return replace(best, also=tuple(also))
+    return _rough(names, bad, others)
 
 
 def _separating(names: Sequence[str], size: int, bad: Sequence[ParamRow], good: Sequence[ParamRow]) -> Iterator[Rule]:
@@ -76,10 +92,10 @@ def _separating(names: Sequence[str], size: int, bad: Sequence[ParamRow], good: 
 def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[ParamRow]) -> dict[str, list[Value]]:
     """Drop the values, the rarest first, whose bad rows other values explain: they are not shown to be sufficient."""
     kept = {name: list(chosen) for name, chosen in values.items()}
-    spots = [(name, value) for name, chosen in values.items() for value in chosen]
-    for name, value in sorted(spots, key=lambda spot: sum(row[spot[0]] == spot[1] for row in bad)):
-        fewer = {**kept, name: [one for one in kept[name] if one != value]}
-        if all(any(row[each] in fewer[each] for each in fewer) for row in bad):
+    pairs = [(name, value) for name, chosen in values.items() for value in chosen]
+    for name, value in sorted(pairs, key=lambda pair: sum(row[pair[0]] == pair[1] for row in bad)):
+        fewer = {**kept, name: [other for other in kept[name] if other != value]}
+        if all(any(row[param] in chosen for param, chosen in fewer.items()) for row in bad):
             kept = fewer
     return kept
 
@@ -102,39 +118,12 @@ def _rough(names: Sequence[str], bad: Sequence[ParamRow], good: Sequence[ParamRo
     return None if best is None else best[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    bad: Sequence[Variant]
-    good: Sequence[Variant]
-    unknown: Sequence[Variant]
-    otherwise: Sequence[Variant]
-
-
-def _described(rule: Rule, known: _Known) -> Rule:
-    """Return the rule with the variants on which it rests."""
-    rest = [*known.good, *known.otherwise]
-    missed = [one for one in known.bad if not holds(rule, one)]
-    wrong = missed + [one for one in rest if rule.conditions and holds(rule, one)]
-    rows = [_row(one) for one in known.bad]
-    return Rule(
-        conditions=rule.conditions,
-        any_of=rule.any_of,
-        indifferent=() if wrong else tuple(_indifferent(rule, [*known.bad, *rest], rows)),
-        bad=len(known.bad),
-        good=len(known.good),
-        otherwise=len(known.otherwise),
-        exceptions=tuple(wrong),
-        never_run=tuple(known.unknown),
-        also=rule.also,
-    )
-
-
-def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[ParamRow]) -> Iterator[str]:
+def _indifferent(rule: Rule, bad: Sequence[ParamRow], others: Sequence[ParamRow]) -> Iterator[str]:
     """Yield the params outside the rule of which every value that ran was bad: no value of them prevents the fault."""
-    used = {one.param for one in rule.conditions}
-    for name in _names(known):
-        values = _values([_row(one) for one in known], name)
-        if name not in used and len(values) > 1 and len(_values(bad, name)) == len(values):
+    rows = [*bad, *others]
+    for name in _names(rows):
+        values = _values(rows, name)
+        if name not in _params(rule) and len(values) > 1 and len(_values(bad, name)) == len(values):
             yield name
 
 
@@ -144,7 +133,7 @@ _MISSING: Value = ("", None)
 """The value of a param that a variant does not have."""
 
 
-def _row(variant: Variant) -> dict[str, Value]:
+def _row(variant: Variant) -> ParamRow:
     return _Row({name: _value(value) for name, value in variant.params})
 
 
@@ -157,8 +146,8 @@ def _value(value: Scalar) -> Value:
     return type(value).__name__, value
 
 
-def _names(variants: Sequence[Variant]) -> list[str]:
-    return list(dict.fromkeys(name for variant in variants for name, _ in variant.params))
+def _names(rows: Sequence[ParamRow]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _values(rows: Sequence[ParamRow], name: str) -> list[Value]:
@@ -176,9 +165,8 @@ def _rule(values: Mapping[str, Collection[Value]], *, any_of: bool) -> Rule:
 
 
 def _extent(rule: Rule) -> int:
-    return sum(len(one.values) for one in rule.conditions)
+    return sum(len(condition.values) for condition in rule.conditions)
 
 
-def _same(one: Rule, other: Rule) -> bool:
-    """Return whether the rules name the same params, and so express the same rule in two ways."""
-    return {c.param for c in one.conditions} == {c.param for c in other.conditions}
+def _params(rule: Rule) -> set[str]:
+    return {condition.param for condition in rule.conditions}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from harness.judge.cell.agreement import growing
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
 from harness.judge.trace.gpu_memory import undecided
@@ -11,12 +13,10 @@ from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVe
 
 MISSED = 0.05
 """Chance that a failure of rate `visible` stays unseen in all launches. A lower chance makes `visible` larger."""
-Agreeing = Callable[[Sequence[JudgedTrial], str], Sequence[JudgedTrial]]
-"""(launches, signal) -> the launches that agree that the signal's count grows."""
 
 
 def signals_of(
-    cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
+    cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps
 ) -> Mapping[str, SignalVerdict]:
     """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
     signals = {"outcome": _outcome(cell, launches, steps)}
@@ -24,7 +24,7 @@ def signals_of(
         return signals
     signals["memory"] = _memory(cell, launches, limits=limits, steps=steps)
     for name in GROWTHS:
-        signals[name] = _growth(name, launches, limits=limits, steps=steps, agreed=agreeing(launches, name))
+        signals[name] = _growth(name, launches, limit=limits.of(name))
     return signals
 
 
@@ -40,55 +40,50 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -
 
 
 def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps) -> SignalVerdict:
-    limit, known = limits.leak_kib_per_step, [k for k in launches if k.found is not None and k.failure is None]
-    told = [k for k in known if k.trial.trace is not None and k.trial.trace.column("rss_kib") is not None]
+    plain = SignalVerdict(
+        seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limits.leak_kib_per_step, why=cell.why
+    )
     if "leak" in cell.verdicts:
-        return SignalVerdict(seen="bad", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit)
-    if not told:
-        return SignalVerdict(seen="none", limit=limit, why="memory was not measured")
-    shown = [k.found for k in told if k.found is not None]
-    quiet = [k.found for k in told if k.found is not None and k.whole(steps) and GOOD & set(k.found.verdicts)]
-    if cell.verdict == "suspect" and any({"leak", "suspect"} & set(found.verdicts) for found in shown):
-        return SignalVerdict(seen="suspect", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
+        return replace(plain, seen="bad", why="")
+    sampled = [
+        (launch, launch.trace_verdict)
+        for launch in launches
+        if launch.trace_verdict is not None
+        and launch.failure is None
+        and launch.trial.trace is not None
+        and launch.trial.trace.column("rss_kib") is not None
+    ]
+    if not sampled:
+        return SignalVerdict(seen="none", limit=plain.limit, why="memory was not measured")
+    if cell.verdict == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
+        return replace(plain, seen="suspect")
+    quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
     if not quiet:
-        return SignalVerdict(seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
-    on_gpu = [undecided(found) for found in quiet]
+        return plain
+    on_gpu = [undecided(verdict) for verdict in quiet]
     if all(on_gpu):
-        return SignalVerdict(seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=on_gpu[0])
-    visible = min((found.excluded_kib_per_step for found in quiet), key=_size)
-    return SignalVerdict(seen="good", value=cell.rate_kib_per_step, limit=limit, visible=visible)
+        return replace(plain, why=on_gpu[0])
+    excluded = [verdict.excluded_kib_per_step for verdict in quiet if verdict.excluded_kib_per_step is not None]
+    return replace(plain, seen="good", ci=None, visible=min(excluded, default=None), why="")
 
 
-def _size(value: float | None) -> float:
-    return float("inf") if value is None else value
-
-
-def _growth(
-    name: str, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreed: Sequence[JudgedTrial]
-) -> SignalVerdict:
-    limit = limits.of(name)
+def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        return SignalVerdict(
-            seen="none",
-            limit=limit,
-            why="its limit is none" if limit is None else "it was not counted in a whole launch",
-        )
+        why = "its limit is none" if limit is None else "it was not counted in a whole launch"
+        return SignalVerdict(seen="none", limit=limit, why=why)
+    agreed = growing(launches, name)
     if agreed:
         rates = [launch.growths[name].rate for launch in agreed]
         return SignalVerdict(
             seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=str(agreed[0].growths[name])
         )
-    by_state = {state: [one for one in growths if one.state == state] for state in ("bad", "good", "unknown")}
+    by_state = {state: [growth for growth in growths if growth.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
-        one = by_state["bad"][0]
-        return SignalVerdict(
-            seen="suspect",
-            value=one.rate,
-            limit=limit,
-            why=f"{one}, in {len(by_state['bad'])} of {len(growths)} launches",
-        )
+        growth = by_state["bad"][0]
+        why = f"{growth}, in {len(by_state['bad'])} of {len(growths)} launches"
+        return SignalVerdict(seen="suspect", value=growth.rate, limit=limit, why=why)
     if by_state["good"]:
-        best = min(by_state["good"], key=lambda one: one.excluded)
+        best = min(by_state["good"], key=lambda growth: growth.excluded)
         return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
     return SignalVerdict(seen="blind", limit=limit, why=str(growths[0]))

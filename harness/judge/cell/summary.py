@@ -5,26 +5,29 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from harness.judge.cell.trial_verdict import JudgedTrial
+from harness.judge.cell.trial_verdict import JudgedTrial, trace_verdicts
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.intervals import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trace.verdict import settled_median
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
 
+Number = TypeVar("Number", int, float)
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
 
 
-def cell_of(
+def summarized(
     names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
     """Return the verdict `names` on a cell with its figures. `support` holds the launches on which they rest."""
-    trace_verdicts = [launch.found for launch in launches if launch.found is not None]
-    rated = [k.found for k in _rated(launches, support=support, steps=steps) if k.found is not None]
-    times = _known(one.step_ms for one in trace_verdicts)
+    judged = trace_verdicts(launches)
+    rated = trace_verdicts(_rated(launches, support=support, steps=steps))
+    times = _known(verdict.step_ms for verdict in judged)
+    signals = _known(launch.trial.signal for launch in support if launch.failure is not None)
     quoted = _telling(names[0], support)
     return CellVerdict(
         verdict=names[0],
@@ -32,23 +35,23 @@ def cell_of(
         why=_why(names[0], quoted, launches=launches, support=support, steps=steps),
         trials=len(launches),
         failed=sum(1 for launch in launches if launch.failure is not None),
-        signal=next((k.trial.signal for k in support if k.failure is not None and k.trial.signal is not None), None),
+        signal=next(iter(signals), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=_layer(names, support),
-        plateau_mib=median(_known(one.plateau_mib for one in rated)) if "plateau" in names else None,
-        rate_kib_per_step=median(_known(one.rate_kib_per_step for one in rated)),
+        plateau_mib=median(_known(verdict.plateau_mib for verdict in rated)) if "plateau" in names else None,
+        rate_kib_per_step=median(_known(verdict.rate_kib_per_step for verdict in rated)),
         rate_ci=_rate_interval(rated),
         excluded_kib_per_step=_excluded(quoted, rated),
         step_ms=median(times),
         step_ms_ci=log_t_interval(times),
-        step_drift=median(_known(one.step_drift for one in trace_verdicts)),
+        step_drift=median(_known(verdict.step_drift for verdict in judged)),
         peak_rss_mib=median(_known(_peak_mib(launch) for launch in launches)),
         smallest_visible=_visible(launches),
         metrics=_metrics(launches),
     )
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _known(values: Iterable[Number | None]) -> list[Number]:
     return [value for value in values if value is not None]
 
 
@@ -60,30 +63,30 @@ def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], s
 
 def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
     """Return the interval over trials, or the median one of the traces' own intervals, whichever is wider."""
-    over_trials = t_interval(_known(one.rate_kib_per_step for one in rated))
-    own = sorted((one.rate_ci for one in rated if one.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
+    over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
+    own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
     return widest([over_trials, own[len(own) // 2] if own else None])
 
 
 def _peak_mib(launch: JudgedTrial) -> float | None:
     if launch.trial.peak_rss_kib is not None:
         return launch.trial.peak_rss_kib / 1024
-    return None if launch.found is None else launch.found.peak_rss_mib
+    return None if launch.trace_verdict is None else launch.trace_verdict.peak_rss_mib
 
 
 def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
     """Return the most frequent layer of the supporting launches, ignoring launches without one."""
     if "leak" not in names and "plateau" not in names:
         return None
-    layers = Counter(launch.found.layer for launch in support if launch.found is not None and launch.found.layer)
+    layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
     return layers.most_common(1)[0][0] if layers else None
 
 
 def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
     """Return the minimum detectable effect by metric, as a fraction; metrics that cannot be compared are left out."""
-    timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
+    timed = trace_verdicts([launch for launch in launches if has_step_times(launch.trial)])
     effects = {
-        "step_time": smallest_visible(_known(one.step_ms for one in timed)),
+        "step_time": smallest_visible(_known(verdict.step_ms for verdict in timed)),
         "peak_memory": smallest_visible(_known(_peak_mib(launch) for launch in launches)),
     }
     visible = {name: value for name, value in effects.items() if value is not None}
@@ -112,13 +115,13 @@ def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
 
 
 def _rules_out(launch: JudgedTrial) -> float | None:
-    return None if launch.found is None else launch.found.excluded_kib_per_step
+    return None if launch.trace_verdict is None else launch.trace_verdict.excluded_kib_per_step
 
 
 def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
     """Return the excluded leak rate of the quoted launch, as in the reason, else the lowest of all launches."""
     own = None if quoted.failure is not None else _rules_out(quoted)
-    return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
+    return own if own is not None else min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None)
 
 
 def _why(
@@ -139,26 +142,26 @@ def _why(
         return _good_words(quoted, launches=launches)
     if name == "growth":
         grown = "; ".join(str(growth) for growth in quoted.growths.values() if growth.state == "bad")
-        return f"{count}: {grown}; {quoted.found.why if quoted.found is not None else quoted.trial.end}"
-    return f"{count}: {quoted.found.why if quoted.found is not None else quoted.trial.end}"
+        return f"{count}: {grown}; {quoted.why}"
+    return f"{count}: {quoted.why}"
 
 
 def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
     """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     of_all = f"{len(good)} of {len(launches)}"
-    if longest.found is None:
+    if longest.trace_verdict is None:
         exited = all(launch.trial.exit_code == 0 for launch in good)
         return f"exit 0 in {of_all} launches" if exited else f"{of_all} launches ended well; nothing was measured"
     words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return f"{of_all} trials {words}; the longest: {longest.found.why}"
+    return f"{of_all} trials {words}; the longest: {longest.why}"
 
 
 def _unsure_words(
     quoted: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
-    words = _failure_words(quoted) if quoted.failure is not None or quoted.found is None else quoted.found.why
+    words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
     words = "; ".join([*(str(growth) for growth in quoted.growths.values() if growth.state == "bad"), words])
     own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
     if own_end and not bad:
@@ -166,7 +169,7 @@ def _unsure_words(
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"
-    if all(GOOD & set(launch.verdicts) for launch in support) and not any(k.whole(steps) for k in launches):
+    if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
         return f"no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {words}"
     return f"{len(support)} of {len(launches)} trials: {words}"
 
@@ -176,13 +179,13 @@ def gist(message: str) -> str:
     return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
-def place_of(trial: Trial, words: str) -> str:
+def after_step(trial: Trial, words: str) -> str:
     """Return ` after step 12`, to append to a failure message; "" if the message names a step, or no step ran."""
     return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
 
 
 def _failure_words(launch: JudgedTrial) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
-    words = gist(launch.trial.message)
-    told = ", ".join(part for part in (signal, words) if part) or launch.trial.end
-    return told if launch.exit_only else f"{told}{place_of(launch.trial, words)}"
+    last_line = gist(launch.trial.message)
+    words = ", ".join(part for part in (signal, last_line) if part) or launch.trial.end
+    return words if launch.exit_only else f"{words}{after_step(launch.trial, last_line)}"

@@ -21,7 +21,7 @@ class JudgedTrial:
     """
 
     trial: Trial
-    found: TraceVerdict | None
+    trace_verdict: TraceVerdict | None
     failure: VerdictName | None
     exit_only: bool = False
     clear: bool = False
@@ -29,7 +29,8 @@ class JudgedTrial:
 
     @property
     def steps(self) -> int:
-        return self.found.steps if self.found is not None else self.trial.last_step
+        """Return the number of steps on which its verdicts rest."""
+        return self.trace_verdict.steps if self.trace_verdict is not None else self.trial.last_step
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
@@ -37,9 +38,19 @@ class JudgedTrial:
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")
-        if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
-            return (*own, *self.found.verdicts)
+        if self.trace_verdict is not None and (self.failure is None or BAD & set(self.trace_verdict.verdicts)):
+            return (*own, *self.trace_verdict.verdicts)
         return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
+
+    @property
+    def why(self) -> str:
+        """Return the reason of the verdict on its trace; without a trace, how it ended."""
+        return self.trial.end if self.trace_verdict is None else self.trace_verdict.why
+
+    @property
+    def early(self) -> bool:
+        """Return whether its growth is only `suspect` because the launch ended early."""
+        return self.trace_verdict is not None and self.trace_verdict.early
 
     @property
     def silent(self) -> bool:
@@ -56,36 +67,38 @@ def judge_launches(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
 ) -> tuple[JudgedTrial, ...]:
     """Judge the trials that tested the image. `exit_only`: judge only how they ended, not their traces."""
-
-    def said_so(trial: Trial) -> bool:
-        """Return whether the scenario reported by exit code 125 that it could not be tested."""
-        return exit_only and trial.exit_code == 125
-
-    asked = [
-        trial
+    return tuple(
+        _judged(trial, limits=limits, steps=steps, exit_only=exit_only)
         for trial in trials
-        if trial.measured and (trial.end != "setup" or (limits.setup_bad and not said_so(trial)))
-    ]
-    return tuple(_judged(trial, limits=limits, steps=steps, exit_only=exit_only) for trial in asked)
+        if trial.measured and (trial.end != "setup" or _is_bad_setup(trial, limits=limits, exit_only=exit_only))
+    )
+
+
+def _is_bad_setup(trial: Trial, *, limits: Limits, exit_only: bool) -> bool:
+    """Return whether a failure before the first step counts: not if exit code 125 says that it could not be tested."""
+    return limits.setup_bad and not (exit_only and trial.exit_code == 125)
 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps, exit_only: bool) -> JudgedTrial:
     if exit_only:
-        return JudgedTrial(trial=trial, found=None, failure=_failure(trial), exit_only=True)
-    found = _trace(trial, limits=limits, steps=steps)
+        return JudgedTrial(trial=trial, trace_verdict=None, failure=_failure(trial), exit_only=True)
+    trace_verdict = _trace(trial, limits=limits, steps=steps)
     return JudgedTrial(
         trial=trial,
-        found=found,
+        trace_verdict=trace_verdict,
         failure=_failure(trial),
-        clear=clear_leak(found, limits=limits),
+        clear=clear_leak(trace_verdict, limits=limits),
         growths=_growths(trial, limits=limits, steps=steps),
     )
 
 
-def steps_of(trial: Trial, steps: Steps) -> Steps:
-    """Return the settings by which a trial is judged: where its steps had a limit of time and took it, its budget is
-    the step at which that time ended.
-    """
+def trace_verdicts(launches: Sequence[JudgedTrial]) -> list[TraceVerdict]:
+    """Return the verdicts on the traces of these launches, without launches that have no trace."""
+    return [launch.trace_verdict for launch in launches if launch.trace_verdict is not None]
+
+
+def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
+    """Return the settings by which a trial is judged: if it used up its limit of time, its budget is its last step."""
     has_limit = (trial.time_asked_s or steps.time_s) is not None
     return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
@@ -100,33 +113,34 @@ def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Coun
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     if trial.trace is None or not len(trial.trace.step):
         return None
-    asked, steps = steps, steps_of(trial, steps)
+    asked, steps = steps, judged_steps_of(trial, steps)
     alone = trace_alone(trial.trace, limits, steps)
-    found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
-        found = replace(found, why=f"{found.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended")
+        verdict = replace(
+            verdict, why=f"{verdict.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended"
+        )
     if trial.buffered:
-        return _without_steps(found, trial)
-    return _without_times(found, trial) if trial.unsteady else found
+        return _without_steps(verdict, trial)
+    return _without_times(verdict, trial) if trial.unsteady else verdict
 
 
-_FOUND: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = WeakKeyDictionary()
+_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = WeakKeyDictionary()
 """The verdicts on traces that are in use: a sweep asks for each again whenever it decides what to launch next."""
 
 
 def trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, judged once for each limits and steps."""
-    known = _FOUND.setdefault(trace, {})
-    if (limits, steps) not in known:
-        known[limits, steps] = judge_trace(trace, limits=limits, steps=steps)
-    return known[limits, steps]
+    verdicts = _VERDICTS.setdefault(trace, {})
+    if (limits, steps) not in verdicts:
+        verdicts[limits, steps] = judge_trace(trace, limits=limits, steps=steps)
+    return verdicts[limits, steps]
 
 
-def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     """Return the verdict on a launch with bursts of output: its rows are not steps, and only the peak memory holds."""
     return replace(
-        found,
-        verdict="inconclusive",
+        verdict,
         verdicts=("inconclusive",),
         why=f"its rows are not steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
         rate_kib_per_step=None,
@@ -139,17 +153,17 @@ def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
     )
 
 
-def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+def _without_times(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     """Return the verdict on a launch whose step times were disturbed: the verdict on memory holds. A slowdown beside a
     pull may come from the pull or from the version, so that it is inconclusive until another launch.
     """
-    kept = tuple(name for name in found.verdicts if name != "slowdown")
+    kept = tuple(name for name in verdict.verdicts if name != "slowdown")
     by_pull = not trial.disturbed
-    if not kept or (by_pull and "slowdown" in found.verdicts and not BAD & set(kept)):
+    if not kept or (by_pull and "slowdown" in verdict.verdicts and not BAD & set(kept)):
         kept = ("inconclusive",)
-    silent = by_pull and "slowdown" not in found.verdicts
-    told = found.why if silent else f"step times are not judged ({trial.unsteady}); {found.why}"
-    return replace(found, verdict=kept[0], verdicts=kept, why=told, step_ms=None, step_drift=None)
+    silent = by_pull and "slowdown" not in verdict.verdicts
+    why = verdict.why if silent else f"step times are not judged ({trial.unsteady}); {verdict.why}"
+    return replace(verdict, verdicts=kept, why=why, step_ms=None, step_drift=None)
 
 
 def _failure(trial: Trial) -> VerdictName | None:

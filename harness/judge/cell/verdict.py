@@ -5,21 +5,16 @@ A bad verdict needs two launches that agree; a good one needs a launch of the wh
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.judge.cell.agreement import AGREE, BAD_NAMES, agreeing_launches
 from harness.judge.cell.own_signals import signals_of
-from harness.judge.cell.summary import cell_of, gist
+from harness.judge.cell.summary import gist, summarized
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, FAILURES, GOOD, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
 
-BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
-AGREE = 2
-"""Trials that must agree on a bad verdict. With one, a single disturbed launch makes a cell bad."""
-SAME_RATE = 2.0
-"""Maximum ratio of two leak rates that agree with each other."""
 
 
 def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
@@ -31,8 +26,8 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     if not launches:
         return _untested(trials)
     names, support = _judged(telling(launches), steps=steps)
-    cell = cell_of(names, launches=launches, support=support, steps=steps)
-    return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps, agreeing=growing))
+    cell = summarized(names, launches=launches, support=support, steps=steps)
+    return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps))
 
 
 def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
@@ -42,10 +37,10 @@ def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
 
 def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
     """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
-    agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
+    agreed = tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
     if not agreed:
         return _without_bad(launches, steps=steps)
-    support = _agreeing(launches, agreed[0])
+    support = agreeing_launches(launches, agreed[0])
     quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
     return (*agreed, *quiet[:1]), support
 
@@ -67,7 +62,7 @@ def wants_more(
 
 def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     """Return what another trial could settle, or None."""
-    if any(_agreeing(launches, name) for name in BAD_NAMES):
+    if any(agreeing_launches(launches, name) for name in BAD_NAMES):
         return None
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
@@ -88,19 +83,19 @@ def needs_whole_budget(
     """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
     confirm. A scenario that is judged by its exit code always runs to its end.
 
-    False once launches agree on what is bad, and where a leak that is clear was seen over the whole budget: a short
-    launch that shows it too is the second (`_early`). `depth` is that of its batch.
+    It may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch that
+    shows the leak, too, is then the second. `depth` is that of the trial's batch.
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
-    launches = [k for k in judge_launches(trials, limits=limits, steps=steps) if not k.silent]
+    launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
     whole = [launch for launch in launches if launch.whole(steps)]
     odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
     if not odd:
         return not whole and depth != "brief"
     if depth == "thorough":
         return True
-    agree = any(_agreeing(launches, name) for name in BAD_NAMES)
+    agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
     return not agree and not (len(launches) == 1 and whole and odd[0].clear)
 
 
@@ -112,77 +107,10 @@ def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: b
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
     """Return whether a launch of any version failed after the first look: one that stops there misses the failure."""
-    return any(trial.end in FAILURES and _looked(trial, steps) for trial in trials)
-
-
-def _looked(trial: Trial, steps: Steps) -> bool:
-    return trial.last_step >= steps.first or bool(trial.trace and trial.trace.looks)
-
-
-def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
-    """Return the launches that agree on a bad verdict, or none. Two or more alike must outnumber those that deny it."""
-    shown = [launch for launch in launches if name in launch.verdicts]
-    if name == "leak":
-        shown = _same_rate([*shown, *(_early(launches) if shown else [])], _rate)
-        shown = shown if any(name in launch.verdicts for launch in shown) else []
-    elif name == "growth":
-        shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
-    elif name == "crash":
-        signals = Counter((launch.trial.end, launch.trial.signal) for launch in shown)
-        shown = [k for k in shown if (k.trial.end, k.trial.signal) == signals.most_common(1)[0][0]]
-    if len(shown) < AGREE:
-        return []
-    denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))
-    return shown if len(shown) > denied else []
-
-
-def _early(launches: Sequence[JudgedTrial]) -> list[JudgedTrial]:
-    """Return the launches that ended early because their growth was plain. That it goes on, another one has to show."""
-    return [k for k in launches if k.clear and k.found is not None and k.found.early and k.trial.ended_well]
-
-
-def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
-    """Return the launches that agree that a count grows, or none. Two or more are needed, with rates within SAME_RATE,
-    and more than the equally long launches that deny it.
-    """
-
-    def pace(launch: JudgedTrial) -> float:
-        return launch.growths[signal].rate
-
-    shown = _same_rate([k for k in launches if _grows(k, signal) == "bad"], pace)
-    if len(shown) < AGREE:
-        return []
-    least_steps = min(launch.steps for launch in shown)
-    denied = sum(1 for k in launches if k.steps >= least_steps and _grows(k, signal) == "good")
-    return shown if len(shown) > denied else []
-
-
-def _grows(launch: JudgedTrial, signal: str) -> str:
-    return launch.growths[signal].state if signal in launch.growths else "unknown"
-
-
-def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
-    """Return how many clean launches, as long as those that show a leak or slowdown, deny it. A crash needs no
-    majority: two of eight launches are enough. `growing` has already counted the launches that deny a growth.
-    """
-    if name not in ("leak", "slowdown"):
-        return 0
-    clean = [k for k in launches if k.found is not None and k.failure is None and k.steps >= least_steps]
-    if name == "leak":
-        return sum(1 for k in clean if GOOD & set(k.verdicts))
-    return sum(1 for k in clean if k.found is not None and k.found.step_drift is not None and name not in k.verdicts)
-
-
-def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial], float]) -> list[JudgedTrial]:
-    """Return the largest group of launches whose rates lie within the factor SAME_RATE of each other."""
-    ordered = sorted(launches, key=rate_of)
-    groups = [[k for k in ordered[i:] if rate_of(k) <= SAME_RATE * rate_of(first)] for i, first in enumerate(ordered)]
-    return max(groups, key=len, default=[])
-
-
-def _rate(launch: JudgedTrial) -> float:
-    rate = launch.found.rate_kib_per_step if launch.found is not None else None
-    return 0.0 if rate is None else rate
+    return any(
+        trial.end in FAILURES and (trial.last_step >= steps.first or bool(trial.trace and trial.trace.looks))
+        for trial in trials
+    )
 
 
 def _without_bad(
@@ -192,7 +120,9 @@ def _without_bad(
     bad = [launch for launch in launches if BAD & set(launch.verdicts)]
     if bad:
         single = len(bad) == 1 and not any(
-            GOOD & set(k.verdicts) and (k.steps >= bad[0].steps or k.whole(steps)) for k in launches if k is not bad[0]
+            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.whole(steps))
+            for launch in launches
+            if launch is not bad[0]
         )
         return ("suspect",) if single else ("inconclusive",), bad
     if _outnumbered(launches, steps=steps):
@@ -211,9 +141,7 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 
 
 def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
-    """Return whether the timeout, or its program, ended a trial between two looks: another would end in the
-    same way.
-    """
+    """Return whether a trial ended between two looks by itself or by its timeout, as another one would."""
     return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
 
 

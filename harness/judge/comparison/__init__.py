@@ -1,1 +1,1 @@
-"""Comparison of all versions of a block by one figure, measured in rounds side by side."""
+"""Compares all versions of a block by one figure that is measured in rounds, side by side."""

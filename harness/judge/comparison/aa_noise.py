@@ -1,4 +1,4 @@
-"""A/A noise of a lane: how much launches of one image differ, from pairs launched in one round under two names."""
+"""Estimates the A/A noise of a lane, from pairs of launches of one image in one round under two names."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from harness.judge.comparison.launch_figures import EXACT
-from harness.judge.comparison.round_effects import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
-from harness.judge.comparison.round_tables import differences
+from harness.judge.comparison.round_effects import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, pooled_spread
+from harness.judge.comparison.round_tables import pair_differences
 from harness.judge.intervals import CONFIDENCE
 from harness.model import LEVELS, Noise, Steps, Trial
 
 Replicates = tuple[Trial, Trial]
-"""A launch and its A/A replicate (twin): the same image in the same round, under another name."""
+"""A launch and its A/A replicate: the same image in the same round, under another name."""
 
 
 def noise_of(pairs: Sequence[Replicates], *, steps: Steps) -> Noise | None:
     """Return the noise that the pairs show; None if no figure can be compared."""
-    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
+    return _noise({name: _of_pairs(pair_differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:
     """Pool the noise of several variants of one lane."""
     known = [noise for noise in noises if noise is not None]
     metrics = sorted({metric for noise in known for metric in noise.spread})
-    return _noise({metric: together(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
+    return _noise({metric: pooled_spread(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
 
 
 def spread_of(noise: Noise | None, metric: str) -> Spread | None:
+    """Return the spread of a metric in the noise of a lane; None if it is unknown."""
     if noise is None or metric not in noise.spread:
         return None
     return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
@@ -42,8 +43,7 @@ def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:
-    """Return the root mean square of the pairs' differences over √2, because a difference has the noise of two
-    launches.
+    """Return the root mean square of the pairs' differences over √2: a difference has the noise of two launches.
 
     Differences are winsorized: one pair that was disturbed would otherwise hide every change on the lane.
     """

@@ -1,4 +1,4 @@
-"""Levels of each version of a block that the findings compare. Reports show no other numbers beside them."""
+"""Computes the levels of the versions of a block that the findings compare. Reports show the same levels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class Compared:
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
         """Return the trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
-        return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
+        return [
+            [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.alike, strict=True)
+        ]
 
     @cached_property
     def best(self) -> RoundTable | None:
@@ -63,9 +65,9 @@ class Compared:
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
         """Return the tables of the level signals that can be compared, by name."""
-        found = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
-        found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
-        return {name: table for name, table in found.items() if table is not None}
+        by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
+        by_name |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
+        return {name: table for name, table in by_name.items() if table is not None}
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
@@ -83,9 +85,7 @@ class Compared:
         return late_spread(self.alike, steps=self.steps)
 
     def apart(self, name: str) -> tuple[int, ...]:
-        """Return the positions that were measured in other rounds than the rest, on another day; none for a signal
-        that is compared whatever the day.
-        """
+        """Return the positions that were measured on another day than the rest; none if the signal does not mind."""
         return () if RULES[name].any_round else self._apart
 
     @cached_property
@@ -126,9 +126,7 @@ def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
 
 
 def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """Return the cells of one block with their compared step times and memory peaks. `searched`: a bisection chose the
-    launches, so there are no full rounds.
-    """
+    """Return the cells with their compared step times and memory peaks; `searched`: a bisection has no full rounds."""
     step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
     return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
 

@@ -1,4 +1,4 @@
-"""Equivalence test (TOST) for the step times of launches that waited for images: it can only clear versions.
+"""Tests the equivalence (TOST) of step times where launches waited for images. It can only clear versions.
 
 Chance did not decide which versions ran beside a pull, so these launches are not compared in rounds and prove no
 version slower. No version can be slower by more than the limit, however, if the launches of all versions are alike and
@@ -42,13 +42,13 @@ def bound_of(known: Sequence[LogTimes]) -> float | None:
     ways, or if too few launches estimate the spread.
     """
     versions = [ways for ways in known if sum(map(len, ways)) >= FEWEST_ROUNDS]
-    values = np.concatenate([*(one for ways in versions for one in ways), np.empty(0)])
+    values = np.concatenate([*(logs for ways in versions for logs in ways), np.empty(0)])
     freedom = len(values) - len(versions) - 1
     if len(versions) < 2 or freedom < FEWEST_FREEDOM or not any(all(map(len, ways)) for ways in versions):
         return None
     counts = [list(map(len, ways)) for ways in versions]
-    design = np.repeat(np.eye(len(versions), len(versions) + 1), [sum(each) for each in counts], axis=0)
-    design[:, -1] = np.concatenate([np.repeat((0.0, 1.0), each) for each in counts])
+    design = np.repeat(np.eye(len(versions), len(versions) + 1), [sum(version) for version in counts], axis=0)
+    design[:, -1] = np.concatenate([np.repeat((0.0, 1.0), version) for version in counts])
     covariance = np.linalg.inv(design.T @ design)
     levels = covariance @ design.T @ values
     squares = float(((values - design @ levels) ** 2).sum())
@@ -61,11 +61,11 @@ def bound_of(known: Sequence[LogTimes]) -> float | None:
 
 def may_hold(launches: Sequence[BothWays], *, limit: float, wanted: int) -> bool:
     """Return whether the bound may still come within `limit`, a fraction, once each version has `wanted` launches."""
-    versions = [each for ways in _logs(launches) if len(each := np.concatenate(ways))]
-    means = [float(each.mean()) for each in versions]
-    margin, freedom = 0.0, sum(len(each) - 1 for each in versions)
+    versions = [version for ways in _logs(launches) if len(version := np.concatenate(ways))]
+    means = [float(version.mean()) for version in versions]
+    margin, freedom = 0.0, sum(len(version) - 1 for version in versions)
     if freedom >= FEWEST_FREEDOM:
-        squares = sum(float(each.var()) * len(each) for each in versions)
+        squares = sum(float(version.var()) * len(version) for version in versions)
         spread = Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
         margin = spread.half_width(wanted, share=SURE)
     return max(means, default=0.0) - min(means, default=0.0) + margin <= math.log1p(limit)

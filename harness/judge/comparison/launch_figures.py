@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison.pace import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
-from harness.judge.comparison.trace_rows import all_rows, look_values, rows_between, rows_settled
+from harness.judge.comparison.trace_rows import all_rows, rows_between, settled_step_s
 from harness.judge.comparison.which_launches import (
     Launches,
     at_least,
@@ -24,9 +24,11 @@ from harness.judge.comparison.which_launches import (
     is_measured,
     is_warm,
     is_whole,
+    longest_steps,
     paced_steps,
 )
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
+from harness.judge.trace.look_rates import look_values
 from harness.model import SIGNALS, Steps, Trace, Trial
 
 LaunchFigure = Callable[[Trial], float | None]
@@ -51,11 +53,9 @@ SHORTEST_CPU_S = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRule:
-    """The rule by which a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the
-    figure's function.
+    """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
-    `any_round`: the figure does not depend on the machine, so that launches of different rounds, or of different days,
-    are compared as well.
+    `any_round`: the figure does not depend on the machine; launches of different rounds or days are compared as well.
     """
 
     usable: Callable[[Trial, Steps], bool]
@@ -73,15 +73,14 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
     if rule.usable in (is_warm, is_measured):
         return chosen
-    longest = max((last_step(trial.trace) for version in chosen for trial in version), default=0.0)
     if name in PACES:
         return at_least(LEAST_SLOW, chosen)
     hasty = ended_as_slow(launches, steps=steps)
     kept = [[] if is_hasty else version for version, is_hasty in zip(chosen, hasty, strict=True)]
-    return at_least(min(longest, steps.first) / SLOW, kept)
+    return at_least(min(longest_steps(chosen), steps.first) / SLOW, kept)
 
 
-def figure_of(name: str, launches: Launches) -> LaunchFigure:
+def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
     """Return what gives the figure of each of these launches, which are `usable`; a larger figure is worse."""
     figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
 
@@ -98,13 +97,14 @@ def figure_of(name: str, launches: Launches) -> LaunchFigure:
 
 
 def median_step_s(trace: Trace, common: int) -> float | None:
-    settled = rows_settled(trace, "step_s", common)
+    """Return the median step time after the warm-up, in seconds."""
+    settled = settled_step_s(trace, common)
     return float(np.median(settled)) if len(settled) else None
 
 
 def best_step_s(trace: Trace, common: int) -> float | None:
     """Return the lowest block median, in seconds: a neighbour that loads the machine for a while does not change it."""
-    settled = rows_settled(trace, "step_s", common)
+    settled = settled_step_s(trace, common)
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
@@ -124,7 +124,7 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
 
 
 def _tail_s(trace: Trace, common: int) -> float | None:
-    settled = rows_settled(trace, "step_s", common)
+    settled = settled_step_s(trace, common)
     return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
 
 
@@ -175,15 +175,15 @@ def _cpu(launches: Launches) -> LaunchFigure:
     when they are; None if launches take too little.
     """
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    looked = [each for trace in traces if (each := look_values(trace, "cpu_s"))]
-    common = max(set.intersection(*map(set, looked)), default=0) if looked else 0
-    spent = [each[common or max(each)] for each in looked]
+    cpu_s = [values for trace in traces if (values := look_values(trace.looks, "cpu_s"))]
+    common = max(set.intersection(*map(set, cpu_s)), default=0) if cpu_s else 0
+    spent = [values[common or max(values)] for values in cpu_s]
     is_enough = bool(spent) and float(np.median(spent)) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
-        told = {} if trial.trace is None or not is_enough else look_values(trial.trace, "cpu_s")
-        step = common or max(told, default=0)
-        return told[step] / step if told.get(step) is not None and step else None
+        values = {} if trial.trace is None or not is_enough else look_values(trial.trace.looks, "cpu_s")
+        step = common or max(values, default=0)
+        return values[step] / step if step in values and step else None
 
     return per_step
 
@@ -198,13 +198,13 @@ def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
 
     def prepare(launches: Launches) -> LaunchFigure:
         traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-        told = [look_values(trace, inside) for trace in traces]
-        looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
+        steps = [set(look_values(trace.looks, inside)) for trace in traces]
+        looked, common = max(set.intersection(*steps), default=0) if steps else 0, common_steps(launches)
 
         def peak(trial: Trial) -> float | None:
             if trial.trace is None:
                 return None
-            peaks = [kib for step, kib in look_values(trial.trace, inside).items() if step <= looked]
+            peaks = [kib for step, kib in look_values(trial.trace.looks, inside).items() if step <= looked]
             return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
 
         return peak
@@ -219,8 +219,8 @@ def _highest_of(*columns: str) -> Callable[[Launches], LaunchFigure]:
         common = common_steps(launches)
 
         def highest(trial: Trial) -> float | None:
-            found = (_highest(trial.trace, name, common) for name in columns) if trial.trace is not None else ()
-            return next(filter(None, found), None)
+            values = (_highest(trial.trace, name, common) for name in columns) if trial.trace is not None else ()
+            return next(filter(None, values), None)
 
         return highest
 
@@ -235,32 +235,30 @@ def _highest(trace: Trace, name: str, common: int) -> float | None:
 # ---------------------------------------------------------------- start-up and the rest
 
 
-def _of_fact(name: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a figure that the agent reported about the start."""
-
-    def prepare(launches: Launches) -> LaunchFigure:
-        def told(trial: Trial) -> float | None:
-            value = trial.facts.get(name)
-            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-        return told
-
-    return prepare
+def _of_itself(figure: LaunchFigure) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a figure for which the other launches do not matter."""
+    return lambda launches: figure
 
 
-def _output(launches: Launches) -> LaunchFigure:
-    """Bytes printed a step, and no less than the least amount that counts: a figure of zero has no ratio."""
+def _fact(name: str) -> LaunchFigure:
+    """Make the figure that the agent reported about the start under this name."""
 
-    def bytes_a_step(trial: Trial) -> float | None:
-        if trial.output_bytes is None or not trial.last_step:
-            return None
-        return max(trial.output_bytes / trial.last_step, SIGNALS["output"].least)
+    def fact(trial: Trial) -> float | None:
+        value = trial.facts.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
-    return bytes_a_step
+    return fact
 
 
-def _image_size(launches: Launches) -> LaunchFigure:
-    return lambda trial: None if trial.image_bytes is None else float(trial.image_bytes)
+def _output(trial: Trial) -> float | None:
+    """Return the bytes printed per step, but at least the least amount that counts: a figure of zero has no ratio."""
+    if trial.output_bytes is None or not trial.last_step:
+        return None
+    return max(trial.output_bytes / trial.last_step, SIGNALS["output"].least)
+
+
+def _image_bytes(trial: Trial) -> float | None:
+    return None if trial.image_bytes is None else float(trial.image_bytes)
 
 
 RULES: Mapping[str, FigureRule] = {
@@ -269,13 +267,13 @@ RULES: Mapping[str, FigureRule] = {
     "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
     "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu),
     "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
-    "setup_time": FigureRule(usable=is_warm, prepare=_of_fact("setup_s")),
-    "first_step": FigureRule(usable=is_warm, prepare=_of_fact("first_step_s")),
+    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s"))),
+    "first_step": FigureRule(usable=is_warm, prepare=_of_itself(_fact("first_step_s"))),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
-    "output": FigureRule(usable=is_clean, prepare=_output, any_round=True),
-    "image_size": FigureRule(usable=is_measured, prepare=_image_size),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True),
+    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(_image_bytes)),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

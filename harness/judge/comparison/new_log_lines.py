@@ -1,4 +1,4 @@
-"""New log lines: lines that a version prints and no version before it printed. They are reported, not judged.
+"""Finds the log lines that a version prints and no version before it printed. They are reported, not judged.
 
 Lines are compared without what differs from launch to launch: numbers, addresses, times and temporary paths.
 """
@@ -25,22 +25,22 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     """Return the lines, of each version, that most of its launches print and that no version before it printed."""
     known: set[str] = set()
     before: int | None = None
-    found = []
+    observed: list[Observed] = []
     for place, version in enumerate(launches):
-        printed = [lines_of(trial) for trial in version if trial.measured]
+        printed = [log_lines_of(trial) for trial in version if trial.measured]
         if not printed:
             continue
         usual = [
             line
-            for line, count in Counter(line for each in printed for line in each).items()
+            for line, count in Counter(line for lines in printed for line in lines).items()
             if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
         if before is not None:
-            found += list(_observed(before, place, new))
+            observed += _observed(before, place, new)
         known.update(*printed)
         before = place
-    return tuple(found)
+    return tuple(observed)
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
@@ -51,7 +51,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
         yield Observed(signal="log", before=before, after=after, text=text)
 
 
-def lines_of(trial: Trial) -> dict[str, None]:
+def log_lines_of(trial: Trial) -> dict[str, None]:
     """Return the distinct lines that a launch printed, masked, in order."""
     head, tail = trial.output_head.splitlines(), trial.output_tail.splitlines()
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]

@@ -1,9 +1,10 @@
-"""The pace of launches: how long their steps take, and which versions are so much slower that few steps show it."""
+"""Measures how long the steps of launches take, and which versions are so much slower that a few steps show it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,11 +18,11 @@ own steps. Over so few steps, the other versions would show hardly more than the
 LEAST_SLOW = 10
 """Fewest steps of a launch that shows again how slow a version is."""
 LEAST_FIRST = 64
-"""Fewest steps of the launch that first shows how slow a version is: its warm-up may be over then, and its memory can
-be judged."""
+"""Fewest steps of the launch that first shows how slow a version is: that many are likely to outlast its warm-up,
+and are enough to judge its memory."""
 COSTLY_S = 30.0
-"""Seconds that the budget of steps must take at a version's own pace: else nothing is gained by ending it early, and
-less is known of it, its memory above all."""
+"""Seconds that the budget must take at a version's own pace before its launches end early. Ending shorter ones saves
+little, and leaves less known of the version, its memory above all."""
 LONG_SHARE = 0.5
 """Share of the steps of a version's longest launch from which a launch tells its pace."""
 SAME_PACE = 2.0
@@ -30,10 +31,22 @@ SPARE = 1.25
 """Ratio of the time of the first look at a slow version to the time that LEAST_SLOW of its steps should take."""
 
 
+_STEP_S: WeakKeyDictionary[Trace, float | None] = WeakKeyDictionary()
+"""The median step time of each trace that is still used: every level signal asks for it several times."""
+
+
 def step_s(trace: Trace | None) -> float | None:
     """Return the median step time of a trace after its warm-up, in seconds; None if none was timed."""
-    values = None if trace is None else trace.column("step_s")
-    if trace is None or values is None:
+    if trace is None:
+        return None
+    if trace not in _STEP_S:
+        _STEP_S[trace] = _median_step_s(trace)
+    return _STEP_S[trace]
+
+
+def _median_step_s(trace: Trace) -> float | None:
+    values = trace.column("step_s")
+    if values is None:
         return None
     rows = values[np.isfinite(values)]
     settled = rows[int(len(rows) * WARM_UP) :]
@@ -41,9 +54,7 @@ def step_s(trace: Trace | None) -> float | None:
 
 
 def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
-    """Return the usual step time of these versions, in seconds: the lower median over the versions' own medians. None
-    if none was timed.
-    """
+    """Return the lower median of the versions' own median step times, in seconds; None if none was timed."""
     paces = [own for version in launches if (own := own_step_s(version)) is not None]
     return sorted(paces)[(len(paces) - 1) // 2] if paces else None
 
@@ -53,9 +64,9 @@ def own_step_s(trials: Sequence[Trial]) -> float | None:
     LONG_SHARE of the longest one's steps may show no more than a slow start.
     """
     traces = [trial.trace for trial in trials if not trial.buffered]
-    known = [(last_step(trace), pace) for trace in traces if (pace := step_s(trace)) is not None]
-    longest = max((last for last, _ in known), default=0.0)
-    paces = [pace for last, pace in known if last >= LONG_SHARE * longest]
+    measured = [(last_step(trace), pace) for trace in traces if (pace := step_s(trace)) is not None]
+    longest = max((last for last, _ in measured), default=0.0)
+    paces = [pace for last, pace in measured if last >= LONG_SHARE * longest]
     return float(np.median(paces)) if paces else None
 
 

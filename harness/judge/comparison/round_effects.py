@@ -1,4 +1,4 @@
-"""Two-way layout of rounds and versions: removes round effects, winsorizes outliers, and estimates the noise.
+"""Removes round effects from a table of rounds and versions, winsorizes outliers, and estimates the noise.
 
 Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
 versions and is subtracted. A launch far from both its round and its version was disturbed: it is drawn in (winsorized).
@@ -50,7 +50,7 @@ class Spread:
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
 
 
-def together(*spreads: Spread | None) -> Spread | None:
+def pooled_spread(*spreads: Spread | None) -> Spread | None:
     """Pool the spreads that are known, weighted by their degrees of freedom."""
     known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
     if not known:

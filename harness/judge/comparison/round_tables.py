@@ -1,4 +1,4 @@
-"""Round tables: one figure of each launch of a block, as a table of rounds and versions."""
+"""Arranges one figure of each launch of a block as a table of rounds and versions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import launch_figures
-from harness.judge.comparison.launch_figures import BEST, RULES, LaunchFigure, median_step_s
-from harness.judge.comparison.which_launches import Launches, is_timed, paced_steps
-from harness.model import Floats, Steps, Trace, Trial
+from harness.judge.comparison.launch_figures import BEST, RULES, LaunchFigure
+from harness.judge.comparison.which_launches import Launches, is_timed
+from harness.model import Floats, Steps, Trial
 
 Round = tuple[str, int]
 """(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number. For a
@@ -39,7 +39,7 @@ class RoundTable:
 
 def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Return the table of a level signal; None unless two versions have rounds in common."""
-    return table_of(_columns(name, launches, steps=steps))
+    return table_of(often(level_columns(name, launches, steps=steps)))
 
 
 def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
@@ -51,30 +51,26 @@ def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
     """Return the figures of a level signal by version and round. A bisection uses them, as it has no full rounds."""
     chosen = launch_figures.usable(name, launches, steps=steps)
-    return _by_place(chosen, launch_figures.figure_of(name, chosen), any_round=RULES[name].any_round)
+    return _by_place(chosen, launch_figures.launch_figure_of(name, chosen), any_round=RULES[name].any_round)
 
 
-def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
+def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
     """Return the differences between the logs of a level signal's figures of each pair that can be compared."""
     both = [pair for pair in launch_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
-    figures = [[launch_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
-    return [math.log(one / twin) for one, twin in figures if one and twin]
+    figures = [[launch_figures.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    return [math.log(figure / twin_figure) for figure, twin_figure in figures if figure and twin_figure]
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
     """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
     timed = [[trial for trial in version if is_timed(trial, steps)] for version in launches]
-    common = paced_steps(timed)
+    step_s = RULES["step_time"].prepare(timed)
 
-    def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
-        chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
-        return [value for trace in chosen if trace is not None and (value := _step_s(trace, common))]
+    def times_s(version: Sequence[Trial], *, awaited: bool) -> list[float]:
+        chosen = [trial for trial in version if (trial.pulled == "awaited") == awaited]
+        return list(filter(None, map(step_s, chosen)))
 
-    return [(told(version, awaited=False), told(version, awaited=True)) for version in timed]
-
-
-def _step_s(trace: Trace, common: int) -> float | None:
-    return median_step_s(trace, min(common, int(trace.step[-1]))) if len(trace.step) else None
+    return [(times_s(version, awaited=False), times_s(version, awaited=True)) for version in timed]
 
 
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
@@ -83,18 +79,18 @@ def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
     These are all of them if no two versions have rounds in common. A version that ran in the others' rounds, and is
     left out because some of its launches were too short, is not among them.
     """
-    columns = _columns("step_time", launches, steps=steps)
+    columns = often(level_columns("step_time", launches, steps=steps))
     wanted = _wanted(columns)
     kept = _with_enough_rounds(columns)
     compared = kept if len(kept) > 1 else {}
-    often = [place for place, column in columns.items() if len(column) >= wanted]
-    ran = [{(trial.run, trial.round) for trial in each} for each in launches]
+    measured = [place for place, column in columns.items() if len(column) >= wanted]
+    ran = [{(trial.run, trial.round) for trial in version} for version in launches]
 
     def is_apart(place: int) -> bool:
-        others = [other for other in compared or often if other != place]
+        others = [other for other in compared or measured if other != place]
         return place not in compared and all(len(ran[place] & ran[other]) < wanted for other in others)
 
-    return tuple(place for place in often if is_apart(place)) if len(often) > 1 else ()
+    return tuple(place for place in measured if is_apart(place)) if len(measured) > 1 else ()
 
 
 def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
@@ -103,21 +99,17 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
     usable = launch_figures.usable(name, sound, steps=steps)
-    known = [
+    timed = [
         [trial for trial in version if is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
-    both = zip(known, usable, strict=True)
+    both = zip(timed, usable, strict=True)
     any_round = RULES[name].any_round
     rounds = [set(_rounds_of(chosen, any_round=any_round)) for any_way, chosen in both if any_way]
     return len(set.intersection(*rounds)) if len(rounds) > 1 else None
 
 
 # ---------------------------------------------------------------- columns and tables
-
-
-def _columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
-    return often(level_columns(name, launches, steps=steps))
 
 
 def often(columns: Columns) -> Columns:

@@ -1,8 +1,6 @@
-"""Reads the rows of a trace between two steps, and the values of its looks."""
+"""Reads the rows of a trace between two steps."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,9 +8,9 @@ from harness.judge.comparison.pace import WARM_UP
 from harness.model import Floats, Trace
 
 
-def rows_settled(trace: Trace, name: str, common: int) -> Floats:
-    """Return the rows after the warm-up quarter of the steps that all launches have."""
-    return rows_between(trace, name, common * WARM_UP, common)
+def settled_step_s(trace: Trace, common: int) -> Floats:
+    """Return the step times (s) after the warm-up quarter of the steps that all launches have."""
+    return rows_between(trace, "step_s", common * WARM_UP, common)
 
 
 def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
@@ -28,8 +26,3 @@ def all_rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
     """Return the rows of the steps after `after`, up to `last`, also those that are NaN."""
     first, stop = np.searchsorted(trace.step, (after, last), side="right")
     return values[int(first) : int(stop)]
-
-
-def look_values(trace: Trace, name: str) -> Mapping[int, float]:
-    """Return the values that looks report, by the step of the look."""
-    return {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}

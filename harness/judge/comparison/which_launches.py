@@ -67,8 +67,7 @@ def is_measured(trial: Trial, steps: Steps) -> bool:
 def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
     """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
-    longest = max((last_step(trial.trace) for version in clean for trial in version), default=0.0)
-    short = SHORT_SHARE * min(longest, steps.first)
+    short = SHORT_SHARE * min(longest_steps(clean), steps.first)
     hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
     usual_s = usual_step_s(launches) if any(hasty) else None
     if usual_s is None:
@@ -91,13 +90,15 @@ def common_steps(launches: Launches) -> int:
     return int(min((last_step(trial.trace) for version in launches for trial in version), default=0))
 
 
+def longest_steps(launches: Launches) -> float:
+    """Return the number of steps of the longest launch."""
+    return max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
+
+
 def paced_steps(launches: Launches) -> int:
-    """Return the number of steps over which step times are compared: those that all launches have, except those of slow
-    versions, whose own steps count.
-    """
-    longest = max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
+    """Return the number of steps over which step times are compared: those of the shortest launch that is not slow."""
     common = common_steps(launches)
-    usual_s = usual_step_s(launches) if common < longest else None
+    usual_s = usual_step_s(launches) if common < longest_steps(launches) else None
     if usual_s is None:
         return common
     return common_steps([version for version in launches if (own_step_s(version) or 0.0) <= SLOW * usual_s])

@@ -1,1 +1,1 @@
-"""History of one series: at which version something changed."""
+"""Finds at which versions of one series something changed."""

@@ -1,37 +1,17 @@
-"""Changes along one series: at which version it became bad, or good again. Positions are those in the series."""
+"""Finds at which version a series became bad, or good again. Positions are those in the series."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.comparable import Difference, set_apart
-from harness.judge.comparison.aa_noise import floor, noise_of, spread_of
+from harness.judge.comparison.aa_noise import floor, spread_of
 from harness.judge.comparison.compared import Compared
-from harness.judge.comparison.round_tables import RoundTable, never_side_by_side
-from harness.judge.history.detectable_effect import visible
-from harness.judge.history.enough_rounds import wants_round
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.flaky import MISS
 from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
-from harness.judge.history.transitions import (
-    growth_changes,
-    memory_changes,
-    outcome_changes,
-    slowdown_changes,
-    wants_launches,
-)
-from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
-
-__all__ = [
-    "find_changes",
-    "holm",
-    "noise_of",
-    "not_comparable",
-    "refused",
-    "visible",
-    "wants_launches",
-    "wants_round",
-]
+from harness.judge.history.transitions import growth_changes, memory_changes, outcome_changes, slowdown_changes
+from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise
 
 
 def find_changes(
@@ -60,20 +40,6 @@ def find_changes(
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
     return (*outcome, *memory, *_growths(block), *step_time, *_others(block))
-
-
-def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
-    """Return the positions whose step times were measured but not compared: in other rounds than the rest (another
-    day).
-
-    `trials` are those of one block, oldest version first. Changes of the step time say nothing about these versions.
-    """
-    return never_side_by_side(trials, steps=steps)
-
-
-def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
-    """Return why some trials of a block are not compared: the host, card, driver or settings that differ."""
-    return set_apart(trials)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,23 +90,22 @@ def _step_times(block: _Block) -> list[Change]:
 
 def _growths(block: _Block) -> list[Change]:
     """Return the changes of growth, for all counts that have a limit."""
-    limits = {name: block.limits.of(name) for name in GROWTHS}
     return [
         change
-        for name, limit in limits.items()
-        if limit is not None
+        for name in GROWTHS
+        if (limit := block.limits.of(name)) is not None
         for change in growth_changes(name, block.compared.cells, baseline=block.baseline, limit=limit)
     ]
 
 
 def _others(block: _Block) -> list[Change]:
     """Return the changes of all other level signals that have a limit."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for name, table in block.compared.tables.items():
         limit = block.limits.of(name)
         if name != "step_time" and limit is not None:
-            found += signal_changes(name, table, block.rule(name, table, limit=limit))
-    return found
+            changes += signal_changes(name, table, block.rule(name, table, limit=limit))
+    return changes
 
 
 # ---------------------------------------------------------------- one cause, one finding
@@ -160,10 +125,7 @@ def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change
 
 
 def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
-    """Return whether a slowdown only comes and goes with a leak: leaks often slow things down, and the leak is the
-    finding.
-    """
+    """Return whether a slowdown comes and goes with a leak, which often slows things down and is the finding."""
     if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
         return False
-    leaking = change.before if change.kind == "first_fixed" and change.before is not None else change.after
-    return "slowdown" in cells[leaking].verdicts
+    return "slowdown" in cells[change.bad_side].verdicts

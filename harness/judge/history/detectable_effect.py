@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 
 from harness.judge import logs
-from harness.judge.comparison import aa_noise as noises
+from harness.judge.comparison import aa_noise
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import spread_beside
-from harness.judge.history.level_changes import share_of, strictest
+from harness.judge.history.level_changes import signal_share_of, strictest
 from harness.model import LEVELS, Limits, Noise
 
 OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
@@ -25,35 +25,30 @@ distribution).
 def visible(
     compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
 ) -> Mapping[str, float] | None:
-    """Return, by metric, the minimum detectable effect: the smallest relative change of a version that would have
-    shown.
+    """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
 
-    It uses all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
+    It follows from all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
     compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
-    Late step times of single whole launches are compared as far as the steps within a launch vary.
+    For late step times without a table, it follows from how much the steps within one launch vary.
     """
     seen: dict[str, float] = {}
     for metric in compared_limits(limits):
         table = compared.tables.get(metric)
         least = None if table is None else least_detectable(metric, table, noise=noise, blocks=blocks)
         if table is not None and least is not None:
-            seen[metric] = share_of(metric, max(least, noises.floor(noise, metric, rounds=len(table.values))))
+            seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(compared.launches, limit=limits.step_time)
     if most is not None:
         seen["step_time"] = logs.share_of(most)
-    if (
-        "late_step_time" in compared_limits(limits)
-        and "late_step_time" not in seen
-        and compared.late_spread is not None
-    ):
+    is_late_compared = "late_step_time" in compared_limits(limits)
+    if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
         seen["late_step_time"] = logs.share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 
 def compared_limits(limits: Limits) -> Mapping[str, float]:
     """Return the limits of all level signals that are compared between versions."""
-    known = {name: limits.of(name) for name in LEVELS}
-    return {name: limit for name, limit in known.items() if limit is not None}
+    return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
 
 
 def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
@@ -61,5 +56,5 @@ def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, block
     own = spread_within(without_rounds(table.values))
     if own is None:
         return None
-    spread = spread_beside(own, noises.spread_of(noise, name), versions=len(table.positions))
+    spread = spread_beside(own, aa_noise.spread_of(noise, name), versions=len(table.positions))
     return least_found(table.values, spread=spread, alpha=strictest(name, blocks=blocks))

@@ -1,4 +1,4 @@
-"""Drift over many runs: a figure that becomes worse from version to version, too little to show in any one run.
+"""Finds drift over many runs: a figure that becomes worse from version to version, too little to show in any one run.
 
 Figures of different runs cannot be compared: load, heat and hardware differ. Versions that ran side by side can be, and
 a version that is in every run (the baseline of a watch) joins the runs. With y the log of a figure,
@@ -66,8 +66,8 @@ class DriftFound:
 def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> DriftFound | None:
     """Return the drift that lasts up to the newest version, the longest one if there are several; None without one.
 
-    It must be of `least` in all, a log. The chance of a false one is FAMILY_ALPHA for all signals of a history, at all
-    looks together.
+    From its first to its last version it must rise by `least`, a log. The chance of a false drift is FAMILY_ALPHA for
+    all signals of a history, at all looks together.
     """
     joined = _joined(points)
     every = sorted({point.version for point in joined})
@@ -171,8 +171,8 @@ class _Table:
         """
         count = len(effects)
         turns = np.arange(count, dtype=float)
-        slope = float(np.polyfit(turns, effects, 1)[0])
-        rest = float(((effects - np.polyval(np.polyfit(turns, effects, 1), turns)) ** 2).sum())
+        line = np.polyfit(turns, effects, 1)
+        slope, rest = float(line[0]), float(((effects - np.polyval(line, turns)) ** 2).sum())
         if slope <= 0 or count * math.log(_step_rest(effects) / max(rest, 1e-18)) < MARGIN:
             return None
         by_versions = math.sqrt(max(rest, 1e-18) / (count - 2) / float(((turns - turns.mean()) ** 2).sum()))

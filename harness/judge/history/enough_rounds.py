@@ -24,7 +24,7 @@ from harness.judge.comparison.round_tables import (
     step_time_launches,
 )
 from harness.judge.history.detectable_effect import compared_limits, least_detectable
-from harness.judge.history.level_changes import log_of, share_of
+from harness.judge.history.level_changes import log_of, signal_share_of
 from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
@@ -42,9 +42,9 @@ def wants_round(
 ) -> str | None:
     """Return why one more round of all compared versions should run, or None.
 
-    `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that did not run
-    or have no trace do not count. None also if a compared version has had all its launches: rounds without it would add
-    nothing.
+    `trials` are those of one block, oldest version first; `blocks` is the number of blocks of its scenario. Versions
+    that did not run or have no trace do not count. If a compared version has had all its launches, no round is wanted:
+    one without it would add nothing.
     """
     alike, _ = set_apart(trials)
     unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
@@ -94,8 +94,8 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
         return None
-    waited = metric == "step_time" and wanted >= FEWEST_ROUNDS and _waited(trials)
-    if not common and not waited:
+    is_awaited = any(trial.pulled == "awaited" for version in trials for trial in version)
+    if not common and not (is_awaited and metric == "step_time" and wanted >= FEWEST_ROUNDS):
         return None
     return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
 
@@ -110,10 +110,6 @@ def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: St
     return limit is not None and len(means) > 1 and max(means) - min(means) > math.log1p(limit)
 
 
-def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
-    return any(trial.pulled == "awaited" for each in trials for trial in each)
-
-
 def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
@@ -123,7 +119,7 @@ def too_wide(
         return None
     if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
         return None
-    return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
+    return f"{SIGNALS[metric].title} is known to ±{signal_share_of(metric, width):.1%}, and the limit is {limit:.1%}"
 
 
 def _asking(limits: Limits) -> Mapping[str, float]:

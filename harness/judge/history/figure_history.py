@@ -1,20 +1,35 @@
-"""Judgement of a table of figures from any source, as step times are judged: changes, and what would have shown."""
+"""Judges a table of figures from any source, as step times are judged: changes, and what would have shown.
+
+If each version has one figure, the differences between neighbouring versions tell the noise. Drift over time and the
+versions' own differences cannot be separated from noise then: a level shows only if several versions in a row have it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.judge.comparison.round_effects import laid_out, spread_within
+import numpy as np
+
+from harness.judge.comparison.round_effects import NEGLIGIBLE, Spread, laid_out, spread_within
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.detectable_change import least_found, least_of
+from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels, levels_of_laid
 from harness.judge.history.level_changes import ALPHA, LevelRule, level_changes
-from harness.judge.history.neighbours import FEWEST_ALONE, far_out, laid_by_neighbours
-from harness.model import Change
+from harness.model import Change, Floats
 
+SEED = 0
+"""Seed of the permutation tests: the same table always gets the same answer."""
 LASTING = 4
 """Versions of a level for which the minimum detectable effect is reported if each version has one figure."""
+FEWEST_ALONE = 8
+"""Fewest versions of one figure each from which the noise can be estimated."""
+FREEDOM_SHARE = 0.4
+"""Degrees of freedom for each version, below one because the median uses differences that share figures."""
+FAR_FROM_NEIGHBOURS = 3.0
+"""Standard deviations from the median of a figure and its neighbours beyond which the figure is drawn in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,27 +50,27 @@ class SeriesFound:
     odd: tuple[int, ...] = ()
 
 
-def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFound:
+def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
     """Judge a table of logs, of which more is worse; a change counts from `least` on, also a log."""
     rounds, versions = table.values.shape
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
         return SeriesFound(changes=(), alone=rounds == 1)
     if rounds == 1:
-        laid = laid_by_neighbours(table.values)
-        levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=seed)
+        laid = _laid_by_neighbours(table.values)
+        levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=SEED)
         spread = laid.spread
         visible = least_of(spread, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
-        odd = _outside(far_out(laid, least=least), levels)
+        odd = _outside(_far_out(laid, least=least), levels)
     else:
-        levels = find_levels(table.values, least=least, alpha=ALPHA, seed=seed)
+        levels = find_levels(table.values, least=least, alpha=ALPHA, seed=SEED)
         residual = spread_within(laid_out(table.values)[0])
         assert residual is not None, "two rounds of two versions show noise"
         spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
-    found = level_changes("value", table, levels, rule=LevelRule(least=least, seed=seed))
-    reported = {id(shift) for shift, _ in found}
+    changes = level_changes("value", table, levels, rule=LevelRule(least=least, seed=SEED))
+    reported = {id(shift) for shift, _ in changes}
     return SeriesFound(
-        changes=tuple(change for _, change in found),
+        changes=tuple(change for _, change in changes),
         better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
@@ -68,3 +83,36 @@ def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFou
 def _outside(places: Sequence[int], levels: Levels) -> list[int]:
     """Return the positions where no level changes."""
     return [place for place in places if not any(shift.before <= place <= shift.after for shift in levels.shifts)]
+
+
+# ---------------------------------------------------------------- one figure of each version
+
+
+def _laid_by_neighbours(row: Floats) -> Laid:
+    """Return the layout of logs, shape (1, versions), for at least FEWEST_ALONE versions."""
+    figures = row[0] - row[0].mean()
+    spread = _spread(figures)
+    ends = np.median(figures[:3]), np.median(figures[-3:])
+    inside = np.median(np.lib.stride_tricks.sliding_window_view(figures, 3), axis=1)
+    middle = np.concatenate([ends[:1], inside, ends[1:]])
+    far = FAR_FROM_NEIGHBOURS * spread.deviation
+    drawn = middle + np.clip(figures - middle, -far, far)
+    return Laid(values=drawn[None, :], raw=figures[None, :], spread=spread)
+
+
+def _far_out(laid: Laid, *, least: float) -> list[int]:
+    """Return the versions whose figure differs from its neighbours by more than the noise and `least` (a log)."""
+    apart = np.abs(laid.raw - laid.values)[0]
+    return [int(place) for place in np.flatnonzero(apart > max(least, FAR_FROM_NEIGHBOURS * laid.spread.deviation))]
+
+
+def _spread(figures: Floats) -> Spread:
+    """Estimate the noise from the median difference of neighbours (MAD), which a few changes do not move.
+
+    If figures are rounded and most neighbours are equal, the smaller four fifths of the differences decide.
+    """
+    steps = np.diff(figures)
+    steps = np.sort(np.abs(steps - np.median(steps)))
+    smaller = steps[: math.ceil(0.8 * len(steps))]
+    deviation = max(1.4826 * float(np.median(steps)), float(np.sqrt((smaller**2).mean()))) / math.sqrt(2)
+    return Spread(deviation=max(deviation, NEGLIGIBLE), freedom=max(1, int(FREEDOM_SHARE * (len(figures) - 1))))

@@ -1,4 +1,4 @@
-"""Flaky failures, which come in only some of the launches: a good version next to one may have been lucky."""
+"""Judges flaky failures, which come in only some of the launches: a good version beside one may have been lucky."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def outliving(
     nothing about it, neither of a good version nor of a bad one. Launches that ran to their own end count in full, also
     where steps are not counted.
     """
-    bad = (trial for state, each in zip(states, trials, strict=True) if state for trial in each)
+    bad = (trial for state, version in zip(states, trials, strict=True) if state for trial in version)
     latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
-    short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in each) for each in trials]
+    short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in version) for version in trials]
     return [
         cell if state is None else replace(cell, trials=cell.trials - count)
         for state, cell, count in zip(states, cells, short, strict=True)
@@ -49,7 +49,7 @@ def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float
     return [None if place in doubtful else state for place, state in enumerate(states)]
 
 
-def wanted(
+def wanted_launches(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
 ) -> Mapping[int, str]:
     """Return the versions whose launches could settle where a failure began or ended, with the reason: the nearest
@@ -57,7 +57,7 @@ def wanted(
     failed.
     """
     history = _History(states=states, cells=cells)
-    left = [sum(trial.measured for trial in each) < asked.most for each in trials]
+    left = [sum(trial.measured for trial in version) < asked.most for version in trials]
     reasons: dict[int, str] = {}
     for bad, direction in history.sides:
         able = [near for near in history.doubtful(bad, direction) if left[near]]
@@ -69,15 +69,15 @@ def wanted(
 
 
 def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
-    """Return, for each version, whether it fails in every launch as far as a row can show: two of its launches failed
-    in one way, and so did all launches of all versions of which one failed, ENOUGH of them or more. A third launch of
-    such a version would change no word. One that ends well anywhere shows that failures may be luck.
+    """Return, for each version, whether it fails in every launch, as far as a row can show: AGREE of its launches
+    failed, and all launches of all versions with a failure ended in one way, ENOUGH of them or more. A further launch
+    of such a version would change nothing. A launch that ends well in one of them shows that failures may be luck.
     """
-    failing = [each for version in trials if (each := [one for one in version if one.measured])]
-    failing = [each for each in failing if any(trial.end in FAILURES for trial in each)]
-    ends = {(trial.end, trial.signal) for each in failing for trial in each}
+    measured = [[trial for trial in version if trial.measured] for version in trials]
+    failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
+    ends = {(trial.end, trial.signal) for version in failing for trial in version}
     is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
-    return [is_sure and sum(one.end in FAILURES for one in version) >= AGREE for version in trials]
+    return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ class _History:
     @cached_property
     def _lucky(self) -> frozenset[int]:
         """Return the good positions between two bad ones that may be bad as well."""
-        found: set[int] = set()
+        lucky: set[int] = set()
         for bad, direction in self.sides:
             good, between = self._outwards(bad, direction)
             launches = sum(self.cells[place].trials for place in good)
             if between and _missed(self.cells[bad], self._failing, launches) > MISS_BETWEEN:
-                found |= set(good)
-        return frozenset(found)
+                lucky |= set(good)
+        return frozenset(lucky)
 
     def _luck(self, bad: int, launches: int) -> float:
         """Return the chance that `launches` launches all end well in a version that is as bad as this one."""

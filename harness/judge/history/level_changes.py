@@ -1,4 +1,4 @@
-"""Changes of levels: which of the changepoints of a table are findings."""
+"""Decides which changepoints of a table are findings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_of(name: str, share: float) -> float:
     return -math.log1p(-min(share, LARGEST_DROP))
 
 
-def share_of(name: str, log: float) -> float:
+def signal_share_of(name: str, log: float) -> float:
     """Convert a log to a share: the inverse of `log_of`."""
     return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
 
@@ -76,7 +76,7 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
         levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
         for shift, change in level_changes("step_time", table, levels, rule=rule):
             drifts = change.after in rule.drifting
-            if (drifts or _agrees(other, shift)) and not any(_overlap(change, one) for one in kept):
+            if (drifts or _agrees(other, shift)) and not any(_overlap(change, other_change) for other_change in kept):
                 kept.append(replace(change, p=min(1.0, shift.p / share)))
     return _in_turn(sorted(kept, key=lambda change: change.after))
 
@@ -84,8 +84,8 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
     """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
-    found = level_changes(metric, table, levels, rule=rule)
-    return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
+    changes = level_changes(metric, table, levels, rule=rule)
+    return [change for shift, change in changes if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
 
 def _overlap(one: Change, other: Change) -> bool:
@@ -128,25 +128,25 @@ def level_changes(
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
     bad = levels.means[0] > good + rule.least
-    found: list[tuple[Changepoint, Change]] = []
+    findings: list[tuple[Changepoint, Change]] = []
     if bad:
-        found.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
+        findings.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
         worse = level > good + rule.least
         if worse and shift.size > 0:
             kind: FindingKind = "drift" if shift.drift else "first_bad"
-            found.append((shift, _level_change(metric, kind, table, shift)))
+            findings.append((shift, _level_change(metric, kind, table, shift)))
         elif bad and not worse:
-            found.append((shift, _level_change(metric, "first_fixed", table, shift)))
+            findings.append((shift, _level_change(metric, "first_fixed", table, shift)))
         if not worse and fixed is None:
             good = level
         bad = worse
-    return found
+    return findings
 
 
 def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
     """Return the change of an oldest level that is worse than the baseline, by all the shifts between the two."""
-    between = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
+    shifts = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
     return Change(
         metric=metric,
         kind="bad_from_start",
@@ -154,7 +154,7 @@ def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: floa
         after=table.positions[0],
         untestable=tuple(range(table.positions[0])),
         effect=_ratio(metric, levels.means[0] - good),
-        p=max(shift.p for shift, _ in between),
+        p=max(shift.p for shift, _ in shifts),
         verdict=_VERDICTS.get(metric, metric),
     )
 
@@ -173,7 +173,7 @@ def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: C
         kind=kind,
         before=before,
         after=after,
-        untestable=between(table.positions, before, after),
+        untestable=uncompared_between(table.positions, before, after),
         effect=_ratio(metric, shift.size, shift.interval),
         p=shift.p,
         verdict=_VERDICTS.get(metric, metric),
@@ -187,6 +187,6 @@ def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Eff
     return Effect(value=logs.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
-def between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
+def uncompared_between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
     """Return the positions between two versions that were not compared."""
     return tuple(place for place in range(before + 1, after) if place not in positions)

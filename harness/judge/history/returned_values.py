@@ -1,4 +1,4 @@
-"""Values that a scenario returns: NaN that was not there before, and values that differ between versions.
+"""Judges the values that a scenario returns: NaN that was not there before, and values that differ between versions.
 
 A value is *exact* if all launches of a version return the same numbers at the same steps. Any difference of an exact
 value between versions is reported; only a limit of the matrix file makes it bad. A value that differs from launch to
@@ -20,9 +20,9 @@ from harness.judge.comparison.round_tables import RoundTable, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
-from harness.judge.history.level_changes import ALPHA, between, strictest
+from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
-from harness.judge.history.value_figures import median, ratio, relative, same, scale
+from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -52,7 +52,7 @@ class Values:
     """
 
     changes: tuple[Change, ...]
-    seen: Mapping[int, SignalVerdict]
+    seen: tuple[SignalVerdict, ...]
     observed: tuple[Observed, ...]
     is_tested: bool
 
@@ -62,13 +62,13 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in _names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
-    found = {}
+    judged = {}
     for name in sorted(returned | set(given)):
         limit = given.get(name)
         if limit is None or limit.rule != "none":
             metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed, returned=returned)
-            found[metric.signal] = metric.judged()
-    return found
+            judged[metric.signal] = metric.judged()
+    return judged
 
 
 def _names(trial: Trial) -> set[str]:
@@ -99,20 +99,21 @@ class _Metric:
         nan = self._nan_changes()
         rows = [[self._rows(trial) for trial in version] for version in self.clean]
         exact = [_exact(version) for version in rows]
-        is_noisy = any(len(version) >= AGREE and one is None for version, one in zip(rows, exact, strict=True))
+        is_noisy = any(len(version) >= AGREE and values is None for version, values in zip(rows, exact, strict=True))
         if is_noisy:
             changes, observed, visible = self._of_noisy(rows)
         else:
-            changes, observed = self._of_exact({place: one for place, one in enumerate(exact) if one is not None})
+            changes, observed = self._of_exact(
+                {place: values for place, values in enumerate(exact) if values is not None}
+            )
             visible = 0.0
-        seen = {
-            place: self._seen(place, rows[place], visible=visible if is_noisy or exact[place] is not None else None,
-                              is_noisy=is_noisy)
-            for place in range(len(rows))
-        }  # fmt: skip
+        seen = [
+            self._seen(place, own, visible=visible if is_noisy or agreed is not None else None, is_noisy=is_noisy)
+            for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
+        ]
         return Values(
             changes=(*nan, *changes),
-            seen=seen,
+            seen=tuple(seen),
             observed=() if self.first_nan else observed,
             is_tested=is_noisy and visible is not None,
         )
@@ -133,7 +134,10 @@ class _Metric:
     def first_nan(self) -> int:
         """Return the first step at which any version returned NaN; 0 if none did."""
         steps = [
-            trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
+            trial.not_finite[self.name][1]
+            for version in self.launches
+            for trial in version
+            if self.name in trial.not_finite
         ]
         return min(steps, default=0)
 
@@ -159,20 +163,22 @@ class _Metric:
             if not states[place]:
                 good = values
         changes = tuple(
-            self._change(kind, before, after, known, effect=ratio(median(known[before]), median(known[after])))
+            self._change(
+                kind, before, after, known, effect=ratio(usual_value(known[before]), usual_value(known[after]))
+            )
             for kind, before, after in transitions(states)
             if before is not None
         )
         named = {change.after for change in changes}
-        differ = [(a, b) for a, b in pairwise(known) if not same(known[a], known[b]) and b not in named]
-        return changes, tuple(self._observed(a, b, median(known[a]), median(known[b])) for a, b in differ)
+        differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
+        return changes, tuple(self._observed(a, b, usual_value(known[a]), usual_value(known[b])) for a, b in differ)
 
     def _is_worse(self, first: Floats, values: Floats) -> bool:
         if self.limit is None:
             return False
         if self.limit.rule == "equal":
-            return not same(first, values)
-        return self._is_beyond(relative(median(first), median(values)))
+            return not same_values(first, values)
+        return self._is_beyond(relative(usual_value(first), usual_value(values)))
 
     def _is_beyond(self, relative: float) -> bool:
         limit = self.limit or NO_LIMIT
@@ -194,7 +200,7 @@ class _Metric:
             kind=kind,
             before=before,
             after=after,
-            untestable=between(known, before, after),
+            untestable=uncompared_between(known, before, after),
             effect=effect,
             p=p,
             verdict="value",
@@ -213,7 +219,9 @@ class _Metric:
         """Return the changes by the limit, or observed levels without one, and the minimum detectable effect."""
         both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
         columns = {
-            place: {(trial.run, trial.round): median(values) for trial, values in version if np.isfinite(values).any()}
+            place: {
+                (trial.run, trial.round): usual_value(values) for trial, values in version if np.isfinite(values).any()
+            }
             for place, version in enumerate(both)
         }
         size = scale(columns)
@@ -254,7 +262,7 @@ class _Metric:
         return values[: int(np.searchsorted(trace.step, self.common, side="right"))]
 
     def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
-        medians = [median(values) for values in rows if np.isfinite(values).any()]
+        medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
         is_nan = self._is_nan(self.launches[place])
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
@@ -282,7 +290,7 @@ class _Metric:
                 f"or write `{self.name}: {{change: 1%}}`"
             )
         if visible is None:
-            return "it takes two launches that agree; `--trials 12`"
+            return "two launches that agree are needed; `--trials 12`"
         if limit.rule != "equal" and visible > limit.limit:
             return f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 12`"
         return ""
@@ -290,6 +298,6 @@ class _Metric:
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
     """Return what all launches of a version returned, if there are at least two and they agree."""
-    if len(rows) < AGREE or not len(rows[0]) or not all(same(rows[0], other) for other in rows[1:]):
+    if len(rows) < AGREE or not len(rows[0]) or not all(same_values(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]

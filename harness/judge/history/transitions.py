@@ -1,4 +1,4 @@
-"""Transitions of verdicts along a series, from good to bad and back, with the versions between that are unknown."""
+"""Finds where verdicts along a series change from good to bad and back, with the unknown versions between."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.cell.verdict import SAME_RATE
-from harness.judge.history.flaky import MISS, outliving, proven, wanted
+from harness.judge.cell.agreement import SAME_RATE
+from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
 from harness.model import (
     FAILURES,
     SIGNALS,
@@ -58,7 +58,7 @@ def outcome_changes(
     count. `miss` is the chance of having missed the failure that the last good version may have.
     """
     usual = _usual(cells, baseline).failures
-    states = outcomes(cells)
+    states = outcome_states(cells)
     if usual:
         states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
     telling = outliving(states, cells, trials)
@@ -92,21 +92,21 @@ def growth_changes(
     usual = None if baseline is None else shown[baseline]
     least = SAME_RATE * (usual.value or 0.0) if usual is not None and usual.seen == "bad" else -1.0
     states: list[State] = [
-        None if one is None or one.seen not in ("good", "bad") else one.seen == "bad" and (one.value or 0.0) > least
-        for one in shown
+        None
+        if signal is None or signal.seen not in ("good", "bad")
+        else signal.seen == "bad" and (signal.value or 0.0) > least
+        for signal in shown
     ]
     rates = [
-        None if one is None or one.value is None else Effect(value=one.value, unit=SIGNALS[name].unit, ci=one.ci)
-        for one in shown
+        None
+        if signal is None or signal.value is None
+        else Effect(value=signal.value, unit=SIGNALS[name].unit, ci=signal.ci)
+        for signal in shown
     ]
-    found = [
-        replace(change, effect=rates[_bad_side(change)], verdict="growth") for change in _changes(name, states, cells)
+    changes = [
+        replace(change, effect=rates[change.bad_side], verdict="growth") for change in _changes(name, states, cells)
     ]
-    return tuple(sorted([*found, *worsenings(name, states, rates, limit=limit)], key=lambda change: change.after))
-
-
-def _bad_side(change: Change) -> int:
-    return change.before if change.kind == "first_fixed" and change.before is not None else change.after
+    return tuple(sorted([*changes, *worsenings(name, states, rates, limit=limit)], key=lambda change: change.after))
 
 
 def worsenings(
@@ -149,26 +149,25 @@ def wants_launches(
     """Return the versions, by position, whose launches could settle where a flaky failure began or ended, with the
     reason.
 
-    These are good versions near it that may have missed it by luck, and that have fewer launches than
-    `trials_asked.most`.
+    These are good versions near it that may have missed it by luck and have fewer launches than `trials_asked.most`.
     """
-    states = outcomes(cells)
-    return wanted(states, outliving(states, cells, trials), trials, asked=trials_asked)
+    states = outcome_states(cells)
+    return wanted_launches(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
 
 def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
     """Return (kind, last of the old side, first of the new side) wherever known states differ or the first is bad."""
-    found: list[tuple[FindingKind, int | None, int]] = []
+    pairs: list[tuple[FindingKind, int | None, int]] = []
     last: int | None = None
     for place, bad in enumerate(states):
         if bad is None:
             continue
         if last is None and bad:
-            found.append(("bad_from_start", None, place))
+            pairs.append(("bad_from_start", None, place))
         elif last is not None and bad != states[last]:
-            found.append(("first_bad" if bad else "first_fixed", last, place))
+            pairs.append(("first_bad" if bad else "first_fixed", last, place))
         last = place
-    return found
+    return pairs
 
 
 def _changes(metric: Metric, states: Sequence[State], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
@@ -225,7 +224,7 @@ def exact_interval(failed: int, trials: int) -> Interval:
     return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
 
 
-def outcomes(cells: Sequence[CellVerdict]) -> list[State]:
+def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
     """Return whether each cell fails. A launch that died by the signal of a version known to crash agrees with it."""
     failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
     signals = {cell.signal for cell in failing} - {None}
@@ -268,7 +267,7 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     """
     failed, launches = old[0] + new[0], sum(old)
     others = sum(new)
-    ways = [comb(launches, here) * comb(others, failed - here) for here in range(failed + 1)]
+    ways = [comb(launches, new_failed) * comb(others, failed - new_failed) for new_failed in range(failed + 1)]
     return sum(way for way in ways if way <= ways[old[0]]) / sum(ways)
 
 

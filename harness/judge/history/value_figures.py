@@ -11,15 +11,15 @@ from harness.judge.comparison.round_tables import Columns
 from harness.model import Effect, Floats
 
 
-def same(one: Floats, other: Floats) -> bool:
+def same_values(first: Floats, second: Floats) -> bool:
     """Return whether two launches returned the same values."""
-    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
+    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
 
 
-def median(values: Floats) -> float:
+def usual_value(values: Floats) -> float:
     """Return the median after the warm-up quarter; NaN if nothing is left."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite[int(len(finite) * WARM_UP) :])) if len(finite) else math.nan
 
 
 def relative(old: float, new: float, *, scale: float = 0.0) -> float:

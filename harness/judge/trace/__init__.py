@@ -1,1 +1,1 @@
-"""One trace: growth of its memory and counts, and drift of its step time."""
+"""Judges one trace: growth of its memory and counts, and drift of its step time."""

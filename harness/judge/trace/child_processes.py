@@ -1,4 +1,4 @@
-"""Memory growth of the processes that a scenario started, such as data loaders or a server.
+"""Judges the memory growth of the processes that a scenario started, such as data loaders or a server.
 
 The samples of a script cover its own process. The memory of its children is read at the looks alone: too rarely for
 `leak`, but often enough to make a trace `suspect` whose children keep growing.
@@ -16,21 +16,19 @@ FEWEST, MOST = 3, 4
 """Looks that are compared: the two or three intervals between them double in length. Fewer looks give false alarms."""
 
 
-def with_children(found: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """Return the verdict `found`, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
+def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
+    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
     paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
-    if not GOOD & set(found.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
-        return found
+    if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
+        return verdict
     low, high = min(paces), max(paces)
     words = f"the processes that it started grow {paces[-1]:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks)"
-    verdicts = (*(name for name in found.verdicts if name not in GOOD), "suspect")
     return replace(
-        found,
-        verdict=verdicts[0],
-        verdicts=verdicts,
-        why=f"{words}, which its own rows do not hold: measure it as a `command`; {found.why}",
+        verdict,
+        verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
+        why=f"{words}, which its own samples leave out: measure it as a `command`; {verdict.why}",
         rate_kib_per_step=paces[-1],
         rate_ci=(low, high),
-        excluded_kib_per_step=max(high, found.excluded_kib_per_step or 0.0),
+        excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),
         plateau_mib=None,
     )

@@ -1,4 +1,4 @@
-"""Growth of the counts in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
+"""Judges the growth of the counts in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
 
 Counts are exact, and are read at looks and occasionally between them. A leak adds to a count at a constant rate; a
 cache or a pool fills more and more slowly, or stops. The launch is cut into stretches, each as long as all before it,
@@ -73,16 +73,16 @@ def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
     step, values = trace.counts.get("step"), trace.counts.get(name)
     if step is None or values is None:
         return np.empty(0), np.empty(0)
-    known = np.isfinite(values) & np.isfinite(step)
-    last = np.append(np.diff(step[known]) > 0, True) if known.any() else np.empty(0, dtype=bool)
-    return step[known][last], values[known][last]
+    is_known = np.isfinite(values) & np.isfinite(step)
+    last = np.append(np.diff(step[is_known]) > 0, True) if is_known.any() else np.empty(0, dtype=bool)
+    return step[is_known][last], values[is_known][last]
 
 
 def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trace) -> CountGrowth:
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
-        return _untold(name)
+        return _unknown(name)
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
@@ -92,7 +92,7 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     if excluded < limit or edges[-1][1] <= highest_before:
         return CountGrowth(signal=name, state="good", rate=rate, excluded=excluded)
     if len(paces) < FEWEST_STRETCHES:
-        return _untold(name)
+        return _unknown(name)
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
@@ -100,7 +100,7 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
-def _untold(name: str) -> CountGrowth:
+def _unknown(name: str) -> CountGrowth:
     return CountGrowth(
         signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to judge"
     )

@@ -1,4 +1,4 @@
-"""Leaks of GPU memory, by the same rule as leaks of resident memory.
+"""Judges leaks of GPU memory by the same rule as leaks of resident memory.
 
 Two series of a trace show them. The framework's pool is exact to the byte and shows objects that are kept. The memory
 of the process, or of the device if the driver does not report processes, also shows what the pool has reserved and
@@ -10,15 +10,16 @@ program. Without resident memory, the GPU memory decides the verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from harness.judge.trace.growth.rule import GIVEN_BACK, Growth
-from harness.judge.trace.memory_layer import gpu_layer_of, look_rate
-from harness.judge.trace.verdict import judge_memory, memory_words, metric_of
-from harness.model import GOOD, Interval, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.judge.trace.look_rates import last_pace
+from harness.judge.trace.memory_layer import gpu_layer_of
+from harness.judge.trace.verdict import growth_report, judge_memory, memory_words
+from harness.model import GOOD, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 WORDS = {
     "gpu_pool_kib": "the framework's GPU memory",
@@ -32,57 +33,39 @@ REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat
 """Verdicts that a leak of GPU memory replaces, the strongest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuLeak:
-    """A leak of GPU memory in one column. `sure`: no other process on the GPU can be the cause."""
-
-    column: str
-    rate_kib_per_step: float
-    interval: Interval
-    layer: str | None
-    sure: bool
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        grows = f"{WORDS[self.column]} grows {self.rate_kib_per_step:.4g} KiB a step ({low:.4g} to {high:.4g})"
-        if not self.sure:
-            return f"{grows}, but other processes use the GPU"
-        return f"{grows}, at the same pace all the time{f': {self.layer}' if self.layer else ''}"
-
-
 def with_gpu(
-    found: TraceVerdict, trace: Trace, *, limits: Limits, steps: Steps | None = None, shared: bool = False
+    verdict: TraceVerdict, trace: Trace, *, limits: Limits, steps: Steps | None = None, shared: bool = False
 ) -> TraceVerdict:
-    """Return the verdict `found` on a trace, updated by its GPU memory; `metrics` gains each column that was judged.
+    """Return the verdict on a trace, updated by its GPU memory; `metrics` gains each column that was judged.
 
     `steps` is that of `judge_trace`; `shared` is the result of `is_shared`.
     """
     grown = _grown(trace, limits=limits, steps=steps)
-    metrics = {name: _told(name, growth, trace) for name, growth in grown.items()}
-    found = replace(found, metrics={**metrics, **found.metrics})
-    leak = _leak(trace, grown, shared=shared)
-    if leak is not None:
-        return _with_leak(found, leak, trace)
-    return _of_gpu_alone(found, grown, trace) if grown and not is_told(trace, "rss_kib") else found
+    metrics = {name: _metric(name, growth, trace) for name, growth in grown.items()}
+    verdict = replace(verdict, metrics={**metrics, **verdict.metrics})
+    for column, growth in grown.items():
+        if growth.verdict == "leak":
+            return _with_leak(verdict, growth, trace, column=column, sure=column != "gpu_kib" or not shared)
+    return _of_gpu_alone(verdict, grown, trace) if grown and not is_told(trace, "rss_kib") else verdict
 
 
-def undecided(found: TraceVerdict) -> str:
+def undecided(verdict: TraceVerdict) -> str:
     """Return why growth of GPU memory is not ruled out; "" if it is, or without a GPU."""
-    columns = [found.metrics[column] for column in WORDS if column in found.metrics]
-    return next((str(told["why"]) for told in columns if told["verdict"] not in GOOD), "")
+    columns = [verdict.metrics[column] for column in WORDS if column in verdict.metrics]
+    return next((str(metric["why"]) for metric in columns if metric["verdict"] not in GOOD), "")
 
 
-def _told(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
+def _metric(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
     words = memory_words(growth, what=WORDS[column])
     why = words if growth.rate is not None else f"{WORDS[column]}: {words}"
-    return {**metric_of(growth, trace.column(column)), "why": why}
+    return {**growth_report(growth, trace.column(column)), "why": why}
 
 
 def is_shared(facts: Mapping[str, Any]) -> bool:
     """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
     gpus = facts.get("gpus")
-    told = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
-    return any(isinstance(count, int) and count > 0 for count in told)
+    counts = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+    return any(isinstance(count, int) and count > 0 for count in counts)
 
 
 def is_told(trace: Trace, column: str) -> bool:
@@ -103,52 +86,41 @@ def _grown(trace: Trace, *, limits: Limits, steps: Steps | None) -> dict[str, Gr
 
 def _but_cycles(growth: Growth, column: str, trace: Trace) -> Growth:
     """Return the growth as a plateau if gc.collect returns it at the looks."""
-    kept = look_rate(trace.looks, column)
+    kept = last_pace(trace.looks, column)
     given_back = kept is not None and growth.rate is not None and kept <= (1 - GIVEN_BACK) * growth.rate
     return replace(growth, verdict="plateau", cycles=True) if growth.verdict == "leak" and given_back else growth
 
 
-def _leak(trace: Trace, grown: Mapping[str, Growth], *, shared: bool) -> GpuLeak | None:
-    """Return the leak in the most exact column, if any."""
-    for column, growth in grown.items():
-        if growth.verdict == "leak" and growth.rate is not None and growth.interval is not None:
-            sure = column != "gpu_kib" or not shared
-            layer = gpu_layer_of(trace) if sure else None
-            return GpuLeak(
-                column=column, rate_kib_per_step=growth.rate, interval=growth.interval, layer=layer, sure=sure
-            )
-    return None
-
-
-def _with_leak(found: TraceVerdict, leak: GpuLeak, trace: Trace) -> TraceVerdict:
-    why = _beside(f"{leak}", found, trace)
-    if "leak" in found.verdicts:
-        return replace(found, why=why)
-    name: VerdictName = "leak" if leak.sure else "suspect"
-    kept = tuple(verdict for verdict in found.verdicts if verdict not in REPLACED)
-    verdicts = (name, *kept) if leak.sure else (*kept, name)
+def _with_leak(verdict: TraceVerdict, growth: Growth, trace: Trace, *, column: str, sure: bool) -> TraceVerdict:
+    """Return the verdict on a trace with a leak in a column. `sure`: no other process on the GPU can be the cause."""
+    layer = gpu_layer_of(trace) if sure else None
+    words = memory_words(growth, what=WORDS[column])
+    if not sure:
+        words = f"{words}, but other processes use the GPU"
+    why = _beside(f"{words}: {layer}" if layer else words, verdict, trace)
+    if "leak" in verdict.verdicts:
+        return replace(verdict, why=why)
+    name: VerdictName = "leak" if sure else "suspect"
+    kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
     return replace(
-        found,
-        verdict=verdicts[0],
-        verdicts=verdicts,
+        verdict,
+        verdicts=(name, *kept) if sure else (*kept, name),
         why=why,
-        rate_kib_per_step=leak.rate_kib_per_step,
-        rate_ci=leak.interval,
+        rate_kib_per_step=growth.rate,
+        rate_ci=growth.interval,
         excluded_kib_per_step=None,
         plateau_mib=None,
-        layer=leak.layer,
+        layer=layer,
     )
 
 
-def _of_gpu_alone(found: TraceVerdict, grown: Mapping[str, Growth], trace: Trace) -> TraceVerdict:
+def _of_gpu_alone(verdict: TraceVerdict, grown: Mapping[str, Growth], trace: Trace) -> TraceVerdict:
     """Return the verdict on a trace without resident memory: the strongest verdict on its GPU memory."""
-    column, growth = min(grown.items(), key=lambda one: REPLACED.index(one[1].verdict))
-    verdicts = (*(verdict for verdict in found.verdicts if verdict not in REPLACED), growth.verdict)
+    column, growth = min(grown.items(), key=lambda item: REPLACED.index(item[1].verdict))
     return replace(
-        found,
-        verdict=verdicts[0],
-        verdicts=verdicts,
-        why=_beside(memory_words(growth, what=WORDS[column]), found, trace),
+        verdict,
+        verdicts=(*(own for own in verdict.verdicts if own not in REPLACED), growth.verdict),
+        why=_beside(memory_words(growth, what=WORDS[column]), verdict, trace),
         rate_kib_per_step=growth.rate,
         rate_ci=growth.interval,
         excluded_kib_per_step=growth.excluded,
@@ -156,8 +128,8 @@ def _of_gpu_alone(found: TraceVerdict, grown: Mapping[str, Growth], trace: Trace
     )
 
 
-def _beside(words: str, found: TraceVerdict, trace: Trace) -> str:
+def _beside(words: str, verdict: TraceVerdict, trace: Trace) -> str:
     """Return `words` followed by the reason for RSS and step times, if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
-        return f"{words}; {found.why}"
-    return f"{words}; up to step {found.steps}"
+        return f"{words}; {verdict.why}"
+    return f"{words}; up to step {verdict.steps}"

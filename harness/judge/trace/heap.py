@@ -1,4 +1,4 @@
-"""Growth of the C heap in use, by the same rule as resident memory. It shows leaks that resident memory hides.
+"""Judges the growth of the C heap in use as that of resident memory. It shows leaks that resident memory hides.
 
 A leak first takes memory that is free inside the heap: after a warm-up that freed much, resident memory stays constant
 for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size and hides a
@@ -14,8 +14,8 @@ import numpy as np
 from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, Growth, judge_growth
 from harness.judge.trace.look_rates import keep_on, paces_at
 from harness.judge.trace.memory_layer import WRAP_KIB
-from harness.judge.trace.rows import even_rows, sampled, thinned
-from harness.model import Look, Trace
+from harness.judge.trace.rows import even_rows, sampled, thinned_rows
+from harness.model import Trace
 
 WORDS = "the C heap in use"
 GRAIN_KIB = 16 / 1024
@@ -32,7 +32,7 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
     """Judge the samples of the C heap in use. None if they are too few, or if more is in use than resident, because
     part of it was never touched. `limit` in KiB per step.
     """
-    values, steps_per_row = thinned(*even_rows(trace.step, trace.column("heap_kib")))
+    values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column("heap_kib")))
     resident = sampled(trace.column("rss_kib"))
     if len(values) < LEAST_ROWS or not len(resident):
         return None
@@ -46,7 +46,7 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
         alpha=alpha,
         plateau=1024.0,
         quanta=(GRAIN_KIB, HUGE_PAGE_KIB),
-        looks=tuple(_of_heap(look) for look in trace.looks),
+        looks=[replace(look, rss_before_kib=look.heap_before_kib, rss_kib=look.heap_kib) for look in trace.looks],
     )
 
 
@@ -63,8 +63,3 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
         return None
     how = "at one pace from look to look, with garbage collected; a table that doubles would, too"
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
-
-
-def _of_heap(look: Look) -> Look:
-    """Return the look with its resident memory replaced by the heap in use."""
-    return replace(look, rss_before_kib=look.heap_before_kib, rss_kib=look.heap_kib)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
+from harness.judge.trace.look_rates import last_pace, look_values
 from harness.judge.trace.rows import even_rows, sampled
 from harness.model import Look, Trace
 
@@ -83,20 +84,13 @@ def _device_rate(trace: Trace) -> float | None:
 def _gpu_rate(trace: Trace, name: str) -> float | None:
     """Return the growth of a column (KiB per step) from its samples, else from the looks."""
     sampled_rate = _rate(trace, name)
-    return look_rate(trace.looks, name) if sampled_rate is None else sampled_rate
-
-
-def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
-    """Return the growth of a field per step, between the last two looks at different steps that have it."""
-    by_step = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
-    steps = sorted(by_step)[-2:]
-    return (by_step[steps[1]] - by_step[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
+    return last_pace(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def _probed(trace: Trace, name: str) -> float | None:
     """Return the growth of a column per step, from its samples; if they are too few, between the last two looks."""
     rate = _rate(trace, name)
-    looks = {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
+    looks = look_values(trace.looks, name)
     before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
     if rate is not None or last - before < APART:
         return rate

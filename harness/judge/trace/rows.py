@@ -1,4 +1,4 @@
-"""Resampling of a column for the judge: measured rows only, in order, on an even grid of steps."""
+"""Resamples a column for the judge: measured rows only, in order, on an even grid of steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
     return _on_grid(step, values, gaps)
 
 
-def thinned(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
+def thinned_rows(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
     """Return at most MOST_ROWS rows and their distance: the minimum of each group, which avoids aliasing."""
     every = -(-len(values) // MOST_ROWS)
     if every <= 1:

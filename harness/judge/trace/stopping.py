@@ -17,7 +17,7 @@ LONG_ENOUGH_S = 0.3
 """Minimum total step time of a trial that stops early: going on costs less, and step times become more precise."""
 
 
-def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
+def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
     """Return the decision at a look, which is the trace's last step.
 
     A flat trial stops, unless it must run the whole budget, its steps took hardly any time, or its GPU memory is
@@ -25,16 +25,16 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
     may be a buffer that fills. Early growth by CLEAR times the limit stops too, as `suspect`, where another launch runs
     the whole budget: that one tells whether it goes on.
     """
-    found = judge_trace(trace, limits=limits, steps=steps)
-    if found.verdict in ("flat", "plateau"):
+    verdict = judge_trace(trace, limits=limits, steps=steps)
+    if verdict.verdict in ("flat", "plateau"):
         if whole_budget or is_brief(trace):
             return "go"
-        beside = gpu_memory.with_gpu(found, trace, limits=limits, steps=steps)
-        return "stop" if beside.verdict == found.verdict and not gpu_memory.undecided(beside) else "go"
-    if found.early and not (whole_budget or is_brief(trace)) and clear_leak(found, limits=limits):
+        beside = gpu_memory.with_gpu(verdict, trace, limits=limits, steps=steps)
+        return "stop" if beside.verdict == verdict.verdict and not gpu_memory.undecided(beside) else "go"
+    if verdict.early and not (whole_budget or is_brief(trace)) and clear_leak(verdict, limits=limits):
         return "stop"
-    if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
-        before = [look for look in steps.looks() if look < found.steps]
+    if "leak" in verdict.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
+        before = [look for look in steps.looks() if look < verdict.steps]
         past = prefix(trace, before[-1]) if before else trace
         memory = judge_memory(past, limit=limits.leak_kib_per_step, steps=steps)
         if before and memory is not None and memory.verdict == "leak":
@@ -44,15 +44,14 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
 
 def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
     """Return whether something beside the step time has to be followed further: memory that grows, or may."""
-    found = judge_trace(trace, limits=limits, steps=steps)
-    return bool({"leak", "suspect"} & set(found.verdicts))
+    verdict = judge_trace(trace, limits=limits, steps=steps)
+    return bool({"leak", "suspect"} & set(verdict.verdicts))
 
 
-def clear_leak(found: TraceVerdict | None, *, limits: Limits) -> bool:
-    """Return whether memory surely grows by CLEAR times the limit, so that another launch need not go as far to
-    agree.
-    """
-    return found is not None and found.rate_ci is not None and found.rate_ci[0] >= CLEAR * limits.leak_kib_per_step
+def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
+    """Return whether memory surely grows by CLEAR times the limit: a shorter launch is then enough to agree."""
+    interval = None if verdict is None else verdict.rate_ci
+    return interval is not None and interval[0] >= CLEAR * limits.leak_kib_per_step
 
 
 def is_brief(trace: Trace) -> bool:

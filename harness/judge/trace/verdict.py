@@ -15,11 +15,11 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.trace.child_processes import with_children
 from harness.judge.trace.growth.gc_refill import without_refills
-from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
+from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few_rows
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels, fit_trend
 from harness.judge.trace.heap import WORDS, judge_heap, kept_at_looks
 from harness.judge.trace.memory_layer import CYCLES, heap_layer_of, layer_of
-from harness.judge.trace.rows import even_rows, sampled, thinned
+from harness.judge.trace.rows import even_rows, sampled, thinned_rows
 from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 ALPHA = 0.01
@@ -54,20 +54,19 @@ def judge_trace(
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth per step.
     """
-    last = _last_step(trace)
+    last = int(sampled(trace.step).max(initial=0))
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
     memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
-    early = steps is not None and last < steps.budget and last <= EARLY_STEPS and _grows(memory)
+    early = steps is not None and last < steps.budget and last <= EARLY_STEPS
+    early = early and memory is not None and memory.verdict in ("leak", "suspect")
     if memory is not None and early:
         memory = replace(memory, verdict="suspect")
     durations = trace.column("step_s")
     drift = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
-    verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
     settled_s = settled_median(durations)
     rss = sampled(trace.column("rss_kib"))
-    found = TraceVerdict(
-        verdict=verdicts[0],
-        verdicts=verdicts,
+    verdict = TraceVerdict(
+        verdicts=_verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None),
         steps=last,
         why=_why(memory, drift=drift, last=last, early=early, in_heap=in_heap),
         rate_kib_per_step=None if memory is None else memory.rate,
@@ -81,12 +80,12 @@ def judge_trace(
         early=early,
         metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
-    return with_children(found, trace, limit=limits.leak_kib_per_step)
+    return with_children(verdict, trace, limit=limits.leak_kib_per_step)
 
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
     """Judge another column by the same rule, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
-    values, steps_per_row = thinned(*even_rows(trace.step, trace.column(name)))
+    values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
         values,
         steps_per_row=steps_per_row,
@@ -95,10 +94,10 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         plateau=math.inf,
         quanta=(0.0, math.inf),
     )
-    return metric_of(growth, trace.column(name))
+    return growth_report(growth, trace.column(name))
 
 
-def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
+def growth_report(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
     """Return the report on a column other than RSS, whose rows are `values`."""
     return {
         "verdict": growth.verdict,
@@ -118,8 +117,8 @@ def prefix(trace: Trace, last: int) -> Trace:
 
 def settled_median(values: Floats | None) -> float | None:
     """Return the median of the measured rows after the warm-up quarter; None without any."""
-    known = sampled(values)
-    return float(np.median(known[len(known) // 4 :])) if len(known) else None
+    measured = sampled(values)
+    return float(np.median(measured[len(measured) // 4 :])) if len(measured) else None
 
 
 def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
@@ -127,7 +126,7 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
     not sampled. `limit` in KiB per step.
     """
     rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
-    values, steps_per_row = thinned(*even_rows(trace.step, rows))
+    values, steps_per_row = thinned_rows(*even_rows(trace.step, rows))
     if not len(values):
         return None
     growth = judge_growth(
@@ -170,15 +169,11 @@ def _alpha(steps: Steps | None) -> float:
     return ALPHA / (1 if steps is None else len(steps.looks()))
 
 
-def _grows(memory: Growth | None) -> bool:
-    return memory is not None and memory.verdict in ("leak", "suspect")
-
-
 def _drift(durations: Floats, *, limit: float) -> _Drift:
     """Judge the step time: in a slowdown block medians rise steadily, by more than the limit, and not in one step."""
     settled = durations[len(durations) // 4 :]
     if len(durations) < LEAST_ROWS:
-        return _Drift(unmet=too_few(len(durations)))
+        return _Drift(unmet=too_few_rows(len(durations)))
     medians = block_levels(settled, share=0.5)
     if medians.min() <= 0:
         return _Drift(unmet="the steps are too short for the clock")
@@ -215,7 +210,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
     if memory is not None:
         parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
     if in_heap:
-        parts.append("RSS alone does not show it: it takes memory that was free, or garbage covers it")
+        parts.append("RSS alone does not show it: the growth takes memory that was free, or garbage hides it")
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:
@@ -255,7 +250,3 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
 def _figure(value: float) -> str:
     """Return two significant digits, without an exponent for large values."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def _last_step(trace: Trace) -> int:
-    return int(sampled(trace.step).max(initial=0))

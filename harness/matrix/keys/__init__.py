@@ -1,4 +1,4 @@
-"""The shape of matrix.yaml: its keys and their types. The JSON Schema is generated from it.
+"""Defines the shape of matrix.yaml: its keys and their types. The JSON Schema is generated from it.
 
 Every attribute's docstring is the key's description in the schema. Checks across several places (names that must exist,
 scripts, versions) come later, in `series`, `scenarios` and `rules`.
@@ -12,10 +12,17 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Duration, Engines, Gpus, Name, Parallel, ScalarValue, Size, Text, Truth, Whole
-from harness.matrix.keys.base import Shape
-from harness.matrix.keys.probes import Largest, Probes
-from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry, StepsFunction
+from harness.matrix.fields import Duration, Name, ScalarValue, Shape, Text, Truth, Whole
+from harness.matrix.keys.hosts import HoldEntry, HostEntry
+from harness.matrix.keys.scenario import (
+    OWN,
+    AnyMetricLimit,
+    Largest,
+    MetricLimitEntry,
+    Probes,
+    ScenarioEntry,
+    StepsFunction,
+)
 from harness.matrix.keys.series import (
     SERIES_KINDS,
     AnySeries,
@@ -27,7 +34,6 @@ from harness.matrix.keys.series import (
     SeriesEntry,
     TagRange,
 )
-from harness.matrix.keys.slurm import HoldEntry, Nodes, SelectEntry
 
 __all__ = [
     "OWN",
@@ -38,7 +44,6 @@ __all__ = [
     "HostEntry",
     "Installed",
     "Largest",
-    "Limits",
     "Listed",
     "Locks",
     "MatrixFile",
@@ -50,35 +55,6 @@ __all__ = [
     "StepsFunction",
     "TagRange",
 ]
-
-
-class HostEntry(Shape):
-    """One engine and its GPUs, or a pool of equal machines."""
-
-    engine: Engines
-    """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
-    ssh://…, tcp://… or unix://…; or a list of container engines: a pool of equal machines, which share the rows."""
-    gpus: Gpus = "none"
-    """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
-    lane each."""
-    parallel: Parallel = "auto"
-    """auto: launches whose times are not compared run side by side, as many as the host has room for; a number: so many
-    at most; false: one at a time; true: the host's lanes run at the same time, whatever is compared; changes of their
-    step times are reported with a warning."""
-    disk: Size | None = None
-    """Maximum disk space for pulled images on the host: 60GiB."""
-    container: model.ContainerKind | None = None
-    """slurm: what starts images on the node; none: virtual environments. Default: none."""
-    select: SelectEntry | None = None
-    """slurm: what the node must have, and on whose account."""
-    nodes: Nodes | None = None
-    """slurm: how many equal nodes share the rows at a time, or the names of nodes; each named node is a host of its
-    own, HOST.NODE. Default: 1."""
-    hold: HoldEntry | None = None
-    """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
-    images: Text | None = None
-    """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
-    harness's cache folder."""
 
 
 class TrialsEntry(Shape):
@@ -102,9 +78,9 @@ class StopEntry(Shape):
 
 
 class MatrixFile(Shape):
-    """What to run, on what, and what counts as bad."""
+    """A matrix file: the images, the hosts, the scenarios, and the limits by which they are judged."""
 
-    version: Annotated[Literal[1], BeforeValidator(values.whole, json_schema_input_type=Literal[1])]
+    version: Annotated[Literal[1], BeforeValidator(values.whole_number, json_schema_input_type=Literal[1])]
     """The version of this format, always 1."""
     name: Text | None = None
     """The name of the matrix; default: the file's name without its extension."""

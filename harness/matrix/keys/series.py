@@ -1,4 +1,4 @@
-"""The shape of `series`: one kind for each way to specify a history of images."""
+"""Defines the shape of `series`: one kind for each way to specify a history of images."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.matrix.fields import (
     Environment,
     Images,
     NameList,
+    Shape,
     Text,
     Truth,
     Variable,
     VersionName,
     Versions,
 )
-from harness.matrix.keys.base import Shape
 
 
 class SeriesEntry(Shape):
@@ -74,28 +74,29 @@ class Built(SeriesEntry):
     """Further build args, the same for all versions."""
 
 
-class Installed(SeriesEntry):
+class OverBase(SeriesEntry):
+    """A series of environments over one base image, or of virtual environments on a process host."""
+
+    python: Text | None = None
+    """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
+    base: Text | None = None
+    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
+
+
+class Installed(OverBase):
     """Python packages laid over one base image, or into a virtual environment on a process host."""
 
     install: NameList
     """Requirements to install, at least one with {version}: ["pandas=={version}", "numpy==1.26.4"]."""
     versions: Versions
     """The versions, oldest first, or a range of the package index: ">=2.0,<2.3"."""
-    python: Text | None = None
-    """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
-    base: Text | None = None
-    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
-class Locks(SeriesEntry):
+class Locks(OverBase):
     """Requirement or lock files, each with everything that one version installs."""
 
     locks: dict[VersionName, Text] = Field(min_length=1)
     """The files, oldest first: a mapping from a version's name to its file, relative to the matrix file."""
-    python: Text | None = None
-    """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
-    base: Text | None = None
-    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
 SERIES_KINDS: dict[str, type[SeriesEntry]] = {

@@ -1,1 +1,1 @@
-"""The `scenarios:` of a matrix file: scripts, programs and commands, checked without running them."""
+"""Reads the `scenarios:` of a matrix file: scripts, programs and commands, checked without running them."""

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import model
+from harness.errors import did_you_mean
 from harness.matrix import keys
 from harness.matrix.context import Context
-from harness.matrix.problems import KeyPath, did_you_mean, listed, shown
-from harness.matrix.scenarios.scripts import Script, ScriptProblem, parsed, top_level
+from harness.matrix.problems import KeyPath, listed, shown
+from harness.matrix.scenarios.scripts import (
+    DEFINITIONS,
+    Script,
+    bound_names,
+    parse_python,
+    read_python,
+    title_of,
+    top_level,
+)
 
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
 MOST_PRINTED = 16
-"""A trial has columns for so many metrics."""
+"""Number of metrics for which a trial has columns."""
 
 
 def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
@@ -44,18 +53,15 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
         if getattr(entry, name) is not None:
             context.problems.add((*key, name), "is for a command; the steps of a program are counted from inside")
     _check_printed(entry, key, context)
-    tree, found = None, None
+    tree, file = None, None
     if entry.program is not None:
         tree = _tree(entry.program, (*key, "program"), context)
     elif entry.module is not None:
         _check_module(entry, (*key, "module"), context)
-        found = _file_of(entry.module, entry, context.folder)
-        tree = _tree(str(found), (*key, "module"), context) if found else None
+        file = _file_of(entry.module, entry, context.folder)
+        tree = _tree(str(file), (*key, "module"), context) if file else None
     _check_function(entry, tree, key, context)
-    if tree is None:
-        return None
-    title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
-    return Script(name=str(entry.program or found), title=title)
+    return None if tree is None else Script(name=str(entry.program or file), title=title_of(tree))
 
 
 def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
@@ -70,20 +76,15 @@ def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
 def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
     path = context.existing(text, key)
     if path is not None and not path.is_file():
-        context.problems.add(key, f"{shown(text)} is no file; name the Python file that starts the training")
+        context.problems.add(key, f"{shown(text)} is not a file; name the Python file that starts the training")
         return None
-    source = context.text_of(path, key) if path else None
-    try:
-        return None if source is None else parsed(text, source)
-    except ScriptProblem as error:
-        context.problems.add(key, str(error))
-        return None
+    return read_python(text, key, context, parse_python) if path else None
 
 
 def _check_module(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     module = entry.module or ""
     if not DOTTED.fullmatch(module):
-        context.problems.add(key, f"{shown(module)} is no name of a module; such as mypkg.train")
+        context.problems.add(key, f"{shown(module)} is not the name of a module, such as mypkg.train")
         return
     top = module.split(".")[0]
     beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
@@ -99,9 +100,9 @@ def _file_of(module: str, entry: keys.ScenarioEntry, folder: Path) -> Path | Non
     homes += [Path(text).parent for text in entry.files if Path(text).name in (first, f"{first}.py")]
     for home in homes:
         place = home.joinpath(first, *rest)
-        for found in (place.with_name(f"{place.name}.py"), place / "__main__.py", place / "__init__.py"):
-            if (folder / found).is_file():
-                return found
+        for file in (place.with_name(f"{place.name}.py"), place / "__main__.py", place / "__init__.py"):
+            if (folder / file).is_file():
+                return file
     return None
 
 
@@ -113,51 +114,41 @@ def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyP
     written = entry.steps_are.function
     match = FUNCTION.fullmatch(written)
     if match is None:
-        context.problems.add(place, f"{shown(written)} is no function; write module:name, such as mypkg.loop:train_one")
+        context.problems.add(
+            place, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one"
+        )
         return
     module, names = match[1], match[3].split(".")
     stem = Path(entry.program).stem if entry.program else entry.module
     if module in ("__main__", stem):
         tree, name = own, str(entry.program or entry.module)
     else:
-        found = _file_of(module, entry, context.folder)
-        tree, name = (_tree(str(found), place, context) if found else None), str(found)
-    if tree is not None and (problem := missing(tree.body, names, name)):
+        file = _file_of(module, entry, context.folder)
+        tree, name = (_tree(str(file), place, context) if file else None), str(file)
+    if tree is not None and (problem := undefined_function(tree.body, names, name)):
         context.problems.add(place, problem)
 
 
-def missing(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
+def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
     """Return why the file does not define the function, or None. A name that it imports or assigns may be one."""
     for place, name in enumerate(names):
-        known = {one: statement for statement in top_level(body) for one in _bound(statement)}
-        if name not in known and any(isinstance(one, ast.ImportFrom) and one.names[0].name == "*" for one in body):
+        bound = {each: statement for statement in top_level(body) for each in bound_names(statement)}
+        if name not in bound and "*" in bound:
             return None
-        if name not in known:
-            there = sorted(one for one, statement in known.items() if isinstance(statement, _DEFINES))
-            hint = did_you_mean(name, known=there)
-            return f"{where} has no {'.'.join(names[: place + 1])}{hint} it has: {listed(there)}"
-        statement = known[name]
+        if name not in bound:
+            defined = sorted(each for each, statement in bound.items() if isinstance(statement, DEFINITIONS))
+            absent = f"{where} has no {'.'.join(names[: place + 1])}"
+            if not defined:
+                owner = ".".join(names[:place]) or "it"
+                return (
+                    f"{absent}, and {owner} defines no function: put what one step does into a function, and name that"
+                )
+            return f"{absent}{did_you_mean(name, known=defined)} it has: {listed(defined)}"
+        statement = bound[name]
+        if isinstance(statement, ast.AsyncFunctionDef):
+            line = f"{where}:{statement.lineno}"
+            return f"{line}: {statement.name} is async, so a call runs none of its code; name another"
         if not isinstance(statement, ast.ClassDef):
-            return _unfit(statement, where)
+            return None
         body = statement.body
     return f"{'.'.join(names)} is a class; name a function or a method"
-
-
-_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _unfit(statement: ast.stmt, where: str) -> str | None:
-    if isinstance(statement, ast.AsyncFunctionDef):
-        return f"{where}:{statement.lineno}: {statement.name} is async, so a call of it runs none of it; name another"
-    return None
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, _DEFINES):
-        yield statement.name
-    elif isinstance(statement, ast.Assign):
-        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
-    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        yield statement.target.id
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name for alias in statement.names)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context
-from harness.matrix.probes import read_probes
-from harness.matrix.problems import KeyPath, shown, unknown
+from harness.matrix.problems import KeyPath, shown, unknown_name
+from harness.matrix.scenarios.probes import read_probes
 from harness.matrix.scenarios.programs import check_program, read_program
-from harness.matrix.scenarios.scripts import Script, ScriptProblem, read_script
+from harness.matrix.scenarios.scripts import Script, read_python, read_script
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
@@ -22,7 +22,7 @@ AXES = ("series", "image", "host", "scenario", "why")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Read:
+class ReadScenario:
     """A scenario and its parsed script or program (None for a command, or if it could not be read)."""
 
     scenario: model.Scenario
@@ -31,16 +31,16 @@ class Read:
 
 def read_scenarios(
     file: keys.MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
-) -> tuple[Read, ...]:
+) -> tuple[ReadScenario, ...]:
     """Return all scenarios. `hosts`: those that each name means. Problems are added to the context."""
-    known = {"series": list(file.series), "hosts": list(hosts)}
+    names = {"series": list(file.series), "hosts": list(hosts)}
     result = []
     for name, entry in file.scenarios.items():
         key: KeyPath = ("scenarios", name)
         for axis in ("series", "hosts"):
             for position, wanted in enumerate(getattr(entry, axis) or ()):
-                if wanted not in known[axis]:
-                    text = unknown(wanted, known[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
+                if wanted not in names[axis]:
+                    text = unknown_name(wanted, names[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
                     context.problems.add((*key, axis, position), text)
         script = _check_program(entry, key, context)
         _check_numbers(entry, key, context)
@@ -51,7 +51,7 @@ def read_scenarios(
         _check_params(entry, script, key, context, included=included)
         meant = tuple(host for wanted in entry.hosts or () for host in hosts.get(wanted, (wanted,)))
         scenario = _scenario(name, entry, script, context, hosts=meant)
-        result.append(Read(scenario=scenario, script=script))
+        result.append(ReadScenario(scenario=scenario, script=script))
     return tuple(result)
 
 
@@ -63,7 +63,7 @@ def _scenario(
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
     return model.Scenario(
         name=name,
-        where=context.document.where(*key),
+        where=context.where(*key),
         title=script.title if script else "",
         script=context.folder / entry.script if entry.script else None,
         program=read_program(entry, context),
@@ -130,25 +130,13 @@ def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
         for name in ("step_pattern", "judge"):
             if getattr(entry, name) is not None:
                 context.problems.add((*key, name), "is for a command; a script counts its steps itself")
-        return _read_script(entry.script, (*key, "script"), context)
+        return read_python(entry.script, (*key, "script"), context, read_script)
     if entry.step_pattern is not None:
         try:
             re.compile(entry.step_pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            context.problems.add((*key, "step_pattern"), f"is no regular expression: {error}")
+            context.problems.add((*key, "step_pattern"), f"is not a regular expression: {error}")
     return None
-
-
-def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
-    path = context.existing(text, key)
-    source = context.text_of(path, key) if path else None
-    if source is None:
-        return None
-    try:
-        return read_script(text, source)
-    except ScriptProblem as error:
-        context.problems.add(key, str(error))
-        return None
 
 
 def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
@@ -207,5 +195,5 @@ def check_names(names: Collection[str], script: Script, key: KeyPath, context: C
 def name_problem(name: str) -> str | None:
     """Return why a parameter cannot have this name, or None."""
     if not name.isidentifier() or keyword.iskeyword(name):
-        return f"{shown(name)} is no name for a parameter; letters, digits and _, not beginning with a digit"
+        return f"{shown(name)} cannot be the name of a parameter; letters, digits and _, not beginning with a digit"
     return f"{name!r} means something else in exclude; call the parameter otherwise" if name in AXES else None

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from harness.matrix.problems import did_you_mean, listed, shown
+from harness.errors import did_you_mean
+from harness.matrix.context import Context
+from harness.matrix.problems import KeyPath, listed, shown
 from harness.model import Scalar
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Parsed = TypeVar("Parsed")
 
 
 class ScriptProblem(ValueError):
@@ -47,31 +52,42 @@ class Script:
 
 def read_script(name: str, source: bytes) -> Script:
     """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
-    tree = parsed(name, source)
+    tree = parse_python(name, source)
     setup = None
     allowed: Mapping[str, tuple[Any, ...]] = {}
     params_line = 0
     for statement in top_level(tree.body):
-        names = _defined(statement)
-        if "setup" in names:
+        names = set(bound_names(statement))
+        if "setup" in names and not isinstance(statement, ast.AsyncFunctionDef):
             setup = statement
         if "PARAMS" in names:
             params_line = statement.lineno
             allowed = _literal_params(statement, f"{name}:{params_line}")
     if setup is None:
         raise ScriptProblem(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
-    title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
+    title = title_of(tree)
     if not isinstance(setup, ast.FunctionDef):
         return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are not known
     accepts, requires = _parameters(setup.args)
-    for each in allowed:
-        if accepts is not None and each not in accepts:
-            text = f"PARAMS has {each!r}, which setup does not take{did_you_mean(each, known=accepts)}"
+    for param in allowed:
+        if accepts is not None and param not in accepts:
+            text = f"PARAMS has {param!r}, which setup does not take{did_you_mean(param, known=accepts)}"
             raise ScriptProblem(f"{name}:{params_line}: {text} it has: {listed(accepts)}")
     return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
 
 
-def parsed(name: str, source: bytes) -> ast.Module:
+def read_python(text: str, key: KeyPath, context: Context, read: Callable[[str, bytes], Parsed]) -> Parsed | None:
+    """Return what `read` makes of a Python file (its name and content); if it fails, add a problem and return None."""
+    source = context.text_of(text, key)
+    try:
+        return None if source is None else read(text, source)
+    except ScriptProblem as error:
+        context.problems.add(key, str(error))
+        return None
+
+
+def parse_python(name: str, source: bytes) -> ast.Module:
+    """Return a Python file's syntax tree. Raises ScriptProblem."""
     try:
         with warnings.catch_warnings():  # warnings about the user's code come from its own interpreter
             warnings.simplefilter("ignore")
@@ -80,6 +96,11 @@ def parsed(name: str, source: bytes) -> ast.Module:
         raise ScriptProblem(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise ScriptProblem(f"{name}: is not Python: {error}") from error
+
+
+def title_of(tree: ast.Module) -> str:
+    """Return the first line of a file's docstring; "" without one."""
+    return (ast.get_docstring(tree) or "").strip().split("\n")[0]
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -92,16 +113,16 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from top_level([inner for handler in statement.handlers for inner in handler.body])
 
 
-def _defined(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return {statement.name}
-    if isinstance(statement, ast.Assign):
-        return {target.id for target in statement.targets if isinstance(target, ast.Name)}
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        return {statement.target.id}
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name for alias in statement.names}
-    return set()
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement defines, assigns or imports."""
+    if isinstance(statement, DEFINITIONS):
+        yield statement.name
+    elif isinstance(statement, ast.Assign):
+        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in statement.names)
 
 
 def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""The `series:` of a matrix file: which versions there are, and the image of each."""
+"""Reads the `series:` of a matrix file: the versions, and the image of each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -13,7 +12,7 @@ from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context, Entry
 from harness.matrix.problems import KeyPath, shown
-from harness.matrix.series.packages import RUNNING_PYTHON, check_python
+from harness.matrix.series.packages import base_image, check_python
 from harness.safe_files import read_regular
 
 MOST_BYTES = 4 << 20
@@ -23,54 +22,48 @@ PASSED_OVER = ("--only-binary", "--no-binary", "--prefer-binary")
 """Options that tools write at the head of a lock file."""
 COMMENT = re.compile(r"(^|\s)#.*")
 HELP = "give a requirement or lock file, such as `pip freeze` or `uv pip compile` writes"
-SLIM = "python:{python}-slim-bookworm"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LockReader:
-    context: Context
-
-    def read(self, entry: keys.Locks, key: KeyPath) -> list[Entry]:
-        """Return an image for each file, in the order in which they are written; problems are added to the context."""
-        problem = check_python(entry.python)
-        if problem:
-            self.context.problems.add((*key, "python"), problem)
-            return []
-        return [
-            Entry(version=name, key=(*key, "locks", name), source=source)
-            for name, text in entry.locks.items()
-            if (source := self._source(entry, text, (*key, "locks", name))) is not None
-        ]
-
-    def _source(self, entry: keys.Locks, text: str, key: KeyPath) -> model.Install | None:
-        path = self.context.existing(text, key)
-        if path is None:
-            return None
+def read_locks(entry: keys.Locks, key: KeyPath, context: Context) -> list[Entry]:
+    """Return an image for each file, in the order in which they are written; problems are added to the context."""
+    problem = check_python(entry.python)
+    if problem:
+        context.problems.add((*key, "python"), problem)
+        return []
+    result = []
+    for name, text in entry.locks.items():
+        place = (*key, "locks", name)
+        path = context.existing(text, place)
         try:
-            return install_of(path, python=entry.python, base=entry.base or self.context.default_base)
+            if path is not None:
+                source = install_of(path, python=entry.python, base=entry.base or context.default_base)
+                result.append(Entry(version=name, key=place, source=source))
         except ValueError as error:
-            self.context.problems.add(key, str(error))
-            return None
+            context.problems.add(place, str(error))
+    return result
 
 
 def install_of(path: Path, *, python: str | None, base: str | None) -> model.Install:
     """Return what a requirement or lock file installs. Raises ValueError with the file and the line."""
-    found: dict[str, tuple[str, ...]] = {}
+    hashes: dict[str, tuple[str, ...]] = {}
     places: dict[str, str] = {}
-    for requirement, several, place in _requirements(path):
-        found[requirement] = (*found.get(requirement, ()), *several)
+    for requirement, own, place in _requirements(path):
+        hashes[requirement] = (*hashes.get(requirement, ()), *own)
         places.setdefault(requirement, place)
-    if not found:
+    if not hashes:
         raise ValueError(f"{path}: names no requirement; {HELP}")
-    bare = [requirement for requirement, several in found.items() if not several]
-    if bare and len(bare) < len(found):
+    bare = [requirement for requirement, own in hashes.items() if not own]
+    if bare and len(bare) < len(hashes):
         raise ValueError(
-            f"{places[bare[0]]}: {shown(bare[0])} has no hash and others have one, which pip refuses; give each "
-            "requirement a hash, or none"
+            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, and other requirements have one; pip takes hashes for "
+            "all or for none"
         )
-    image = base or SLIM.format(python=python or RUNNING_PYTHON)
-    hashes = tuple((requirement, several) for requirement, several in found.items() if several)
-    return model.Install(base=image, python=python, packages=tuple(found), hashes=hashes)
+    return model.Install(
+        base=base_image(base, python=python),
+        python=python,
+        packages=tuple(hashes),
+        hashes=tuple((requirement, own) for requirement, own in hashes.items() if own),
+    )
 
 
 def requirements(path: Path) -> Iterator[str]:

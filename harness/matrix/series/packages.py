@@ -29,16 +29,20 @@ def check_python(version: str | None) -> str:
     """Return what is wrong with the version of an interpreter; "" if nothing is."""
     if version is None or PYTHON.fullmatch(version):
         return ""
-    return f"{shown(version)} is no version of Python 3, such as 3.11"
+    return f"{shown(version)} is not a version of Python 3, such as 3.11"
+
+
+def base_image(base: str | None, *, python: str | None) -> str:
+    """Return the image to install over; without `base`, the slim image of the interpreter's version."""
+    return base or f"python:{python or RUNNING_PYTHON}-slim-bookworm"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageReader:
-    """Reads series of packages. With `check_versions=False` the index is queried for ranges only."""
+    """Reads series of packages, whose versions are checked with the index."""
 
     context: Context
     index: package_index.Index
-    check_versions: bool
 
     def read(self, entry: keys.Installed, key: KeyPath) -> list[Entry]:
         """Return the packages of one series, oldest first as written; problems are added to the context."""
@@ -46,8 +50,9 @@ class PackageReader:
             return []
         pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
         if isinstance(entry.versions, str):
-            found = self._range(entry.versions, entry, pins=pins, key=(*key, "versions"))
-            return [self._entry(entry, str(each.version), (*key, "versions"), yanked=each.yanked) for each in found]
+            place = (*key, "versions")
+            releases = self._range(entry.versions, entry, pins=pins, key=place)
+            return [self._entry(entry, str(each.version), place, yanked=each.yanked) for each in releases]
         yanked = self._check_listed(entry, pins, key)
         return [
             self._entry(entry, version, (*key, "versions", position), yanked=version in yanked)
@@ -76,7 +81,7 @@ class PackageReader:
         self, text: str, entry: keys.Installed, *, pins: Sequence[str], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
         try:
-            specifier = SpecifierSet(_read(text))
+            specifier = SpecifierSet(_parsable(text))
         except InvalidSpecifier:
             problem = f'{shown(text)} is neither a list nor a range; write ["2.0.0", "2.0.1"] or ">=2.0,<2.3"'
             self.context.problems.add(key, problem)
@@ -91,18 +96,18 @@ class PackageReader:
             self.context.problems.add(key, f"{error}; list the versions instead, or try again")
             return []
         python = entry.python or RUNNING_PYTHON
-        found = package_index.in_range(releases, specifier, python=python)
-        if not found:
+        chosen = package_index.in_range(releases, specifier, python=python)
+        if not chosen:
             usable = [str(release.version) for release in releases if release.usable_by(python)]
             problem = f"no release of {pins[0]} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
             self.context.problems.add(key, problem)
-        return found
+        return chosen
 
     def _check_listed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
         """Check that the index has the listed versions; return those that are yanked."""
         parsed = self._parsed(entry, pins, key)
         yanked: set[str] = set()
-        for name in pins if self.check_versions else []:
+        for name in pins:
             try:
                 releases = self.index.releases(name)
             except package_index.IndexSilent:
@@ -113,7 +118,7 @@ class PackageReader:
             for position, version in parsed.items():
                 release = package_index.matching(releases, version)
                 if release is None:
-                    near = listed(package_index.nearest(releases, version))
+                    near = listed(package_index.versions_around(releases, version))
                     problem = f"the package index has no {name} {version}; nearest: {near}"
                     self.context.problems.add((*key, "versions", position), problem)
                 elif release.yanked:
@@ -125,22 +130,21 @@ class PackageReader:
         parsed = {}
         for position, text in enumerate(entry.versions if pins else []):
             try:
-                parsed[position] = Version(_read(text))
+                parsed[position] = Version(_parsable(text))
             except InvalidVersion:
-                problem = f"{shown(text)} is no version of a Python package, such as 1.26.4 or 2.0.0rc1"
+                problem = f"{shown(text)} is not a version of a Python package, such as 1.26.4 or 2.0.0rc1"
                 self.context.problems.add((*key, "versions", position), problem)
         return parsed
 
     def _entry(self, entry: keys.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
-        default_base = self.context.default_base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm"
         source = model.Install(
-            base=entry.base or default_base,
+            base=base_image(entry.base or self.context.default_base, python=entry.python),
             python=entry.python,
             packages=tuple(item.replace(VERSION, version) for item in entry.install),
         )
         return Entry(version=version, key=key, source=source, yanked=yanked)
 
 
-def _read(text: str) -> str:
-    """Return the text, or one that is neither a version nor a range where Python would not read a number in it."""
+def _parsable(text: str) -> str:
+    """Return the text; "?", which is neither a version nor a range, if it has a number too long for Python."""
     return "?" if TOO_LONG.search(text) else text

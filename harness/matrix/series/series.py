@@ -12,8 +12,8 @@ from packaging.version import Version
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context, Entry
-from harness.matrix.problems import KeyPath, listed, shown, unknown
-from harness.matrix.series.locks import LockReader
+from harness.matrix.problems import KeyPath, listed, shown, unknown_name
+from harness.matrix.series.locks import read_locks
 from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.tags import TagReader
 
@@ -31,11 +31,11 @@ def read_series(
         keys.Listed: lambda entry, key: _listed(entry, key, context),
         keys.Built: lambda entry, key: _built(entry, key, context),
         keys.Installed: packages.read,
-        keys.Locks: LockReader(context=context).read,
+        keys.Locks: lambda entry, key: read_locks(entry, key, context),
     }
     for name in file.baseline:
         if name not in file.series:
-            context.problems.add(("baseline", name), unknown(name, file.series, what="series"))
+            context.problems.add(("baseline", name), unknown_name(name, file.series, what="series"))
     result = []
     for name, entry in file.series.items():
         key: KeyPath = ("series", name)
@@ -45,7 +45,7 @@ def read_series(
             _check_order(versions, context)
         _check_baseline(name, file.baseline.get(name), versions, context)
         images = tuple(_image(name, entry, version, context) for version in versions)
-        where = context.document.where(*key)
+        where = context.where(*key)
         result.append(model.Series(name=name, images=images, where=where, baseline=file.baseline.get(name)))
     return tuple(result)
 
@@ -55,7 +55,7 @@ def _image(series: str, entry: keys.SeriesEntry, version: Entry, context: Contex
         series=series,
         version=version.version,
         source=version.source,
-        where=context.document.where(*version.key),
+        where=context.where(*version.key),
         keep_entrypoint=entry.entrypoint,
         yanked=version.yanked,
         environment=tuple(
@@ -64,12 +64,14 @@ def _image(series: str, entry: keys.SeriesEntry, version: Entry, context: Contex
     )
 
 
-# ---------------------------------------------------------------- the four kinds
+# ---------------------------------------------------------------- the kinds
 
 
 def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: TagReader) -> list[Entry]:
     if not REPOSITORY.fullmatch(entry.repository):
-        text = f"{shown(entry.repository)} is no repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
+        text = (
+            f"{shown(entry.repository)} is not a repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
+        )
         context.problems.add((*key, "repository"), text)
     elif isinstance(entry.tags, keys.TagRange):
         return tags.read(entry.repository, entry.tags, key=(*key, "tags"))
@@ -77,7 +79,7 @@ def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: Ta
     for position, tag in enumerate(entry.tags if isinstance(entry.tags, list) else ()):
         place = (*key, "tags", position)
         if not TAG.fullmatch(tag):
-            context.problems.add(place, f"{shown(tag)} is no tag; letters, digits, _ . and - are allowed")
+            context.problems.add(place, f"{shown(tag)} is not a tag; letters, digits, _ . and - are allowed")
         mark = "@" if tag.startswith("sha256:") else ":"
         result.append(Entry(version=tag, key=place, source=model.Pull(reference=f"{entry.repository}{mark}{tag}")))
     return result
@@ -92,15 +94,15 @@ def _listed(entry: keys.Listed, key: KeyPath, context: Context) -> list[Entry]:
     for step, version, reference in named:
         place = (*key, "images", step)
         if not REFERENCE.fullmatch(reference):
-            context.problems.add(place, f"{shown(reference)} is no image; write repository:tag or repository@sha256:…")
+            context.problems.add(
+                place, f"{shown(reference)} is not an image; write repository:tag or repository@sha256:…"
+            )
         result.append(Entry(version=version, key=place, source=model.Pull(reference=reference)))
     return result
 
 
 def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
-    folder = context.folder / entry.build
-    dockerfile = context.existing(f"{entry.build}/Dockerfile", (*key, "build"))
-    text = context.text_of(dockerfile, (*key, "build")) if dockerfile else None
+    text = context.text_of(f"{entry.build}/Dockerfile", (*key, "build"))
     if text is not None and not re.search(rf"^\s*ARG\s.*\b{re.escape(entry.arg)}\b".encode(), text, re.I | re.M):
         problem = f"{entry.build}/Dockerfile has no 'ARG {entry.arg}': all versions would be the same image"
         context.problems.add((*key, "arg"), problem)
@@ -111,7 +113,7 @@ def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
         Entry(
             version=version,
             key=(*key, "versions", position),
-            source=model.Build(context=folder, args=((entry.arg, version), *fixed)),
+            source=model.Build(context=context.folder / entry.build, args=((entry.arg, version), *fixed)),
         )
         for position, version in enumerate(entry.versions)
     ]
@@ -121,11 +123,12 @@ def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
 
 
 def _check_unique(versions: list[Entry], context: Context) -> None:
+    """Check that no version is listed twice."""
     first: dict[str, Entry] = {}
     for entry in versions:
         earlier = first.setdefault(entry.version, entry)
         if earlier is not entry:
-            line = context.document.where(*earlier.key).line
+            line = context.where(*earlier.key).line
             context.problems.add(entry.key, f"{shown(entry.version)} is there twice, first on line {line}; keep one")
 
 
@@ -144,7 +147,7 @@ def _check_order(versions: list[Entry], context: Context) -> None:
 
 
 def _check_baseline(name: str, baseline: str | None, versions: list[Entry], context: Context) -> None:
-    known = [entry.version for entry in versions]
-    if baseline is not None and known and baseline not in known:
-        text = f"series {name} has no version {shown(baseline)}; it has: {listed(known)}"
+    names = [entry.version for entry in versions]
+    if baseline is not None and names and baseline not in names:
+        text = f"series {name} has no version {shown(baseline)}; it has: {listed(names)}"
         context.problems.add(("baseline", name), text)

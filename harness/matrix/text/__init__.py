@@ -1,1 +1,1 @@
-"""The text of a matrix file: YAML with positions and variables."""
+"""Reads the text of a matrix file: YAML with positions and variables."""

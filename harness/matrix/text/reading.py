@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from harness.errors import MatrixError
-from harness.matrix.problems import Document, KeyPath, Problems, nearest
+from harness.errors import MatrixError, nearest
+from harness.matrix.problems import KeyPath, Problems
 from harness.matrix.text.substitute import substitute
 from harness.matrix.text.yaml_words import plain_words
 from harness.matrix.values import FloatAsWritten, IntAsWritten
@@ -44,21 +44,21 @@ for _tag, _pattern, _first in (
 SUFFIXES = (".yaml", ".yml")
 
 
-def read(path: Path, *, environ: Mapping[str, str]) -> Document:
-    """Return the file's data with the line of every key path. Raises MatrixError, one line per problem."""
+def read_yaml(path: Path, *, environ: Mapping[str, str]) -> tuple[Any, Problems]:
+    """Return the file's data, and the collector of its later problems. Raises MatrixError, one line per problem."""
     file = str(path)
     node = _compose(file, _text(path))
     lines: dict[KeyPath, int] = {(): 1}
     problems = Problems(file=file, lines=lines)
     data = _Builder(environ, lines, problems).value(node, (), ())
     problems.raise_if_any()
-    return Document(file=file, data=data, lines=lines)
+    return data, problems
 
 
 def _near(path: Path) -> str:
     """Return the link to what to do: `;`, or `; did you mean m.yaml?` for a file beside the one that is missing."""
     try:
-        beside = [one.name for one in path.parent.iterdir() if one.suffix in SUFFIXES] if not path.exists() else []
+        beside = [] if path.exists() else [other.name for other in path.parent.iterdir() if other.suffix in SUFFIXES]
     except (OSError, ValueError):
         beside = []
     same = next((name for name in beside if Path(name).stem == path.stem), None)

@@ -1,4 +1,4 @@
-"""Variables in texts, as in Compose: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
+"""Fills variables in, as Compose does: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
 
 Without the colon, only an unset variable takes the default; with it, an empty one does too. Unlike in Compose, an unset
 variable without a default is an error, and a $ before anything else is left as it is (regular expressions).
@@ -21,13 +21,13 @@ def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
         raise ValueError("variables are nested too deeply")
     parts: list[str] = []
     at = 0
-    while found := _START.search(text, at):
-        parts.append(text[at : found.start()])
-        at = found.end()
-        if found["dollar"]:
+    while match := _START.search(text, at):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        if match["dollar"]:
             parts.append("$")
-        elif found["name"]:
-            parts.append(_inside(found["name"], environ, level))
+        elif match["name"]:
+            parts.append(_inside(match["name"], environ, level))
         else:
             end = _closing(text, at)
             parts.append(_inside(text[at:end], environ, level))
@@ -38,20 +38,20 @@ def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
 def _closing(text: str, start: int) -> int:
     """Return the position of the } that closes the ${ before `start`."""
     depth = 1
-    for found in re.compile(r"\$\{|\}").finditer(text, start):
-        depth += 1 if found[0] == "${" else -1
+    for match in re.compile(r"\$\{|\}").finditer(text, start):
+        depth += 1 if match[0] == "${" else -1
         if depth == 0:
-            return found.start()
+            return match.start()
     raise ValueError("${ without its }; write ${NAME}, or $$ for a plain $")
 
 
 def _inside(text: str, environ: Mapping[str, str], level: int) -> str:
-    found = _INSIDE.fullmatch(text)
-    if not found:
+    match = _INSIDE.fullmatch(text)
+    if not match:
         raise ValueError(f"${{{text}}} is not a variable; write ${{NAME}}, ${{NAME:-default}}, or $$ for a plain $")
-    name, sign, rest = found["name"], found["sign"], found["rest"] or ""
+    name, sign, rest = match["name"], match["sign"], match["rest"] or ""
     value = environ.get(name)
-    there = value is not None and (bool(value) or not found["colon"])
+    there = value is not None and (bool(value) or not match["colon"])
     if sign == "+":
         return substitute(rest, environ, level=level + 1) if there else ""
     if there and value is not None:

@@ -1,4 +1,4 @@
-"""The search for the component: the fewest hybrids that name it, and its proof. Pure.
+"""Searches for the component: the fewest hybrids that name it, and its proof. Pure.
 
     outcomes -> decide -> make and launch what it says -> outcomes -> decide -> ... -> conclude
 
@@ -6,6 +6,6 @@
 """
 
 from harness.narrow.search.component_search import ComponentSearch
-from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
+from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind, SearchCost, expected_cost
 
-__all__ = ["ComponentSearch", "NarrowRules", "NextHybrids", "NextKind"]
+__all__ = ["ComponentSearch", "NarrowRules", "NextHybrids", "NextKind", "SearchCost", "expected_cost"]

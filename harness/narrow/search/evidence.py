@@ -1,25 +1,26 @@
 """Judges the launches of a hybrid: bad, good, unresolved, or not settled yet.
 
-A failure that comes in a part of the launches: one failure is bad, and launches that end well are good once they would
-be luck rarely enough, given how often bad hybrids fail (`harness.failure_rate`). A level: how much of the effect from A
-to B a hybrid has, compared in rounds.
+Where failures decide, one failure makes a hybrid bad, and launches that end well make it good once they are unlikely
+enough to be luck, given how often bad hybrids fail (`harness.failure_rate`). Where a level decides, it is how much of
+the effect from A to B a hybrid has, compared in rounds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 from harness import failure_rate
-from harness.model.narrowed import Hybrid, HybridOutcome, HybridResult
+from harness.model.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
 from harness.narrow.search.levels import LevelRounds
 from harness.narrow.search.records import NarrowRules
 
 SHAM_ODDS = 99.0
 """Prior odds that B is as bad as before when groups of its own are put in again; of other hybrids they are even."""
 PATIENCE = 3
-"""Launches that tell nothing after which a hybrid is unresolved."""
+"""Launches without a result after which a hybrid is unresolved."""
 
 
 class HybridEvidence:
@@ -28,8 +29,8 @@ class HybridEvidence:
     def __init__(self, outcomes: Iterable[HybridOutcome], *, a: Hybrid, b: Hybrid, rules: NarrowRules) -> None:
         self.a, self.b, self._rules = a, b, rules
         self._by_hybrid: dict[Hybrid, list[HybridOutcome]] = defaultdict(list)
-        for one in outcomes:
-            self._by_hybrid[one.hybrid].append(one)
+        for outcome in outcomes:
+            self._by_hybrid[outcome.hybrid].append(outcome)
         self._settled: dict[tuple[Hybrid, bool], HybridResult | None] = {}
 
     def __contains__(self, hybrid: Hybrid) -> bool:
@@ -37,49 +38,55 @@ class HybridEvidence:
 
     @property
     def hybrids(self) -> Sequence[Hybrid]:
-        """Return what was tried, in the order in which it was first."""
+        """Return the hybrids that were tried, in the order of their first launches."""
         return tuple(self._by_hybrid)
 
     @cached_property
     def launches(self) -> int:
-        """Return the number of launches and attempts to make a hybrid, those of A and B among them, and one look into
-        each: at least as many as were made.
-        """
-        return sum(1 + len(each) for each in self._by_hybrid.values())
+        """Return an upper bound of the launches: all launches and attempts to make a hybrid, and a look into each."""
+        return sum(1 + len(outcomes) for outcomes in self._by_hybrid.values())
 
     @cached_property
     def is_level(self) -> bool:
-        return any(one.state is None for each in self._by_hybrid.values() for one in each)
+        return any(outcome.state is None for outcome in self._outcomes())
 
     @cached_property
     def levels(self) -> LevelRounds:
-        figures = [(one.round, one.hybrid, one.figure) for each in self._by_hybrid.values() for one in each
-                   if one.state is None and one.figure is not None]  # fmt: skip
+        figures = (
+            (outcome.round, outcome.hybrid, outcome.figure)
+            for outcome in self._outcomes()
+            if outcome.state is None and outcome.figure is not None
+        )
         return LevelRounds(figures, a=self.a, b=self.b, rules=self._rules)
 
+    def _outcomes(self) -> Iterator[HybridOutcome]:
+        return chain.from_iterable(self._by_hybrid.values())
+
     def settled(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
-        """Return what a hybrid is; None if another launch is needed. `sure`: as a proof needs it."""
+        """Return the result of a hybrid; None if another launch is needed. `sure`: with the certainty of a proof."""
         key = hybrid, sure
         if key not in self._settled:
             self._settled[key] = self._settle(hybrid, sure=sure)
         return self._settled[key]
 
     def so_far(self, hybrid: Hybrid) -> HybridResult:
-        """Return what a hybrid is, as far as it is known."""
-        found = self.settled(hybrid, sure=True) or self.settled(hybrid, sure=False)
-        return found or self._result(hybrid, state="unresolved", reason="too few launches to tell")
+        """Return the result of a hybrid, as far as it is known."""
+        result = self.settled(hybrid, sure=True) or self.settled(hybrid, sure=False)
+        return result or self._result(hybrid, state="unresolved", reason="too few launches to tell")
 
     def _settle(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
-        told = self._by_hybrid.get(hybrid, [])
-        if lasting := [one for one in told if one.state == "unresolved" and one.lasting]:
+        outcomes = self._by_hybrid.get(hybrid, [])
+        unresolved = [outcome for outcome in outcomes if outcome.state == "unresolved"]
+        if lasting := [outcome for outcome in unresolved if outcome.lasting]:
             return self._result(hybrid, state="unresolved", reason=lasting[-1].reason)
-        if told and all(one.state == "unresolved" for one in told):
-            return self._result(hybrid, state="unresolved", reason=told[-1].reason) if len(told) >= PATIENCE else None
-        found = self._level(hybrid, sure=sure) if self.is_level else self._failure(hybrid, sure=sure)
-        if found is None and len(told) >= self._rules.most:
-            reason = f"{len(told)} launches do not tell whether it is bad"
+        if outcomes and len(unresolved) == len(outcomes):
+            is_over = len(outcomes) >= PATIENCE
+            return self._result(hybrid, state="unresolved", reason=outcomes[-1].reason) if is_over else None
+        result = self._level(hybrid, sure=sure) if self.is_level else self._failure(hybrid, sure=sure)
+        if result is None and len(outcomes) >= self._rules.most:
+            reason = f"{len(outcomes)} launches do not tell whether it is bad"
             return self._result(hybrid, state="unresolved", reason=reason)
-        return found
+        return result
 
     # ---------------------------------------------------------------- failures
 
@@ -107,15 +114,15 @@ class HybridEvidence:
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
-        """Return how many launches of bad hybrids, B among them, failed, and how many ended well. A hybrid is only
-        known to be bad because it failed: its first failure says nothing of the rate. B was known to be bad before.
+        """Return how many launches of bad hybrids, B included, failed, and how many ended well. A hybrid is only known
+        to be bad because it failed, so its first failure does not count. B was known to be bad before.
         """
-        failing = [each for each in self._by_hybrid if each != self.a and self._count(each, "bad")]
-        failed = sum(self._count(each, "bad") - (each != self.b) for each in failing)
-        return failed, sum(self._count(each, "good") for each in failing)
+        failing = [hybrid for hybrid in self._by_hybrid if hybrid != self.a and self._count(hybrid, "bad")]
+        failed = sum(self._count(hybrid, "bad") - (hybrid != self.b) for hybrid in failing)
+        return failed, sum(self._count(hybrid, "good") for hybrid in failing)
 
-    def _count(self, hybrid: Hybrid, state: str | None) -> int:
-        return sum(one.state == state for one in self._by_hybrid.get(hybrid, ()))
+    def _count(self, hybrid: Hybrid, state: HybridState | None) -> int:
+        return sum(outcome.state == state for outcome in self._by_hybrid.get(hybrid, ()))
 
     def _least(self, hybrid: Hybrid, *, sure: bool) -> int:
         if hybrid in (self.a, self.b):
@@ -133,19 +140,19 @@ class HybridEvidence:
         state = self.levels.state(hybrid, least=self._least(hybrid, sure=sure), sure=sure)
         return None if state is None else self._result(hybrid, state=state)
 
-    def _result(self, hybrid: Hybrid, *, state: str, reason: str = "") -> HybridResult:
-        told = self._by_hybrid.get(hybrid, [])
-        alike = [one.reason for one in told if one.reason and one.state in (state, None)]
-        share = self.levels.share(hybrid) if self.is_level else None
+    def _result(self, hybrid: Hybrid, *, state: HybridState, reason: str = "") -> HybridResult:
+        outcomes = self._by_hybrid.get(hybrid, [])
+        reasons = [outcome.reason for outcome in outcomes if outcome.reason and outcome.state in (state, None)]
+        share, ci, is_short = (self.levels.share(hybrid) if self.is_level else None) or (None, None, False)
         return HybridResult(
             hybrid=hybrid,
-            state=state,  # type: ignore[arg-type]
-            reason=reason or (alike[-1] if alike else ""),
+            state=state,
+            reason=reason or (reasons[-1] if reasons else ""),
             bad=self._count(hybrid, "bad"),
             good=self._count(hybrid, "good"),
             unsure=self._count(hybrid, "unresolved"),
             measured=self._count(hybrid, None),
-            share=None if share is None else share[0],
-            share_ci=None if share is None else share[1],
-            short=share is not None and self.levels.falls_short(hybrid),
+            share=share,
+            share_ci=ci,
+            short=is_short,
         )

@@ -1,5 +1,5 @@
-"""Delta debugging from both sides with three outcomes, after Zeller and Hildebrandt, "Simplifying and isolating
-failure-inducing input" (2002): the algorithm `dd`, with sets that are chosen by what they tell.
+"""Isolates a difference by delta debugging from both sides with three outcomes, the algorithm `dd` of Zeller and
+Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), with sets chosen by their expected information.
 
 A good set and a bad one that contains it come closer until they differ in as little as can be told apart. Generators
 ask for what they need (`Ask`) and get its result; they neither know how it is made nor how often it is launched.
@@ -7,20 +7,22 @@ ask for what they need (`Ask`) and get its result; they neither know how it is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from harness.model.narrowed import ComponentGroup, Hybrid, HybridResult
+from harness.model.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, HybridResult, Side
 from harness.narrow.search.records import NextKind
-from harness.narrow.search.splits import Couplings, Groups, best_split, likelihoods
+from harness.narrow.search.splits import MAPPED, Couplings, Groups, best_split
 
 REFUSALS = 12
-"""Sets in a row that come to nothing after which the rest is not separated."""
+"""Consecutive sets without a result after which the rest is not separated."""
+MOST_IN_WORDS = 3
+"""Most groups that a reason names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A question: what is `hybrid`? `sure`: as a proof needs it."""
+    """A question: is `hybrid` good or bad? `sure`: with the certainty that a proof needs."""
 
     hybrid: Hybrid | None
     kind: NextKind
@@ -28,21 +30,20 @@ class Ask:
     sure: bool = False
 
 
-Needs = frozenset[tuple[str, str]]
+GroupNeeds = frozenset[tuple[str, str]]
+"""(x, y) where group x cannot be from B without group y."""
 Bounds = tuple[Groups, Groups]
 """A good set of groups from B, and a bad one that contains it."""
 
 
 class Swaps:
-    """Which sets of groups from B can be had at all, and from which base. `needs`: (x, y) where x cannot be from B
-    without y."""
+    """The sets of groups that can be taken from B, and the hybrids that have them."""
 
-    def __init__(self, groups: tuple[ComponentGroup, ...], needs: Needs = frozenset()) -> None:
-        self._needs = needs
+    def __init__(self, groups: tuple[ComponentGroup, ...], needs: GroupNeeds = frozenset()) -> None:
+        self.groups, self.needs = groups, needs
         self.all = frozenset(group.id for group in groups)
-        self._only_in: dict[str, Groups] = {
-            base: frozenset(group.id for group in groups if base in group.swaps) for base in ("A", "B")
-        }
+        self._swappable = {base: frozenset(group.id for group in groups if base in group.swaps) for base in BOTH_SIDES}
+        self._order = tuple(group.id for group in sorted(groups, key=lambda group: not group.mapped))
 
     def hybrid(self, from_b: Groups) -> Hybrid | None:
         """Return the hybrid with the fewest swaps; None if no base can take all that would have to be swapped, or if
@@ -50,57 +51,57 @@ class Swaps:
         """
         if self.raised(from_b) != from_b:
             return None
-        rest = self.all - from_b
-        can = [("A", from_b)] if from_b <= self._only_in["A"] else []
-        can += [("B", rest)] if rest <= self._only_in["B"] else []
-        if not can:
+        swaps: dict[Side, Groups] = {"A": from_b, "B": self.all - from_b}
+        bases = [base for base, swapped in swaps.items() if swapped <= self._swappable[base]]
+        if not bases:
             return None
-        base = min(can, key=lambda each: len(each[1]))[0]
-        return Hybrid(base="A" if base == "A" else "B", from_b=from_b)
+        return Hybrid(base=min(bases, key=lambda base: len(swaps[base])), from_b=from_b)
+
+    def sham(self, base: Side, groups: Groups) -> Hybrid | None:
+        """Return a base with these of its own groups put in again, if they can be; None if none can."""
+        sham = groups & self._swappable[base]
+        return Hybrid(base=base, from_b=frozenset() if base == "A" else self.all, sham=sham) if sham else None
 
     def raised(self, from_b: Groups) -> Groups:
         """Return the set with all that it needs from B."""
-        more = {needed for name, needed in self._needs if name in from_b} - from_b
+        more = {needed for name, needed in self.needs if name in from_b} - from_b
         return self.raised(from_b | more) if more else from_b
 
     def lowered(self, from_b: Groups) -> Groups:
-        """Return the set without what needs something that is not in it."""
-        less = {name for name, needed in self._needs if needed not in from_b} & from_b
+        """Return the set without the groups that need something outside it."""
+        less = {name for name, needed in self.needs if needed not in from_b} & from_b
         return self.lowered(from_b - less) if less else from_b
 
-    @property
-    def coupled(self) -> bool:
-        return bool(self._needs)
+    def listed(self, groups: Groups) -> tuple[str, ...]:
+        """Return the groups in order, those first of which the scenario maps a file."""
+        return tuple(name for name in self._order if name in groups)
 
-    def sham(self, base: str, groups: Groups) -> Hybrid | None:
-        """Return a base with these groups put in again, those that can be; None if none can."""
-        again = groups & self._only_in[base]
-        if not again:
-            return None
-        return Hybrid(base="A" if base == "A" else "B", from_b=frozenset() if base == "A" else self.all, sham=again)
+    def in_words(self, groups: Groups) -> str:
+        """Return a set of groups as text, with at most MOST_IN_WORDS names and one more."""
+        names = self.listed(groups)
+        more = len(names) - MOST_IN_WORDS
+        return ", ".join(names) if more <= 1 else f"{', '.join(names[:MOST_IN_WORDS])} and {more} more"
 
 
 @dataclass(kw_only=True)
 class Isolation:
-    """What is known of sets while differences are narrowed: `made` ran, `refused` came to nothing."""
+    """The sets that were tried while differences are narrowed: `made` ran, `refused` gave no result."""
 
-    groups: tuple[ComponentGroup, ...]
     swaps: Swaps
     cache: dict[object, Groups | None]
     made: set[Groups] = field(default_factory=set)
     refused: set[Groups] = field(default_factory=set)
 
-    def isolate(
-        self, low: Groups, high: Groups, *, kind: NextKind, told: Callable[[Groups], str]
-    ) -> Generator[Ask, HybridResult, Bounds]:
-        """Narrow the difference of `low` (good) and `high` (bad); `told` says a set in words."""
+    def isolate(self, low: Groups, high: Groups, *, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
+        """Narrow the difference of `low` (good) and `high` (bad)."""
         in_a_row = 0
         while len(high - low) > 1 and in_a_row < REFUSALS:
             added = self._next(low, high)
             if added is None:
                 break
             both = low | added
-            reason = f"the cause is among {told(high - low)}; next is a hybrid with {told(added)} of the bad version"
+            suspects, tried = self.swaps.in_words(high - low), self.swaps.in_words(added)
+            reason = f"the cause is among {suspects}; next is a hybrid with {tried} of the bad version"
             result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
             if result.state == "unresolved":
                 in_a_row += 1
@@ -112,17 +113,16 @@ class Isolation:
         return low, high
 
     def _next(self, low: Groups, high: Groups) -> Groups | None:
-        """Return which groups to add to `low`; the choice is kept, because each decision plays the whole search
-        again.
-        """
+        """Return the groups to add to `low`. The choice is cached: each decision replays the whole search."""
         key = low, high, frozenset(self.made), frozenset(self.refused)
         if key not in self.cache:
+            groups = self.swaps.groups
             self.cache[key] = best_split(
-                [group.id for group in self.groups if group.id in high - low],
+                [group.id for group in groups if group.id in high - low],
                 usable=lambda added: low | added not in self.refused and self.swaps.hybrid(low | added) is not None,
                 low=low,
-                weights=likelihoods({group.id: group.mapped for group in self.groups}),
-                thorough=self.swaps.coupled,
-                couplings=Couplings([group.id for group in self.groups], made=self.made, refused=self.refused),
+                weights={group.id: MAPPED if group.mapped else 1.0 for group in groups},
+                thorough=bool(self.swaps.needs),
+                couplings=Couplings([group.id for group in groups], made=self.made, refused=self.refused),
             )
         return self.cache[key]

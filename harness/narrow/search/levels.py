@@ -13,20 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
+from scipy.special import gammaln, stdtr, stdtrit  # scipy.stats takes longer to import than all the rest
 
 from harness.model import Effect, Floats, Interval
 from harness.model.narrowed import Hybrid, HybridState
 from harness.narrow.search.records import NarrowRules
 
 PART = 0.25
-"""The share of the effect from which a hybrid is bad: what has less does not hold a cause worth naming."""
+"""Least share of the effect of a bad hybrid: one with less contains no cause worth naming."""
 NONE_OR_ALL = 0.45
 """Prior probability that a hybrid has none of the effect, and that it has all of it; else any share of GRID."""
 GRID: Floats = np.linspace(-0.5, 1.5, 81)
 LEVEL = 0.95
 LEAST_VARIANCE = 1e-12
-"""Least variance of one launch: figures that do not vary at all are no infinite evidence."""
+"""Least variance of one launch, so that figures that do not vary at all are not infinite evidence."""
 
 
 class LevelRounds:
@@ -39,7 +39,7 @@ class LevelRounds:
         for number, hybrid, figure in figures:
             if math.isfinite(figure):
                 rounds[number][hybrid].append(math.log(figure))
-        means = ({one: float(np.mean(values)) for one, values in each.items()} for each in rounds.values())
+        means = ({hybrid: float(np.mean(logs)) for hybrid, logs in each.items()} for each in rounds.values())
         self._rounds: Sequence[Mapping[Hybrid, float]] = [each for each in means if a in each and b in each]
         self._a, self._b, self._rules = a, b, rules
 
@@ -48,8 +48,8 @@ class LevelRounds:
         return np.array([each[self._b] - each[self._a] for each in self._rounds])
 
     def _from_middle(self, hybrid: Hybrid) -> Floats:
-        known = [each for each in self._rounds if hybrid in each]
-        return np.array([each[hybrid] - (each[self._a] + each[self._b]) / 2 for each in known])
+        rounds = (each for each in self._rounds if hybrid in each)
+        return np.array([each[hybrid] - (each[self._a] + each[self._b]) / 2 for each in rounds])
 
     @cached_property
     def effect(self) -> tuple[float, float]:
@@ -57,10 +57,10 @@ class LevelRounds:
         size = float(self._steps.mean()) if len(self._steps) else 0.0
         return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
 
-    def told(self) -> Effect:
+    def ratio(self) -> Effect:
         """Return the step from A to B with its 95 % interval, as a ratio."""
         size, error = self.effect
-        reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * error
+        reach = self._quantile * error
         return Effect(value=math.exp(size), unit="ratio", ci=(math.exp(size - reach), math.exp(size + reach)))
 
     @cached_property
@@ -75,12 +75,17 @@ class LevelRounds:
         return (math.sqrt(max(squares / freedom, LEAST_VARIANCE)), freedom) if freedom else (math.inf, 1.0)
 
     @property
+    def _quantile(self) -> float:
+        """Return the half-width of an interval, in standard errors."""
+        return float(stdtrit(self.spread[1], (1 + LEVEL) / 2))
+
+    @property
     def apart(self) -> bool:
         """Return whether B surely has more than A, in enough rounds."""
         size, error = self.effect
         if len(self._steps) < max(2, self._rules.least) or not math.isfinite(error):
             return False
-        return bool(2 * stats.t.sf(size / error, self.spread[1]) <= self._rules.alpha)
+        return bool(2 * stdtr(self.spread[1], -size / error) <= self._rules.alpha)
 
     @property
     def together(self) -> bool:
@@ -88,7 +93,7 @@ class LevelRounds:
         size, error = self.effect
         if self._rules.effect is None or len(self._steps) < self._rules.least or not math.isfinite(error):
             return False
-        return bool(stats.t.sf((self._rules.effect / 2 - size) / error, self.spread[1]) <= self._rules.alpha)
+        return bool(stdtr(self.spread[1], (size - self._rules.effect / 2) / error) <= self._rules.alpha)
 
     def state(self, hybrid: Hybrid, *, least: int, sure: bool) -> HybridState | None:
         """Return whether a hybrid has a part of the effect; None if that is not settled."""
@@ -106,7 +111,7 @@ class LevelRounds:
 
         def fits(shares: Floats) -> Floats:
             scale = np.sqrt(own + ((shares - 0.5) * error) ** 2)
-            return np.asarray(stats.t.pdf((values.mean() - (shares - 0.5) * size) / scale, freedom) / scale)
+            return _student((values.mean() - (shares - 0.5) * size) / scale, freedom) / scale
 
         none, everything = NONE_OR_ALL * fits(np.array([0.0, 1.0]))
         between = (1 - 2 * NONE_OR_ALL) * fits(GRID) / len(GRID)
@@ -114,26 +119,23 @@ class LevelRounds:
         whole = none + everything + between.sum()
         return float(part / whole) if whole > 0 else 0.5
 
-    def share(self, hybrid: Hybrid) -> tuple[float, Interval] | None:
-        """Return the share of the effect, with its 95 % interval; None before it can be told."""
-        known = self._share(hybrid)
-        if known is None:
-            return None
-        share, deviation = known
-        reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * deviation
-        return share, (share - reach, share + reach)
-
-    def falls_short(self, hybrid: Hybrid) -> bool:
-        """Return whether it surely has less than the whole effect."""
-        known = self._share(hybrid)
-        return known is not None and bool(stats.t.sf((1 - known[0]) / known[1], self.spread[1]) <= self._rules.alpha)
-
-    def _share(self, hybrid: Hybrid) -> tuple[float, float] | None:
-        """Return the share and its standard error, by the delta method."""
+    def share(self, hybrid: Hybrid) -> tuple[float, Interval, bool] | None:
+        """Return the share of the effect, its 95 % interval, and whether it is surely less than the whole effect; None
+        before the share is known. The standard error is by the delta method.
+        """
         values = self._from_middle(hybrid)
         if hybrid in (self._a, self._b) or not len(values) or not self.apart:
             return None
         size, error = self.effect
         share = 0.5 + float(values.mean()) / size
         own = 1.5 * self.spread[0] ** 2 / len(values)
-        return share, math.sqrt(own + ((share - 0.5) * error) ** 2) / abs(size)
+        deviation = math.sqrt(own + ((share - 0.5) * error) ** 2) / abs(size)
+        reach = self._quantile * deviation
+        is_short = bool(stdtr(self.spread[1], (share - 1) / deviation) <= self._rules.alpha)
+        return share, (share - reach, share + reach), is_short
+
+
+def _student(values: Floats, freedom: float) -> Floats:
+    """Return the density of Student's t."""
+    log_most = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - math.log(math.pi * freedom) / 2
+    return np.asarray(np.exp(log_most - (freedom + 1) / 2 * np.log1p(values**2 / freedom)))

@@ -1,8 +1,8 @@
-"""What the method of swapping does: parts of a version are taken out and put in again, and it has to stay as it was."""
+"""Checks the method of swapping: parts of a version are taken out and put in again, and it must not change by that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from harness.model.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
@@ -10,36 +10,35 @@ from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.splits import Groups
 
 SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
-"""Each version with its own put in again, and what it is as long as the method changes nothing."""
+"""Each version with its own parts put in again, and its state as long as the method changes nothing."""
 Checking = Generator[Ask, HybridResult, None]
 
 
 class MethodChangesIt(Exception):
-    """A version with its own parts put in again is not what it was: no hybrid proves anything."""
+    """A version with its own parts put in again is not as it was: no hybrid proves anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodCheck:
-    """The sham swaps of one play. `apart`: single groups can be put in again, not only all of them at once."""
+    """The sham swaps of one search. `apart`: single groups can be put in again, not only all of them at once."""
 
     swaps: Swaps
-    sorted: Callable[[Groups], tuple[str, ...]]
-    told: Callable[[Groups], str]
     apart: bool
     cells: list[ProofCell] = field(default_factory=list)
 
     def check(self, groups: Groups) -> Checking:
-        """Put groups of each version itself into it again, unless that was told of it before. Raises MethodChangesIt.
+        """Put groups of each version into it again, unless a sham swap of it gave a result before. Raises
+        MethodChangesIt.
 
-        All groups come first. Only where not all of them can be put in again, those that are about to be accused do.
+        All groups come first. Only where not all of them can be put in again, those that are about to be named are.
         """
-        told = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
+        checked = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
         for base, role, own in SHAMS:
-            if role in told or (sham := self.swaps.sham(base, groups)) is None:
+            if role in checked or (sham := self.swaps.sham(base, groups)) is None:
                 continue
             result = yield from self._put_in_again(base, role, sham.sham)
             if result.state not in (own, "unresolved"):
-                yield from self._find(base, role, own, self.sorted(sham.sham))
+                yield from self._find(base, role, own, self.swaps.listed(sham.sham))
                 raise MethodChangesIt
 
     def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
@@ -57,10 +56,11 @@ class MethodCheck:
 
     def _put_in_again(self, base: Side, role: ProofRole, groups: Groups) -> Generator[Ask, HybridResult, HybridResult]:
         result = yield self._ask(base, groups, sure=True)
-        self.cells.append(ProofCell(role=role, groups=self.sorted(groups), result=result))
+        self.cells.append(ProofCell(role=role, groups=self.swaps.listed(groups), result=result))
         return result
 
     def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
         version = "the good version" if base == "A" else "the bad version"
-        reason = f"{self.told(groups)}: {version} with its own put in again, to see what swapping itself does"
+        names = self.swaps.in_words(groups)
+        reason = f"{names}: {version} with its own put in again, to see what swapping itself does"
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)

@@ -1,4 +1,4 @@
-"""Chooses the groups to try next: the set that is expected to tell most, and that can probably be made.
+"""Chooses the groups to try next: the set with the most expected information that can probably be made.
 
 A hybrid that could not be made cuts a coupling: something from B needs something that is still A's, or the other way
 round. Each ordered pair that it cuts, and that no hybrid that ran has cut, is suspected; the next sets avoid suspects.
@@ -14,28 +14,23 @@ import numpy as np
 from harness.model import Floats
 
 MAPPED = 4.0
-"""How much likelier a group is to be the culprit if the scenario maps a file of it."""
+"""Prior weight of a group of which the scenario maps a file; that of any other group is 1."""
 MOST_CUTS = 32
 """Places at which an arrangement of groups is cut into two."""
 Groups = frozenset[str]
 
 
-def likelihoods(mapped: Mapping[str, bool]) -> dict[str, float]:
-    """Return the prior weight of each group, by whether the scenario maps a file of it."""
-    return {name: MAPPED if each else 1.0 for name, each in mapped.items()}
-
-
 class Couplings:
-    """What hybrids that could and could not be made say of pairs of groups. `order` are all groups."""
+    """Pairs of groups that seem coupled, by the hybrids that were made and refused. `order` are all groups."""
 
     def __init__(self, order: Sequence[str], *, made: Iterable[Groups], refused: Iterable[Groups]) -> None:
         self._places = {name: place for place, name in enumerate(order)}
         refuted = np.zeros((len(order), len(order)), dtype=bool)
-        for each in made:
-            refuted |= self._cut(each)
+        for groups in made:
+            refuted |= self._cut(groups)
         self._suspicion: Floats = np.zeros((len(order), len(order)))
-        for each in refused:
-            suspects = self._cut(each) & ~refuted
+        for groups in refused:
+            suspects = self._cut(groups) & ~refuted
             self._suspicion += suspects / max(1, int(suspects.sum()))
 
     @property
@@ -43,13 +38,13 @@ class Couplings:
         return bool(self._suspicion.any())
 
     def chance_made(self, several: Sequence[Groups]) -> Floats:
-        """Return how likely each set can be made, relative to one that cuts no suspect."""
-        rows = np.array([self._row(each) for each in several], dtype=np.float64)
+        """Return the chance that each set can be made, relative to one that cuts no suspect."""
+        rows = np.array([self._row(groups) for groups in several], dtype=np.float64)
         return np.asarray(np.exp(-(((rows @ self._suspicion) * (1 - rows)).sum(axis=1))))
 
     def _row(self, groups: Groups) -> Floats:
         row = np.zeros(len(self._places))
-        row[[self._places[each] for each in groups]] = 1.0
+        row[[self._places[name] for name in groups]] = 1.0
         return row
 
     def _cut(self, groups: Groups) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -69,35 +64,36 @@ def best_split(
     """Return the groups of `left` to add to `low` next; None if no split is usable. `thorough`: look at all splits at
     once, because it is known that many cannot be made.
 
-    What a set tells, in bits, is the entropy of whether it holds the culprit, times the chance that it can be made.
+    The expected information of a set, in bits, is the entropy of whether it contains the culprit, times the chance that
+    it can be made.
     """
-    several = [each for each in dict.fromkeys(_cuts(_likeliest(left, weights))) if usable(each)]
-    if couplings.suspected or thorough or not several:
-        several = [each for each in dict.fromkeys(_splits(left, weights)) if usable(each)]
-    if not several:
+    sets = [groups for groups in dict.fromkeys(_cuts(_likeliest(left, weights))) if usable(groups)]
+    if couplings.suspected or thorough or not sets:
+        sets = [groups for groups in dict.fromkeys(_splits(left, weights)) if usable(groups)]
+    if not sets:
         return None
-    total = sum(weights[each] for each in left)
-    shares = [sum(weights[each] for each in one) / total for one in several]
+    total = sum(weights[name] for name in left)
+    shares = [sum(weights[name] for name in groups) / total for groups in sets]
     bits = np.array([_entropy(share) for share in shares])
-    told = bits * couplings.chance_made([low | each for each in several])
-    return several[int(np.argmax(np.round(told, 9)))]
+    expected = bits * couplings.chance_made([low | groups for groups in sets])
+    return sets[int(np.argmax(np.round(expected, 9)))]
 
 
 def _entropy(share: float) -> float:
-    return -sum(each * math.log2(each) for each in (share, 1 - share) if each > 0)
+    return -sum(part * math.log2(part) for part in (share, 1 - share) if part > 0)
 
 
 def _likeliest(left: Sequence[str], weights: Mapping[str, float]) -> list[str]:
-    return sorted(left, key=lambda each: -weights[each])
+    return sorted(left, key=lambda name: -weights[name])
 
 
 def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Groups]:
     """Yield sets of groups: likeliest halves first, then parts in other arrangements, single ones and all but one."""
     for arrangement in (_likeliest(left, weights), list(left), *_arrangements(list(left))):
         yield from _cuts(arrangement)
-    for each in left:
-        yield frozenset({each})
-        yield frozenset(left) - {each}
+    for name in left:
+        yield frozenset({name})
+        yield frozenset(left) - {name}
 
 
 def _cuts(arrangement: Sequence[str]) -> Iterator[Groups]:
@@ -108,14 +104,12 @@ def _cuts(arrangement: Sequence[str]) -> Iterator[Groups]:
 
 
 def _ends(size: int) -> list[int]:
-    """Return where an arrangement is cut: anywhere if it is short, else in as many places."""
+    """Return the places at which an arrangement is cut: all if it is short, else MOST_CUTS at regular intervals."""
     return sorted({max(1, size * place // MOST_CUTS) for place in range(1, MOST_CUTS)} & set(range(1, size)))
 
 
 def _arrangements(left: list[str]) -> Iterator[list[str]]:
-    """Return the groups turned by quarters, and dealt out to 2, 4, ... hands, so that halves of them share few
-    pairs.
-    """
+    """Yield the groups turned by quarters, and dealt out to 2, 4, ... hands, so that their halves share few pairs."""
     size = len(left)
     for quarter in (1, 2, 3):
         cut = size * quarter // 4

@@ -61,12 +61,14 @@ class Chart:
 def chart(figure: Figure) -> Chart | None:
     """Return the chart of a card; None if fewer than two versions have a figure."""
     points, scale = figure.points, _SCALES.get(figure.unit, 1.0)
-    ends = [each for point in points for each in (point.low, point.value, point.high)]
+    ends = [end for point in points for end in (point.low, point.value, point.high)]
     if sum(_is_known(point.value) for point in points) < 2:
         return None
-    known = [scale * each for each in ends if each is not None and _is_known(each)]
+    known = [scale * end for end in ends if end is not None and _is_known(end)]
     heights = (0.0, 100.0) if figure.unit == "failures" else _scale(known)
-    marks = tuple(_Marker(count=len(points), heights=heights, scale=scale).mark(*each) for each in enumerate(points))
+    marks = tuple(
+        _Marker(count=len(points), heights=heights, scale=scale).mark(*numbered) for numbered in enumerate(points)
+    )
     first, last = version(points[0].version), version(points[-1].version)
     title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
     return Chart(
@@ -99,8 +101,8 @@ class _Marker:
     scale: float
 
     def mark(self, number: int, point: Point) -> PointMark:
-        value, *interval = (each if _is_known(each) else None for each in (point.value, point.low, point.high))
-        low, high = (value if each is None else each for each in interval)
+        value, *interval = (end if _is_known(end) else None for end in (point.value, point.low, point.high))
+        low, high = (value if end is None else end for end in interval)
         x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
         y = None if value is None else self._y(value)
         text = f"{version(point.version)}: {self._told(value, interval)}"
@@ -134,7 +136,7 @@ def _lines(marks: Sequence[PointMark]) -> list[str]:
             stretches.append([])
         else:
             stretches[-1].append(f"{mark.x},{mark.y}")
-    return [" ".join(each) for each in stretches if len(each) > 1]
+    return [" ".join(stretch) for stretch in stretches if len(stretch) > 1]
 
 
 def _heights(low: float, high: float) -> list[Label]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.model import CellResult, Interval, Metric
@@ -11,6 +11,7 @@ from harness.report.charts.definitions import Drawing
 from harness.report.content.table import Row, Shown
 from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import version
+from harness.report.text.signal_words import Tone
 
 CellFigure = Callable[[CellResult], tuple[float | None, Interval | None]]
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
@@ -23,11 +24,11 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
     history, `medians` are the rows of the levels that changed.
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
-    wanted = [metric for metric in _FIGURES if metric != "outcome" or any(one.verdict.failed for one in cells)]
-    others = signal_words.in_order(one.verdict for one in cells)
+    wanted = [metric for metric in _FIGURES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
+    others = signal_words.in_order(entry.verdict for entry in cells)
     wanted += [metric for metric in others if metric not in wanted and (metric in medians or _is_bad(metric, cells))]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
-    return [one for one in drawn if one is not None]
+    return [chart for chart in drawn if chart is not None]
 
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
@@ -37,27 +38,27 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
     cells = [cell for cell in row.cells if cell is not None]
     if all(figure(cell.result)[0] is None for cell in cells):
         return None
-    is_judged = metric in ("memory", "outcome", *medians) or metric not in _FIGURES
+    tones = [_tone(cell, metric, figure(cell.result)[0], is_changed=metric in medians) for cell in cells]
     return Drawing(
         chart="history",
         title=title,
         description=f"{title}, over the versions of {name}",
         rows={
             "points": [
-                _point(cell, *figure(cell.result), is_judged=is_judged, is_rate=metric == "memory") for cell in cells
+                _point(cell, metric, *figure(cell.result), tone=tone) for cell, tone in zip(cells, tones, strict=True)
             ],
-            "changes": _changes(cells) if is_judged else [],
+            "changes": list(_changes(cells, tones, is_changed=metric in medians)),
         },
     )
 
 
 def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
-    return any(metric in one.verdict.signals and one.verdict.signals[metric].seen == "bad" for one in cells)
+    return any(metric in entry.verdict.signals and entry.verdict.signals[metric].seen == "bad" for entry in cells)
 
 
 def _other(metric: Metric) -> tuple[str, CellFigure]:
     """Return the title and the figure of any other signal, in its own unit."""
-    signal = signal_words.signal_of(metric)
+    signal = signal_words.shown_signal(metric)
 
     def figure(entry: CellResult) -> tuple[float | None, Interval | None]:
         known = entry.verdict.signals.get(metric)
@@ -95,15 +96,31 @@ _FIGURES: Mapping[Metric, tuple[str, CellFigure]] = {
 }
 
 
+def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool) -> Tone:
+    """Return the tone of a version in the chart of one metric, whatever else is bad or good about the version.
+
+    A figure that was not compared with the others is undecided. Step times and peaks are only judged if they changed.
+    """
+    verdict = cell.result.verdict
+    if value is not None and signal_words.is_uncompared(metric, verdict):
+        return "unsure"
+    if value is None or is_changed:
+        return cell.tone
+    if metric in ("step_time", "peak_memory"):
+        return "good"
+    if metric not in verdict.signals:
+        return cell.tone
+    tone = signal_words.TONES[verdict.signals[metric].seen]
+    return "unsure" if tone == "good" and verdict.provisional else tone
+
+
 def _point(
-    cell: Shown, value: float | None, interval: Interval | None, *, is_judged: bool, is_rate: bool
+    cell: Shown, metric: Metric, value: float | None, interval: Interval | None, *, tone: Tone
 ) -> dict[str, Any]:
-    """Return a row of `points`; a figure that is not judged has the tone good, even if the version is bad otherwise."""
+    """Return a row of `points`."""
     value = value if value is not None and math.isfinite(value) else None
     interval = interval if value is not None and interval is not None and all(map(math.isfinite, interval)) else None
-    told = "" if value is None else numbers.number(value)
     low, high = interval or (value, value)
-    tone = cell.tone if is_judged or value is None else "good"
     return {
         "version": version(cell.result.cell.image.version),
         "value": value,
@@ -111,18 +128,17 @@ def _point(
         "high": high,
         "tone": tone if tone != "none" else "unsure",
         "text": words.cell_text(cell.result.verdict) if cell.tone != "none" else cell.word,
-        "excluded": cell.result.verdict.excluded_kib_per_step if is_rate else None,
-        "told": told if interval is None else f"{told} ({numbers.between(interval)})",
+        "excluded": cell.result.verdict.excluded_kib_per_step if metric == "memory" else None,
+        "told": numbers.with_interval(value, interval),
     }
 
 
-def _changes(cells: Sequence[Shown]) -> list[dict[str, str]]:
-    return [
-        {
-            "version": version(cell.result.cell.image.version),
-            "word": _WORDS[cell.mark],
-            "tone": "bad" if cell.mark == "first_bad" else "good",
-        }
-        for cell in cells
-        if cell.mark is not None
-    ]
+def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:
+    """Yield a row of `changes` for each mark that this metric explains: others are those of other findings."""
+    was_bad = False
+    for cell, tone in zip(cells, tones, strict=True):
+        is_own = is_changed or (tone == "bad" if cell.mark == "first_bad" else was_bad)
+        if cell.mark is not None and is_own:
+            name = version(cell.result.cell.image.version)
+            yield {"version": name, "word": _WORDS[cell.mark], "tone": "bad" if cell.mark == "first_bad" else "good"}
+        was_bad = tone == "bad" if tone in ("bad", "good") else was_bad

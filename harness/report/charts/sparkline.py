@@ -1,4 +1,4 @@
-"""Sparklines for the page: resident memory over the steps, as a line of a few hundred bytes."""
+"""Draws the sparklines of the page: resident memory over the steps, as a line of a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _growth(trace: Trace) -> SparkGrowth | None:
 
 def scale_kib(growths: Iterable[SparkGrowth | None]) -> float:
     """Return the growth that fills the height, in KiB: the largest of a row, so that its lines are comparable."""
-    return max([LEAST_SCALE_KIB, *(float(one.kib.max()) for one in growths if one is not None)])
+    return max([LEAST_SCALE_KIB, *(float(growth.kib.max()) for growth in growths if growth is not None)])
 
 
-def points(one: SparkGrowth, *, scale_kib: float) -> str:
+def points(growth: SparkGrowth, *, scale_kib: float) -> str:
     """Return the line as an SVG `points` attribute within WIDTH × HEIGHT, with at most MOST_POINTS points."""
-    chosen = np.unique(np.linspace(0, one.step.size - 1, MOST_POINTS).astype(int))
-    step, kib = one.step[chosen], one.kib[chosen]
+    chosen = np.unique(np.linspace(0, growth.step.size - 1, MOST_POINTS).astype(int))
+    step, kib = growth.step[chosen], growth.kib[chosen]
     span = max(float(step[-1] - step[0]), 1.0)
     x = (step - step[0]) / span * WIDTH
     y = HEIGHT - 1 - np.clip(kib / scale_kib, 0, 1) * (HEIGHT - 2)

@@ -38,7 +38,7 @@ MEASURES = (
 
 def measure_of(column: str) -> Measure:
     """Return the measure of a trace column."""
-    return next(one for one in MEASURES if one.column == column)
+    return next(measure for measure in MEASURES if measure.column == column)
 
 
 def lines_of(entry: CellResult) -> int:
@@ -54,10 +54,12 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
     drawn = []
     for measure in MEASURES:
         lines = [
-            one for trial in entry.trials if (one := line(trial, measure, points=points, name=trial.number)) is not None
+            row
+            for trial in entry.trials
+            if (row := line_row(trial, measure, points=points, name=trial.number)) is not None
         ]
         if lines:
-            looks = [one for trial in entry.trials if (one := _looks(trial, measure)) is not None]
+            looks = [row for trial in entry.trials if (row := _looks(trial, measure)) is not None]
             told = f"{measure.title} over the steps of {numbers.count(len(lines), 'trial')} of {name}"
             rows = {"lines": lines, "looks": looks}
             drawn.append(Drawing(chart="trace", title=measure.title, description=told, rows=rows))
@@ -70,7 +72,7 @@ def _column(trial: Trial, measure: Measure) -> Floats | None:
     return values if values is not None and np.isfinite(values).any() else None
 
 
-def line(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
+def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
     """Return a row of the dataset `lines` with at most `points` points; None if nothing was sampled.
 
     `name` stands in the legend.

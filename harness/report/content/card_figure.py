@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.model import Block, CellResult, Episode, Finding, Interval, RunResult, signal_of
 from harness.model.episodes import span
 from harness.model.judged import State
-from harness.report.text import numbers
+from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain
 from harness.report.text.signal_words import Tone
 
@@ -49,7 +49,7 @@ def figure_of(episode: Episode, result: RunResult) -> Figure:
     """Return the figure of an episode at its series, lane and variant; tones show the state of its metric alone."""
     finding = episode.finding
     place = (finding.series, finding.lane, finding.variant)
-    block = next(one for one in result.plan.blocks if (one.series.name, one.lane, one.variant) == place)
+    block = next(block for block in result.plan.blocks if (block.series.name, block.lane, block.variant) == place)
     known = {entry.cell.id: entry for entry in result.cells}
     drifts = finding.verdict == "slowdown"
     title = "rise of the step time within a launch" if drifts else plain(signal_of(finding.metric).title)
@@ -60,8 +60,9 @@ def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> 
     order = {cell.image.version: place for place, cell in enumerate(block.cells)}
     own = span(episode, order)
     points = []
-    for place, (cell, state) in enumerate(zip(block.cells, episode.states, strict=True)):
+    for place, (cell, told) in enumerate(zip(block.cells, episode.states, strict=True)):
         entry = known.get(cell.id)
+        state = None if entry is not None and _is_uncompared(entry, episode.finding) else told
         value, interval = (None, None) if entry is None else _value(entry, episode.finding)
         low, high = interval or (None, None)
         point = Point(
@@ -75,6 +76,11 @@ def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> 
         )
         points.append(point)
     return points
+
+
+def _is_uncompared(entry: CellResult, finding: Finding) -> bool:
+    """Return whether the finding, which compares levels, says nothing of this version. A slowdown compares none."""
+    return finding.verdict != "slowdown" and signal_words.is_uncompared(finding.metric, entry.verdict)
 
 
 def _value(entry: CellResult, finding: Finding) -> tuple[float | None, Interval | None]:
@@ -114,7 +120,7 @@ _WORDS: Mapping[str, Callable[[float], str]] = {
 
 def change_text(figure: Figure, old: str | None, new: str) -> str:
     """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
-    points = {one.version: one for one in figure.points}
+    points = {point.version: point for point in figure.points}
     after = points[new]
     if after.value is None or math.isnan(after.value):
         return ""

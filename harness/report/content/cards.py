@@ -50,10 +50,11 @@ class Card:
 
 def cards(result: RunResult) -> tuple[Card, ...]:
     """Return the cards of a run, the worst first."""
-    numbers = {one: number for number, one in enumerate(ordered(result), start=1)}
+    numbers = {finding: number for number, finding in enumerate(ordered(result), start=1)}
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     return tuple(
-        _Maker(result=result, numbers=numbers, cells=cells, of=one).card() for one in blame.worst_first(result)
+        _Maker(result=result, numbers=numbers, cells=cells, of=attribution).card()
+        for attribution in blame.worst_first(result)
     )
 
 
@@ -89,8 +90,8 @@ class _Maker:
         return Card(
             attribution=self.of,
             number=number,
-            findings=tuple(sorted({self.numbers[one] for one in self._findings()})),
-            lasts=any(one.ends is None for one in self.of.episodes),
+            findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
+            lasts=any(episode.ends is None for episode in self.of.episodes),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
             says=self._says((*place_of(telling.finding)[:3], bad)) if self.of.metric == "outcome" else "",
@@ -105,18 +106,19 @@ class _Maker:
         )
 
     def _findings(self) -> list[Finding]:
-        return [one for each in self.of.episodes for one in each.findings]
+        return [finding for episode in self.of.episodes for finding in episode.findings]
 
     # ------------------------------------------------------------ evidence
 
     def _launches(self) -> str:
         """Return `6 launches of 6.3.0 against 6 of 6.2.0, which agree`, over all places."""
-        bad = [(one, _sides(one)[0]) for one in self.of.episodes]
-        good = [(one, name) for one in self.of.episodes if (name := _sides(one)[1]) is not None]
+        bad = [(episode, _sides(episode)[0]) for episode in self.of.episodes]
+        good = [(episode, name) for episode in self.of.episodes if (name := _sides(episode)[1]) is not None]
         if self.of.metric == "outcome":
             told = f"{self._failures(bad)} failed"
             return f"{told}, {self._failures(good)}{self._chance()}" if good else f"{told}{self._chance()}"
-        text = f"{_launches(sum(entry.verdict.trials for entry in self._entries(bad)))} of {_named(bad)}"
+        launches = sum(entry.verdict.trials for entry in self._entries(bad))
+        text = f"{figures.count(launches, 'launch')} of {_named(bad)}"
         if good:
             text += f" against {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
         return f"{text}{self._chance() or ', which agree'}"
@@ -128,24 +130,24 @@ class _Maker:
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
         entries = self._entries(side)
         failed, trials = (sum(getattr(entry.verdict, name) for entry in entries) for name in ("failed", "trials"))
-        return f"{failed:,} of {_launches(trials)} of {_named(side)}"
+        return f"{failed:,} of {figures.count(trials, 'launch')} of {_named(side)}"
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
-        places = [(*place_of(one.finding)[:3], name) for one, name in side]
+        places = [(*place_of(episode.finding)[:3], name) for episode, name in side]
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
         """Return the largest p-value of all places, because each of them must hold."""
-        known = [one.finding.p for one in self.of.episodes if one.finding.p is not None]
+        known = [episode.finding.p for episode in self.of.episodes if episode.finding.p is not None]
         return f"; {figures.probability(max(known))}" if known else ""
 
     def _doubt(self) -> str:
         """Return why the finding is provisional, or "" if it is confirmed."""
         found = self._findings()
-        sides = [(*place_of(one)[:3], name or "") for one in found for name in (one.before, one.after)]
+        sides = [(*place_of(finding)[:3], name or "") for finding in found for name in (finding.before, finding.after)]
         if self.result.verdict in ("interrupted", "running"):
             return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
-        if not all(one.confirmed for one in found):
+        if not all(finding.confirmed for finding in found):
             return words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
         return "more launches were planned" if early else ""
@@ -164,30 +166,30 @@ class _Maker:
             return told
         blocks = self.result.plan.blocks
         images = next(block.series.images for block in blocks if block.series.name == self.of.series)
-        installed = all(isinstance(one.source, Install) for one in images)
+        installed = all(isinstance(image.source, Install) for image in images)
         return "; ".join(filter(None, ("the package's" if installed else "the image's", told)))
 
     def _consequences(self) -> Iterator[str]:
         """Yield `step time 1.7 times`, with the number of variants if not all of them show it."""
         found: dict[str, list[Finding]] = {}
-        for one in self.result.findings:
-            if one.consequence_of == self.of.metric and one.kind != "first_fixed" and self._explains(one):
-                found.setdefault(sign_of(one), []).append(one)
+        for finding in self.result.findings:
+            if finding.consequence_of == self.of.metric and finding.kind != "first_fixed" and self._explains(finding):
+                found.setdefault(sign_of(finding), []).append(finding)
         for ones in found.values():
-            size = finding_phrases.sizes([one.effect for one in ones if one.effect is not None])
+            size = finding_phrases.sizes([finding.effect for finding in ones if finding.effect is not None])
             title = plain(signal_of(ones[0].metric).title)
-            some, many = len({one.variant for one in ones}), len(self.of.variants)
+            some, many = len({finding.variant for finding in ones}), len(self.of.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""
             yield f"{f'{title} {size}'.rstrip()}{share}"
 
-    def _explains(self, one: Finding) -> bool:
+    def _explains(self, finding: Finding) -> bool:
         order = fault.order_of(self.of, self.result)
-        bounds = bounds_of(Episode(begins=one, ends=None, seen=one.after), order)
+        bounds = bounds_of(Episode(begins=finding, ends=None, seen=finding.after), order)
         return any(
-            place_of(each.finding)[:3] == place_of(one)[:3]
-            and each.begins is not None
-            and met((bounds_of(Episode(begins=each.begins, ends=None, seen=each.begins.after), order), bounds))
-            for each in self.of.episodes
+            place_of(episode.finding)[:3] == place_of(finding)[:3]
+            and episode.begins is not None
+            and met((bounds_of(Episode(begins=episode.begins, ends=None, seen=episode.begins.after), order), bounds))
+            for episode in self.of.episodes
         )
 
     def _commands(self, number: int) -> Iterator[str]:
@@ -209,10 +211,6 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
         return begins.after, begins.before
     assert ends is not None, "an episode has a begin or an end"
     return ends.before or ends.after, ends.after
-
-
-def _launches(number: int) -> str:
-    return f"{number:,} launch{'' if number == 1 else 'es'}"
 
 
 def _named(side: Sequence[tuple[Episode, str]]) -> str:

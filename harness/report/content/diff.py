@@ -28,7 +28,9 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
         "sections": [
             {
                 "title": section.title,
-                "changes": [{"name": one.name, "before": one.before, "after": one.after} for one in section.changes],
+                "changes": [
+                    {"name": change.name, "before": change.before, "after": change.after} for change in section.changes
+                ],
                 "same": section.same,
                 "unknown": section.unknown or None,
             }
@@ -53,9 +55,9 @@ def render(found: EnvironmentDifference) -> str:
 def rows(sections: Iterable[Section]) -> list[DiffRow]:
     """Return every change, by kind, as cleaned texts."""
     return [
-        (section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after))
+        (section.title, shortened(change.name, most=LONGEST), _shown(change.before), _shown(change.after))
         for section in sections
-        for one in section.changes
+        for change in section.changes
     ]
 
 
@@ -75,7 +77,7 @@ def same(sections: Iterable[Section]) -> Iterator[str]:
     """Yield at most one line that names what is the same on both sides."""
     kinds = [f"{section.title} ({section.same})" for section in sections if section.same]
     if kinds:
-        yield f"the same on both sides: {', '.join(kinds)}"
+        yield f"the same on both sides (number of facts): {', '.join(kinds)}"
 
 
 def unknown(sections: Iterable[Section]) -> Iterator[str]:
@@ -85,8 +87,10 @@ def unknown(sections: Iterable[Section]) -> Iterator[str]:
             yield f"not known: {section.title}: {shortened(section.unknown, most=300)}"
 
 
-def told(one: Changed) -> str:
+def change_line(change: Changed) -> str:
     """Return `numpy 1.26.4 -> 2.0.0`, `added six 1.16.0` or `removed six 1.16.0`."""
-    if one.before is None:
-        return f"added {one.name} {one.after}"
-    return f"removed {one.name} {one.before}" if one.after is None else f"{one.name} {one.before} -> {one.after}"
+    if change.before is None:
+        return f"added {change.name} {change.after}"
+    if change.after is None:
+        return f"removed {change.name} {change.before}"
+    return f"{change.name} {change.before} -> {change.after}"

@@ -1,4 +1,4 @@
-"""Observations: differences between versions that are reported but not judged, beside findings and as a list."""
+"""Lists the observations, which are not judged: those at the first bad version of a finding, and those of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.model import Finding, RunResult
 from harness.report.bad_ranges import variant_key
-from harness.report.text import signal_words
+from harness.report.text import signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
 TITLE = "Observed, not judged"
@@ -20,32 +20,31 @@ def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
     if not result.observations:
         return []
     begins = {
-        (one.series, str(one.lane), variant_key(one.variant), one.after)
-        for one in findings
-        if one.kind != "first_fixed"
+        (finding.series, str(finding.lane), variant_key(finding.variant), finding.after)
+        for finding in findings
+        if finding.kind != "first_fixed"
     }
     told = dict.fromkeys(
-        f"{signal_words.signal_of(one.signal).title}: {shortened(one.text, most=_LONGEST)}"
-        for one in result.observations
-        if (one.series, str(one.lane), variant_key(one.variant), one.after) in begins
+        f"{signal_words.shown_signal(observation.signal).title}: {shortened(observation.text, most=_LONGEST)}"
+        for observation in result.observations
+        if (observation.series, str(observation.lane), variant_key(observation.variant), observation.after) in begins
     )
-    texts = list(told)
-    more = len(texts) - _MOST
-    return [*texts[:_MOST], *([f"and {more} more"] if more > 0 else [])]
+    return words.at_most(list(told), _MOST)
 
 
 def lines(result: RunResult) -> list[str]:
     """Return all observations, those of several variants once: `six 1.1 → 1.2, 2 rows: log: Could not load …`."""
     places: dict[tuple[str, str, str, str], set[str]] = {}
-    for one in result.observations:
-        text = f"{signal_words.signal_of(one.signal).title}: {shortened(one.text, most=_LONGEST)}"
-        places.setdefault((one.series, one.before, one.after, text), set()).add(f"{one.lane}, {one.variant}")
+    for observation in result.observations:
+        text = f"{signal_words.shown_signal(observation.signal).title}: {shortened(observation.text, most=_LONGEST)}"
+        places.setdefault((observation.series, observation.before, observation.after, text), set()).add(
+            f"{observation.lane}, {observation.variant}"
+        )
     told = [
         f"{plain(series)} {version(before)} → {version(after)}, {_where(where)}: {text}"
         for (series, before, after, text), where in places.items()
     ]
-    more = len(told) - _MOST_LINES
-    return [*told[:_MOST_LINES], *([f"and {more} more: see result.json"] if more > 0 else [])]
+    return words.at_most(told, _MOST_LINES, rest="and {} more: see result.json")
 
 
 def _where(places: set[str]) -> str:

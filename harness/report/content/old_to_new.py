@@ -1,4 +1,4 @@
-"""Old → new: the figures of a row's oldest and newest version, and the smallest change that would have shown."""
+"""Compares a row's oldest and newest version (old → new), with the smallest change that would have shown."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Both:
         """Return whether it has two levels that were not compared with each other."""
         if self.change or self.visible:
             return False
-        return bool(self.new) and signal_words.signal_of(self.name).kind == "level"
+        return bool(self.new) and signal_words.shown_signal(self.name).kind == "level"
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +83,7 @@ class Both:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible:
             return ""
-        what = "more than" if signal_words.signal_of(self.name).kind == "growth" else "a change of"
+        what = "more than" if signal_words.shown_signal(self.name).kind == "growth" else "a change of"
         if self.is_coarse:
             return f"only {what} {self.visible} would have shown{f', the limit is {self.limit}' if self.limit else ''}"
         return f"{what} {self.visible} would have shown"
@@ -102,13 +102,13 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
     ends = [known[0], known[-1]] if known else []
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
-    worst = min(seen, key=lambda one: _ORDER.index(one.seen), default=None)
-    together = [] if any(_is_uncompared(name, entry.verdict) for entry, _ in ends) else cells
+    worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
+    together = [] if any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
-    limit = next((one.limit for one in seen if one.limit is not None), None)
+    limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
-        title=signal_words.signal_of(name).title,
+        title=signal_words.shown_signal(name).title,
         old=_figure(name, *ends[0]) if ends else "",
         new=_figure(name, *ends[1]) if len(known) > 1 else "",
         between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
@@ -116,7 +116,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         worst=_worst(name, known),
         limit=signal_words.limit_text(name, limit if seen or not cells else _default(name, cells[0])),
         visible=signal_words.visible_text(name, max(visible, default=None)),
-        is_coarse=any(signal_words.is_coarse(one) for one in seen),
+        is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
         why="" if worst is None else signal_words.reason(worst),
     )
@@ -127,8 +127,8 @@ def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
     bad = [(entry, value) for entry, value in known if _is_bad(name, entry.verdict)]
     if not bad or any(entry is end for entry, _ in bad for end, _ in (known[0], known[-1])):
         return ""
-    falls = signal_words.signal_of(name).falls
-    entry, value = max(bad, key=lambda each: -each[1] if falls else each[1])
+    falls = signal_words.shown_signal(name).falls
+    entry, value = max(bad, key=lambda pair: -pair[1] if falls else pair[1])
     return f"{signal_words.value_text(name, value)} in {version(entry.cell.image.version)}"
 
 
@@ -143,7 +143,7 @@ def _default(name: str, entry: CellResult) -> float | None:
 
 def _figure(name: str, entry: CellResult, value: float) -> str:
     """Return the figure in words; a growth that does not differ from zero is `none`."""
-    if signal_words.signal_of(name).kind == "growth" and not _surely(name, entry.verdict, value):
+    if signal_words.shown_signal(name).kind == "growth" and not _surely(name, entry.verdict, value):
         return _NONE
     return signal_words.value_text(name, value)
 
@@ -157,7 +157,7 @@ def _surely(name: str, verdict: CellVerdict, value: float) -> bool:
 def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
     """Return the change of a level; "" for growth, because a ratio to a rate near zero means nothing."""
     (old, before), (new, after) = ends
-    if signal_words.signal_of(name).kind != "level":
+    if signal_words.shown_signal(name).kind != "level":
         return ""
     return signal_words.changed(before, after) if _compared(name, old.verdict) and _compared(name, new.verdict) else ""
 
@@ -170,15 +170,7 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
     if taken.get(name) is not None:
         return True
     known = verdict.signals.get(name)
-    return known is not None and known.seen != "none" and not _is_uncompared(name, verdict)
-
-
-def _is_uncompared(name: str, verdict: CellVerdict) -> bool:
-    """Return whether the level could not be compared with that of the other versions: it is of another day, or of too
-    few rounds.
-    """
-    known = verdict.signals.get(name)
-    return known is not None and known.is_uncompared and signal_words.signal_of(name).kind == "level"
+    return known is not None and known.seen != "none" and not signal_words.is_uncompared(name, verdict)
 
 
 # ---------------------------------------------------------------- a row on one line
@@ -190,28 +182,28 @@ def line(row: Row) -> str:
     Step time, peak memory and growth are always in it, other signals only if they are bad or not decided. The line of
     a row without measurements is "".
     """
-    by_name = {one.name: one for one in of(row)}
+    by_name = {signal.name: signal for signal in of(row)}
     shown = [by_name[name] for name in _ALWAYS if name in by_name and by_name[name].old]
-    shown += [one for one in by_name.values() if one not in shown and one.old and one.is_told]
+    shown += [signal for signal in by_name.values() if signal not in shown and signal.old and signal.is_told]
     if not shown:
         return ""
     measured = [cell.result for cell in row.cells if cell is not None and _has_figure(cell.result, shown)]
     ends = tuple(version(entry.cell.image.version) for entry in (measured[0], measured[-1])[: len(measured)])
-    return f"{' → '.join(ends)}: {'; '.join(_part(one, ends) for one in shown)}"
+    return f"{' → '.join(ends)}: {'; '.join(_part(signal, ends) for signal in shown)}"
 
 
 def _has_figure(entry: CellResult, shown: Iterable[Both]) -> bool:
-    return any(signal_words.value_of(one.name, entry.verdict) is not None for one in shown)
+    return any(signal_words.value_of(signal.name, entry.verdict) is not None for signal in shown)
 
 
-def _part(one: Both, ends: tuple[str, ...]) -> str:
-    title = "growth" if one.name == "memory" else one.title
-    where = " → ".join(one.between) if one.between != ends and not one.is_apart else ""
+def _part(signal: Both, ends: tuple[str, ...]) -> str:
+    title = "growth" if signal.name == "memory" else signal.title
+    where = " → ".join(signal.between) if signal.between != ends and not signal.is_apart else ""
     doubt = ""
-    if one.change and not one.resolution and one.seen not in ("good", "bad"):
-        doubt = one.why if one.seen == "none" else _TOO_FEW
-    told = "; ".join(filter(None, (one.change, one.resolution or doubt))) or _NOT_COMPARED
-    return f"{title} {one.figures} ({'; '.join(filter(None, (where, told)))})"
+    if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
+        doubt = signal.why if signal.seen == "none" else _TOO_FEW
+    told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or _NOT_COMPARED
+    return f"{title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
 
 
 # ---------------------------------------------------------------- a row in full
@@ -221,19 +213,22 @@ COLUMNS = ("signal", "state", "old → new", "change", "limit", "would have show
 
 def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
     """Return the texts for each signal of a row, in the order of COLUMNS."""
-    return [(one, (one.title, _is(one), one.figures, one.change, one.limit, one.visible, one.why)) for one in of(row)]
+    return [
+        (signal, (signal.title, _is(signal), signal.figures, signal.change, signal.limit, signal.visible, signal.why))
+        for signal in of(row)
+    ]
 
 
-def _is(one: Both) -> str:
-    if one.seen is None:
+def _is(signal: Both) -> str:
+    if signal.seen is None:
         return ""
-    return f"{signal_words.MARKS[one.tone]} {signal_words.MEANS[one.seen]}"
+    return f"{signal_words.MARKS[signal.tone]} {signal_words.state_word(signal.seen)}"
 
 
 def reasons(told: Iterable[Both]) -> list[str]:
     """Return the reasons for the signals' states, each once: `peak GPU memory, peak of the GPU pool: no GPU`."""
     by_reason: dict[str, list[str]] = {}
-    for one in told:
-        if one.why:
-            by_reason.setdefault(one.why, []).append(one.title)
+    for signal in told:
+        if signal.why:
+            by_reason.setdefault(signal.why, []).append(signal.title)
     return [f"{', '.join(titles)}: {why}" for why, titles in by_reason.items()]

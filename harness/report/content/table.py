@@ -26,11 +26,11 @@ ABSENT = {
 MOST_ACROSS = 8
 """Versions that fit beside each other on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
-ONLY = "only ±35 %: a smaller change would not have shown, although the limit is smaller"
-UNITS = "figures: leak, and after ≤ the leak that flat rules out, in KiB a step"
+ONLY = "only ±35 %: not decided, because only a change of 35 % or more would have shown, and the limit is smaller"
+UNITS = "figures, in KiB per step: a leak's rate; after ≤, the smallest leak that `flat` rules out"
 CHANGED = (
-    "rows of figures: what was compared, over the steps and rounds that all versions share; for a version that could "
-    "not be compared, all of its own launches; beside ▼ and ▲ the change of the finding"
+    "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
+    "not be compared has the median of its own launches; beside ▼ and ▲ stands the size of the change"
 )
 
 
@@ -125,12 +125,12 @@ class ReportTable:
 
 def legend(shown: Sequence[ReportTable]) -> list[str]:
     """Return the meaning of the signs and figures of these tables, a line for each kind that occurs."""
-    cells = [cell for one in shown for cell in one.shown]
+    cells = [cell for table in shown for cell in table.shown]
     also = {
         signal_words.LEGEND: any(cell.strip for cell in cells),
         ONLY: any(cell.figure.startswith("only ") for cell in cells),
         SO_FAR: any(cell.word == words.SO_FAR for cell in cells),
-        CHANGED: any(one.changed for one in shown),
+        CHANGED: any(table.changed for table in shown),
     }
     return [
         LEGEND,
@@ -179,8 +179,8 @@ def _shared_scenario(group: Sequence[CellResult]) -> str | None:
 def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
     """Return the versions of the group, in the order of the series."""
     present = dict.fromkeys(entry.cell.image.version for entry in group)
-    series = [one for one in result.plan.matrix.series if one.name == cell.image.series]
-    known = [image.version for one in series for image in one.images if image.version in present]
+    series = [series for series in result.plan.matrix.series if series.name == cell.image.series]
+    known = [image.version for one_series in series for image in one_series.images if image.version in present]
     return list(dict.fromkeys([*known, *present]))
 
 
@@ -202,23 +202,17 @@ def rows_of(
     variant = words.variant_text(cell.variant)
     label = words.params_text(cell.variant) if is_short else variant
     verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
-    yield Row(variant=variant, label=label, cells=tuple(_marked(one, here) for one in verdicts))
-    for metric in dict.fromkeys(one.metric for one in here if _is_level(one)):
+    yield Row(variant=variant, label=label, cells=tuple(_marked(shown, here) for shown in verdicts))
+    for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
         cells = _median_cells(results, versions, changed, metric)
-        title = signal_words.signal_of(metric).title
+        title = signal_words.shown_signal(metric).title
         yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric)
 
 
 def _is_level(finding: Finding) -> bool:
     """Return whether the finding compares figures of versions; findings from verdicts are in the row of verdicts."""
-    return signal_words.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
-
-
-def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
-    """Return the mark of each version; a drift has none, because it has no first bad version."""
-    known = [one for one in findings if one.kind != "drift"]
-    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
+    return signal_words.shown_signal(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
 def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
@@ -226,10 +220,10 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if cell is None:
         return None
     version = cell.result.cell.image.version
-    begins = [one for one in findings if one.after == version and one.kind != "drift"]
-    if any(one.kind != "first_fixed" and _is_shown(one, cell) for one in begins):
+    begins = [finding for finding in findings if finding.after == version and finding.kind != "drift"]
+    if any(finding.kind != "first_fixed" and _is_shown(finding, cell) for finding in begins):
         return replace(cell, mark="first_bad")
-    is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
+    is_fixed = any(finding.kind == "first_fixed" and (cell.strip or not _is_level(finding)) for finding in begins)
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     verdict = cell.result.verdict
@@ -275,11 +269,15 @@ def _median_cells(
 
     They are bad from each first bad version until the first good one, and unsure where a finding is undecided.
     """
-    marks = _marks(findings)
-    sizes = {one.after: numbers.change(one.effect) for one in findings if one.effect is not None}
+    marks: dict[str, Mark] = {
+        finding.after: "first_fixed" if finding.kind == "first_fixed" else "first_bad"
+        for finding in findings
+        if finding.kind != "drift"  # which has no first bad version
+    }
+    sizes = {finding.after: numbers.change(finding.effect) for finding in findings if finding.effect is not None}
     bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
-    untold = {version for one in findings for version in one.untestable}
-    drifted = {one.after for one in findings if one.kind == "drift"}
+    untold = {version for finding in findings for version in finding.untestable}
+    drifted = {finding.after for finding in findings if finding.kind == "drift"}
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)

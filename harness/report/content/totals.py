@@ -17,12 +17,12 @@ def line(result: RunResult) -> str:
     signal could not be decided. The seed is that of the launch order, for `--seed`.
     """
     worse = worsened(result)
-    counted = Counter(_counted_as(one, is_worse=place_of_cell(one.cell) in worse) for one in result.cells)
+    counted = Counter(_counted_as(entry, is_worse=place_of_cell(entry.cell) in worse) for entry in result.cells)
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     replicates = f" and {numbers.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
-    earlier = f", {known:,} more known from earlier runs" if known else ""
+    earlier = f", {known:,} more launched before" if known else ""
     cells = numbers.count(len(result.cells), "cell")
     time = numbers.duration(result.duration_s)
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"

@@ -30,7 +30,7 @@ def render(result: RunResult) -> str:
     """Return a header and a line for each cell, in the order of the plan; lines end with a newline, without CR."""
     changes = finding_cells(result)
     own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
-    names = [*(name for name, one in SIGNALS.items() if one.kind != "observation"), *own]
+    names = [*(name for name, signal in SIGNALS.items() if signal.kind != "observation"), *own]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, entry in enumerate(result.cells):
@@ -45,9 +45,9 @@ def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]
     known = entry.verdict.signals
     yield from _fields(cell_json(entry))
     for name in names:
-        one = known.get(name)
+        signal = known.get(name)
         yield harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
-        yield f"{harmless(name)}_seen", None if one is None else one.seen
+        yield f"{harmless(name)}_seen", None if signal is None else signal.seen
     yield "changes", harmless("; ".join(map(words.finding_text, changes)))
 
 

@@ -1,4 +1,4 @@
-"""`harness runs` and `harness history` for other programs: JSON-ready data and CSV.
+"""Writes runs and histories of the index for other programs: JSON-ready data and CSV.
 
 Text is not cleaned in JSON. In CSV a text that a spreadsheet would run as a formula gets an apostrophe.
 """
@@ -42,11 +42,11 @@ def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
     """Return an object for each history, with all that was measured, its findings and its drifts."""
     return [
         {
-            **_place(view),
+            **_place(view.history),
             "images": list(view.versions),
-            "measured": [_measured(one) for one in view.measured],
-            "findings": [_life(one, view) for one in view.lives],
-            "drifts": [_drift(one) for one in view.drifts],
+            "measured": [{**_measured(measurement), "figures": _figures(measurement)} for measurement in view.measured],
+            "findings": [_life(life, view) for life in view.lives],
+            "drifts": [_drift(drift) for drift in view.drifts],
         }
         for view in views
     ]
@@ -54,66 +54,64 @@ def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
 
 def histories_csv(views: Sequence[HistoryView], *, signals: Sequence[str]) -> str:
     """Return a header and a line for each measurement, with the figures of these signals; () stands for all."""
-    names = list(signals) or sorted({name for view in views for one in view.measured for name in one.figures})
+    names = list(signals) or sorted(
+        {name for view in views for measurement in view.measured for name in measurement.figures}
+    )
     columns = (*PLACE_COLUMNS, *MEASURED_COLUMNS, *(f"{name}.{part}" for name in names for part in FIGURE_COLUMNS))
     return _csv(columns, (row for view in views for row in _rows(view, names)))
 
 
 def _rows(view: HistoryView, names: Sequence[str]) -> Iterator[list[Any]]:
-    history = view.history
-    place = [history.matrix, history.series, history.host, history.gpu, history.scenario, _params(view)]
-    for one in view.measured:
-        known = [one.figures.get(name) for name in names]
+    params = " ".join(f"{name}={value}" for name, value in view.history.params)
+    place = {**_place(view.history), "params": params}
+    for measurement in view.measured:
+        known = [measurement.figures.get(name) for name in names]
         figures = [None if figure is None else getattr(figure, part) for figure in known for part in FIGURE_COLUMNS]
-        yield [*place, *(_measured(one, figures=False)[name] for name in MEASURED_COLUMNS), *figures]
+        yield [*(place[name] for name in PLACE_COLUMNS), *_measured(measurement).values(), *figures]
 
 
-def _params(view: HistoryView) -> str:
-    return " ".join(f"{name}={value}" for name, value in view.history.params)
+def _place(history: IndexedHistory) -> dict[str, Any]:
+    """Return the fields PLACE_COLUMNS."""
+    return {name: getattr(history, name) for name in PLACE_COLUMNS} | {"params": dict(history.params)}
 
 
-def _place(view: HistoryView) -> dict[str, Any]:
-    history = view.history
-    names = ("matrix", "series", "host", "gpu", "scenario")
-    return {**{name: getattr(history, name) for name in names}, "params": dict(history.params)}
+def _measured(measurement: Measurement) -> dict[str, Any]:
+    """Return the fields MEASURED_COLUMNS, in their order."""
+    return {name: measurement.version if name == "image" else getattr(measurement, name) for name in MEASURED_COLUMNS}
 
 
-def _measured(one: Measurement, *, figures: bool = True) -> dict[str, Any]:
-    names = [name for name in MEASURED_COLUMNS if name != "image"]
-    found = {"image": one.version, **{name: getattr(one, name) for name in names}}
-    return {**found, "figures": {name: asdict(each) for name, each in one.figures.items()}} if figures else found
+def _figures(measurement: Measurement) -> dict[str, Any]:
+    return {name: asdict(figure) for name, figure in measurement.figures.items()}
 
 
-def _life(one: FindingLife, view: HistoryView) -> dict[str, Any]:
+def _life(life: FindingLife, view: HistoryView) -> dict[str, Any]:
     def run(id_: int | None) -> Mapping[str, str] | None:
         return None if id_ is None else {"run": view.runs[id_].path, "started": view.runs[id_].started}
 
     return {
-        "signal": one.begins.signal,
-        "status": one.status,
-        "begins": _finding(one.begins),
-        "ends": None if one.ends is None else _finding(one.ends),
-        "found": run(one.found),
-        "seen": run(one.seen),
-        "closed": run(one.closed),
+        "signal": life.begins.signal,
+        "status": life.status,
+        "begins": _finding(life.begins),
+        "ends": None if life.ends is None else _finding(life.ends),
+        "found": run(life.found),
+        "seen": run(life.seen),
+        "closed": run(life.closed),
     }
 
 
-def _finding(one: SeenFinding) -> dict[str, Any]:
+def _finding(finding: SeenFinding) -> dict[str, Any]:
     names = ("kind", "before", "after", "verdict", "p", "confirmed", "consequence_of")
-    effect = None if one.effect is None else asdict(one.effect)
-    return {**{name: getattr(one, name) for name in names}, "effect": effect}
+    effect = None if finding.effect is None else asdict(finding.effect)
+    return {**{name: getattr(finding, name) for name in names}, "effect": effect}
 
 
-def _drift(one: Drift) -> dict[str, Any]:
-    return {name: value for name, value in asdict(one).items() if name != "history"}
+def _drift(drift: Drift) -> dict[str, Any]:
+    return {name: value for name, value in asdict(drift).items() if name != "history"}
 
 
-def drift_json(history: IndexedHistory, one: Drift) -> dict[str, Any]:
+def drift_json(history: IndexedHistory, drift: Drift) -> dict[str, Any]:
     """Return a drift with its place."""
-    names = ("matrix", "series", "host", "gpu", "scenario")
-    place = {name: getattr(history, name) for name in names}
-    return {**place, "params": dict(history.params), **_drift(one)}
+    return {**_place(history), **_drift(drift)}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -31,23 +31,26 @@ def render(result: RunResult) -> str:
     """Return an XML document that ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     changes = finding_cells(result)
-    root.extend(_suite(one, changes) for one in table.tables(result))
+    root.extend(_suite(shown_table, changes) for shown_table in table.tables(result))
     if result.findings:
         root.append(_counted(ElementTree.Element("testsuite", name="findings"), _finding_cases(result)))
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     root.set("time", f"{result.duration_s:.3f}")
     for suite in root[:1]:
-        _add_warnings(suite, words.warnings(result))
-        _add_property(suite, "headline", sentence(result))
+        if warnings := words.warnings(result):
+            ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
+        properties = ElementTree.Element("properties")
+        ElementTree.SubElement(properties, "property", {"name": "headline", "value": sentence(result)})
+        suite.insert(0, properties)  # the format requires it in front of the tests
     ElementTree.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(one: ReportTable, changes: Changes) -> ElementTree.Element:
-    results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
+def _suite(shown_table: ReportTable, changes: Changes) -> ElementTree.Element:
+    results = {id(cell.result): cell.result for row in shown_table.rows for cell in row.cells if cell is not None}
     cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
-    return _counted(ElementTree.Element("testsuite", name=one.title), cases)
+    return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 
 
 def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
@@ -58,18 +61,6 @@ def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -
         counts[kind] = len(suite.findall(f"testcase/{tag}"))
     suite.attrib.update({kind: str(count) for kind, count in counts.items()})
     return suite
-
-
-def _add_warnings(suite: ElementTree.Element, warnings: Sequence[str]) -> None:
-    if warnings:
-        ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
-
-
-def _add_property(suite: ElementTree.Element, name: str, value: str) -> None:
-    """Add a property in front of the tests, where the format requires it."""
-    properties = ElementTree.Element("properties")
-    ElementTree.SubElement(properties, "property", {"name": name, "value": value})
-    suite.insert(0, properties)
 
 
 def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
@@ -103,7 +94,7 @@ def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; what it was narrowed down to is its output."""
     for number, finding in enumerate(ordered(result), start=1):
         case = _finding_case(finding)
-        told = narrowed.lines(each for each in result.narrowed if each.finding == number)
+        told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
         if told:
             ElementTree.SubElement(case, "system-out").text = "\n".join(told)
         yield case

@@ -22,6 +22,7 @@ MOST_BYTES = 1_000_000
 """The largest report, in bytes: GitHub takes 1 MiB of step summaries, to which other steps may write, too."""
 MOST_ITEMS = 300
 MOST_CARDS = 30
+_REST = "- and {} more: see report.html"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 _LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
@@ -76,9 +77,7 @@ def escaped(text: str) -> str:
 
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:
-    items = [f"- {escaped(line)}" for line in lines]
-    more = len(items) - MOST_ITEMS
-    items[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
+    items = words.at_most([f"- {escaped(line)}" for line in lines], MOST_ITEMS, rest=_REST)
     return [f"### {title}", "\n".join(items)] if items else []
 
 
@@ -89,40 +88,42 @@ def _cards(result: RunResult) -> list[str]:
         told, *rest = card_lines(card)
         shown = rest if number < MOST_CARDS else []
         found.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
-    more = len(found) - MOST_ITEMS
-    found[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
-    return ["### Findings", "\n".join(found)] if found else []
+    return ["### Findings", "\n".join(words.at_most(found, MOST_ITEMS, rest=_REST))] if found else []
 
 
 def _ends(tables: Iterable[ReportTable]) -> Iterator[str]:
-    for one in tables:
-        yield from (f"{one.title}: {row.label}, {line}" for row in one.verdicts if (line := old_to_new.line(row)))
+    for shown_table in tables:
+        yield from (
+            f"{shown_table.title}: {row.label}, {line}"
+            for row in shown_table.verdicts
+            if (line := old_to_new.line(row))
+        )
 
 
-def _section(one: ReportTable) -> str:
-    return f"### {escaped(one.title)}\n\n{_grid(one)}"
+def _section(shown_table: ReportTable) -> str:
+    return f"### {escaped(shown_table.title)}\n\n{_grid(shown_table)}"
 
 
-def _grid(one: ReportTable) -> str:
+def _grid(shown_table: ReportTable) -> str:
     """Return the table with its longer side downwards, where a page has more room."""
-    labels = [row.label for row in one.rows]
-    cells = [[_cell(cell) for cell in row.cells] for row in one.rows]
-    if len(one.versions) > len(labels):
-        return _tabulated(["version", *labels], one.versions, list(zip(*cells, strict=True)))
-    return _tabulated(["variant", *one.versions], labels, cells)
+    labels = [row.label for row in shown_table.rows]
+    cells = [[_cell(cell) for cell in row.cells] for row in shown_table.rows]
+    if len(shown_table.versions) > len(labels):
+        return _tabulated(["version", *labels], shown_table.versions, list(zip(*cells, strict=True)))
+    return _tabulated(["variant", *shown_table.versions], labels, cells)
 
 
-def _probe(one: ProbeSection) -> str:
+def _probe(section: ProbeSection) -> str:
     """Return a probe's problem, tables and files under its title."""
-    parts = [f"### {escaped(one.title)}", *([escaped(one.problem)] if one.problem else [])]
-    for each in one.tables:
-        aligned = ["right" if each.is_figure(column) else "left" for column in range(len(each.columns))]
-        rows = [[escaped(text) for text in row] for row in each.rows]
-        names = [escaped(name) for name in each.columns]
+    parts = [f"### {escaped(section.title)}", *([escaped(section.problem)] if section.problem else [])]
+    for probe_table in section.tables:
+        aligned = ["right" if probe_table.is_figure(column) else "left" for column in range(len(probe_table.columns))]
+        rows = [[escaped(text) for text in row] for row in probe_table.rows]
+        names = [escaped(name) for name in probe_table.columns]
         grid = tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned)
-        parts += [f"{escaped(each.title)}:", grid]
-    if one.files:
-        parts.append(f"files: {escaped(', '.join(one.files))}")
+        parts += [f"{escaped(probe_table.title)}:", grid]
+    if section.files:
+        parts.append(f"files: {escaped(', '.join(section.files))}")
     return "\n\n".join(parts)
 
 

@@ -1,7 +1,4 @@
-"""Turns the results of probes into tables of texts, for the page and for Markdown.
-
-The terminal has tables of its own, in the format of well-known tools: see `terminal/probes.py`.
-"""
+"""Turns the results of probes into tables of texts, for the page, Markdown and the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from harness.model import LineRow, LineTable, Probed, ProbeName, SizeTry
+from harness.model import LineRow, LineTable, OomReport, Probed, ProbeName, SizeTry
 from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened, version
 
@@ -17,6 +14,7 @@ MOST_ROWS = 20
 """The most operations, and the most stacks, in a table; `probes.json` has all."""
 MOST_LINES = 200
 LONGEST = 160
+BETWEEN_FRAMES = " ← "
 NOT_WHOLE = "*: possibly incomplete; the probe's own section says why"
 _MIB_BYTES = 1 << 20
 
@@ -40,25 +38,29 @@ class ProbeTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSection:
-    """One probe of one cell, or of several side by side. `problem` says why results are missing."""
+    """One probe of one cell, or of several side by side. `problem` says why results are missing. `functions` are those
+    that `tables` show line by line.
+    """
 
     title: str
     tables: tuple[ProbeTable, ...]
     problem: str = ""
     files: tuple[str, ...] = ()
+    functions: tuple[LineTable, ...] = ()
 
 
 def sections(found: Sequence[Probed]) -> Iterator[ProbeSection]:
     """Yield a comparison of all valgrind results, then each probe of each cell, in the given order."""
-    beside = _lost_by_version([each for each in found if each.leaks])
+    beside = _lost_by_version([probed for probed in found if probed.leaks])
     if beside is not None:
         yield ProbeSection(title="valgrind: all variants and versions", tables=(beside,))
-    for each in found:
+    for probed in found:
         yield ProbeSection(
-            title=plain(f"{each.probe.name}: {each.place}"),
-            tables=tuple(one for one in _TABLES[each.probe.name](each) if one.rows),
-            problem=shortened(each.problem, most=400),
-            files=tuple(plain(name) for name in sorted(each.files)),
+            title=plain(f"{probed.probe.name}: {probed.place}"),
+            tables=tuple(table for table in _TABLES[probed.probe.name](probed) if table.rows),
+            problem=shortened(probed.problem, most=400),
+            files=tuple(plain(name) for name in sorted(probed.files)),
+            functions=probed.functions,
         )
 
 
@@ -66,7 +68,7 @@ def _text(value: str) -> str:
     return shortened(value, most=LONGEST)
 
 
-def a_step(count: float) -> str:
+def _a_step(count: float) -> str:
     """Return what each step adds, as text. A negative count is noise, from a block that changed its kind, and is 0."""
     return f"{round(max(count, 0.0), 3):,.12g}"
 
@@ -133,7 +135,7 @@ def _functions(probed: Probed) -> Iterator[ProbeTable]:
 
 
 def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
-    total_s = sum(each.time_s for each in function.rows)
+    total_s = sum(line.time_s for line in function.rows)
     memory = ("", "", "")
     if row.mem_kib is not None:
         memory = (f"{row.mem_kib / 1024:,.3f}", f"{row.increment_kib / 1024:,.3f}", f"{row.occurrences:,}")
@@ -157,12 +159,12 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
     """Return the blocks definitely lost a step: a row for each variant, a column for each version. None if empty."""
     if not found:
         return None
-    versions = list(dict.fromkeys(version(f"{each.image.series} {each.image.version}") for each in found))
+    versions = list(dict.fromkeys(version(f"{probed.image.series} {probed.image.version}") for probed in found))
     rows: dict[str, dict[str, str]] = {}
-    for each in found:
-        name = version(f"{each.image.series} {each.image.version}")
-        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = lost(each)
-    rest = f"; {NOT_WHOLE}" if not_whole(found) else ""
+    for probed in found:
+        name = version(f"{probed.image.series} {probed.image.version}")
+        rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = _lost(probed)
+    rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
     return ProbeTable(
         title=f"blocks definitely lost a step (in brackets: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
@@ -170,15 +172,10 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
     )
 
 
-def lost(probed: Probed) -> str:
+def _lost(probed: Probed) -> str:
     """Return the blocks definitely lost a step and in total; `*` marks figures that may be too small."""
     _, blocks, added = probed.lost("DefinitelyLost")
-    return f"{a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
-
-
-def not_whole(found: Sequence[Probed]) -> bool:
-    """Return whether any result is marked with `*`, so that the table needs NOT_WHOLE."""
-    return any(each.problem for each in found)
+    return f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
 
 
 def _leaks(probed: Probed) -> Iterator[ProbeTable]:
@@ -188,7 +185,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     yield ProbeTable(
         title="lost by kind",
         columns=("kind", "bytes", "blocks", "blocks a step"),
-        rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", a_step(added))
+        rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", _a_step(added))
                    for kind, (size, blocks, added) in lost.items()),
     )  # fmt: skip
     growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
@@ -196,7 +193,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
         yield ProbeTable(
             title="lost by each step, by stack",
             columns=("kind", "blocks a step", "bytes a step", "stack"),
-            rows=tuple((plain(leak.kind), a_step(leak.blocks_a_step), a_step(leak.bytes_a_step), _stack(leak.stack))
+            rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
             ends_in_text=True,
         )  # fmt: skip
@@ -211,7 +208,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
 def _stack(frames: Sequence[str]) -> str:
     """Return the innermost frames with a name, which identify the owner of the block, or else the first frames."""
     named = [frame for frame in frames if not frame.startswith("???")]
-    return " ← ".join(_text(frame) for frame in (named or frames)[:4])
+    return BETWEEN_FRAMES.join(_text(frame) for frame in (named or frames)[:4])
 
 
 # ---------------------------------------------------------------- largest, artifacts
@@ -224,22 +221,32 @@ def _tries(probed: Probed) -> Iterator[ProbeTable]:
     yield ProbeTable(
         title=f"largest {param} that fits: {'none' if probed.largest is None else probed.largest}",
         columns=(param, "", "peak, MiB", "why"),
-        rows=tuple(_try(each) for each in probed.tries),
+        rows=tuple(_try(attempt) for attempt in probed.tries),
         names=2,
         ends_in_text=True,
     )
-    for each in probed.tries:
-        if each.oom is not None and each.oom.holders:
-            yield ProbeTable(
-                title=f"{param} {each.size}: what held the memory when {each.oom.source} ran out of it",
-                columns=("operation", "MiB"),
-                rows=tuple((_text(one.op), _mib(one.bytes)) for one in each.oom.holders[:MOST_ROWS]),
-            )
+    for attempt in probed.tries:
+        if attempt.oom is not None:
+            yield _held(f"{param} {attempt.size}", attempt.oom)
 
 
-def _try(each: SizeTry) -> tuple[str, ...]:
-    peak = "" if each.peak_rss_kib is None else f"{each.peak_rss_kib / 1024:,.0f}"
-    return str(each.size), "fits" if each.fits else each.end, peak, _text(each.message)
+def _try(attempt: SizeTry) -> tuple[str, ...]:
+    peak = "" if attempt.peak_rss_kib is None else f"{attempt.peak_rss_kib / 1024:,.0f}"
+    return str(attempt.size), "fits" if attempt.fits else attempt.end, peak, _text(attempt.message)
+
+
+def _held(size: str, oom: OomReport) -> ProbeTable:
+    """Return what held the memory when the framework or the kernel had none left for a size."""
+    place = f" on {plain(oom.device)}" if oom.device else ""
+    wanted = f", asked for {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
+    rows = [(_text(holder.op), _mib(holder.bytes)) for holder in oom.holders[:MOST_ROWS]]
+    if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
+        rows.append((f"{oom.remaining_nodes} others", _mib(oom.remaining_bytes)))
+    return ProbeTable(
+        title=f"{size}: what held the memory when {oom.source} ran out of it{place}{wanted}",
+        columns=("operation", "MiB"),
+        rows=tuple(rows or [("not reported", "")]),
+    )
 
 
 def _none(_: Probed) -> Iterator[ProbeTable]:

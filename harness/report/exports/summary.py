@@ -1,4 +1,4 @@
-"""summary.json, the stable interface for other programs (`schema: 1`, see `harness/data/summary.schema.json`).
+"""Writes summary.json, the stable interface for other programs (see `harness/data/summary.schema.json`).
 
 A field that is not known is null and never left out. Text is not cleaned: JSON needs no cleaning.
 """
@@ -31,11 +31,6 @@ from harness.report.text.faults import blame
 from harness.report.text.faults.param_rule import rule_text
 
 SCHEMA = 1
-
-
-def summarise(result: RunResult) -> dict[str, Any]:
-    """Return the run as JSON-ready data: only dict, list, str, int, finite float, bool and None."""
-    return {name: list(value) if isinstance(value, Iterator) else value for name, value in _fields(result)}
 
 
 def encoded(result: RunResult) -> bytes:
@@ -123,19 +118,19 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
         "why": words.why(entry),
         "provisional": verdict.provisional,
-        "signals": {name: _signal(name, one) for name, one in verdict.signals.items()},
+        "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
     }
 
 
-def _signal(name: str, one: SignalVerdict) -> dict[str, Any]:
+def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     return {
-        "seen": one.seen,
-        "value": json_ready(one.value),
-        "ci": json_ready(one.ci),
-        "limit": json_ready(one.limit),
-        "visible": json_ready(one.visible),
-        "why": one.why,
-        "unit": signal_words.signal_of(name).unit,
+        "seen": signal.seen,
+        "value": json_ready(signal.value),
+        "ci": json_ready(signal.ci),
+        "limit": json_ready(signal.limit),
+        "visible": json_ready(signal.visible),
+        "why": signal.why,
+        "unit": signal_words.shown_signal(name).unit,
     }
 
 
@@ -163,54 +158,54 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
     """Yield the entries of `attribution`."""
-    return (attribution_json(one, result) for one in result.attribution)
+    return (attribution_json(attribution, result) for attribution in result.attribution)
 
 
-def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
+def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, Any]:
     """Return an entry of `attribution`."""
-    about = {finding for episode in one.episodes for finding in episode.findings}
+    about = {finding for episode in attribution.episodes for finding in episode.findings}
     return {
-        "series": one.series,
-        "scenario": one.scenario,
-        "metric": one.metric,
-        "cause": one.cause,
-        "findings": [number for number, each in enumerate(ordered(result), start=1) if each in about],
-        "rule": rule_text(one.rule),
+        "series": attribution.series,
+        "scenario": attribution.scenario,
+        "metric": attribution.metric,
+        "cause": attribution.cause,
+        "findings": [number for number, finding in enumerate(ordered(result), start=1) if finding in about],
+        "rule": rule_text(attribution.rule),
         "missing": [
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
-            for cell in one.missing
+            for cell in attribution.missing
         ],
-        "sentence": blame.sentence(one, result),
+        "sentence": blame.sentence(attribution, result),
     }
 
 
-def _narrowed(one: Narrowed) -> dict[str, Any]:
+def _narrowed(narrowing: Narrowed) -> dict[str, Any]:
     return {
-        "finding": one.finding,
-        "verdict": one.verdict,
-        "good": one.good,
-        "bad": one.bad,
-        "culprits": [_culprit(each, one) for each in one.culprits],
-        "open": list(one.open),
-        "groups": len(one.groups),
-        "hybrids": len(one.hybrids),
-        "launches": one.launches,
-        "reason": one.reason,
-        "sentence": narrowed.headline(one),
-        "install": narrowed.install_lines(one),
+        "finding": narrowing.finding,
+        "verdict": narrowing.verdict,
+        "good": narrowing.good,
+        "bad": narrowing.bad,
+        "culprits": [_culprit(culprit, narrowing) for culprit in narrowing.culprits],
+        "open": list(narrowing.open),
+        "groups": len(narrowing.groups),
+        "hybrids": len(narrowing.hybrids),
+        "launches": narrowing.launches,
+        "reason": narrowing.reason,
+        "sentence": narrowed.headline(narrowing),
+        "install": narrowed.install_lines(narrowing),
     }
 
 
-def _culprit(culprit: Culprit, one: Narrowed) -> dict[str, Any]:
+def _culprit(culprit: Culprit, narrowing: Narrowed) -> dict[str, Any]:
     return {
         "kind": culprit.kind,
-        "parts": [[narrowed.group_text(group, one) for group in part] for part in culprit.parts],
+        "parts": [[narrowed.group_text(group, narrowing) for group in part] for part in culprit.parts],
         "part_of_it": culprit.part_of_it,
         "share": json_ready(culprit.share),
         "share_ci": json_ready(culprit.share_ci),
         "proof": [
             {"hybrid": cell.role, "state": cell.result.state, "launches": cell.result.launches}
-            for cell in (*culprit.proof, *one.shams)
+            for cell in (*culprit.proof, *narrowing.shams)
         ],
     }
 
@@ -234,7 +229,7 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): json_ready(one) for key, one in value.items()}
+        return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [json_ready(one) for one in value]
+        return [json_ready(item) for item in value]
     return value

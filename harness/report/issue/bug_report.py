@@ -1,4 +1,4 @@
-"""`harness issue`: a bug report on a finding in Markdown, ready to paste, for readers who do not have the harness."""
+"""Writes the bug report of `harness issue`: Markdown, ready to paste, for readers who do not have the harness."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from harness.report.issue.redaction import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.tables import line, packages, system, versions
-from harness.report.text import narrowed, numbers, words
+from harness.report.text import narrowed, numbers, signal_words, words
 from harness.report.text.clean import plain_lines
 from harness.report.text.memory_shares import growth_lines
 
+TEXT = "issue.md"
+"""The name of the file that holds the report."""
 MOST_CODE = 30_000
 """The longest script in the text, in characters; a longer one is a file beside it. A tracker takes 65,536 in all."""
 MOST_CHANGES = 40
@@ -51,7 +53,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         title=_title(issue),
         summary=line(f"{words.finding_line(issue.finding)}."),
         causes=[line(cause) for cause in issue.causes],
-        narrowed=[line(text) for text in narrowed.lines(replace(each, finding=None) for each in issue.narrowed)],
+        narrowed=[line(text) for text in narrowed.lines(replace(known, finding=None) for known in issue.narrowed)],
         swaps=list(_swaps(issue)),
         versions=versions(issue),
         pictures=[{"title": line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
@@ -77,26 +79,26 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         packages=packages(issue),
         harness_version=harness_version,
     )  # fmt: skip
-    images = {f"{name}.png": png(one) for name, one in drawings.items()}
-    images |= {f"{name}.svg": svg(one).encode() for name, one in drawings.items()}
-    files = {"issue.md": markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
+    images = {f"{name}.png": png(drawing) for name, drawing in drawings.items()}
+    images |= {f"{name}.svg": svg(drawing).encode() for name, drawing in drawings.items()}
+    files = {TEXT: markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
     return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
 
 
 def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
     """Yield two installs for each narrowing that differ in the culprit alone, and where they go."""
     recipe = issue.recipe
-    for each in issue.narrowed:
-        specifiers = narrowed.installs(each)
+    for narrowing in issue.narrowed:
+        specifiers = narrowed.installs(narrowing)
         if specifiers is None:
             continue
-        if recipe is not None and isinstance(recipe.run, Machine) and narrowed.heals(each):
+        if recipe is not None and isinstance(recipe.run, Machine) and narrowed.heals(narrowing):
             old, new = specifiers
             lines = swapping(recipe, recipe.run, old=old, new=new)
             yield {"into": "in this environment", "commands": scrubbed(lines)}
         else:
-            into = f"in {line(each.good)}"
-            yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(each)))}
+            into = f"in {line(narrowing.good)}"
+            yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(narrowing)))}
 
 
 def _fence(code: str) -> str:
@@ -108,7 +110,7 @@ def _fence(code: str) -> str:
 
 
 def _warnings(issue: Issue, code: str) -> Iterator[str]:
-    hosts = {one.cell.lane.host for one in (*issue.history, *issue.elsewhere)}
+    hosts = {entry.cell.lane.host for entry in (*issue.history, *issue.elsewhere)}
     called = [
         host.name for host in hosts if host.name == _machine(issue) or host.name in re.split(r"[@/:]", host.engine)
     ]
@@ -145,11 +147,9 @@ def _expected(issue: Issue) -> str:
     return f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"
 
 
-def _measured(one: CellResult) -> str:
-    verdict = one.verdict
-    step_ms, _ = verdict.step_level
-    step = "" if step_ms is None else f", {numbers.milliseconds(step_ms)} a step"
-    return f"{words.cell_text(verdict)}{step}"
+def _measured(entry: CellResult) -> str:
+    step = signal_words.figure_text("step_time", entry.verdict)
+    return words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
 
 
 def _notes(issue: Issue) -> Iterator[str]:
@@ -187,9 +187,9 @@ def _sure(issue: Issue) -> Iterator[str]:
     yield f"Significance: {chance}."
     confirmed = "yes, at least two launches on each side, which agree" if finding.confirmed else "no, too few launches"
     yield f"Both versions confirmed: {confirmed}."
-    for one in (issue.good, issue.bad):
-        if one is not None:
-            yield f"{one.cell.image.version}: {words.cell_sentence(one)}"
+    for entry in (issue.good, issue.bad):
+        if entry is not None:
+            yield f"{entry.cell.image.version}: {words.cell_sentence(entry)}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -202,9 +202,8 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
     for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
-        yield from (f"{what} in {_place(one)}: {words.cell_text(one.verdict)}" for one in found[:MOST_ELSEWHERE])
-        if len(found) > MOST_ELSEWHERE:
-            yield f"And {len(found) - MOST_ELSEWHERE} more like these."
+        told = [f"{what} in {_place(entry)}: {words.cell_text(entry.verdict)}" for entry in found]
+        yield from words.at_most(told, MOST_ELSEWHERE, rest="And {} more like these.")
     if not issue.elsewhere:
         yield "This version was not measured with other params, in other scenarios or on other hosts."
 
@@ -215,14 +214,14 @@ def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[C
     A change of a level, such as slower steps, has no verdict and is therefore not found in other cells.
     """
     faults = set(issue.bad.verdict.verdicts or (issue.bad.verdict.verdict,)) & BAD
-    bad = [one for one in issue.elsewhere if one.verdict.verdict in BAD]
-    same = [one for one in bad if faults & {one.verdict.verdict, *one.verdict.verdicts}]
-    others = [one for one in bad if one not in same]
-    return [one for one in issue.elsewhere if one not in bad], same, others
+    bad = [entry for entry in issue.elsewhere if entry.verdict.verdict in BAD]
+    same = [entry for entry in bad if faults & {entry.verdict.verdict, *entry.verdict.verdicts}]
+    others = [entry for entry in bad if entry not in same]
+    return [entry for entry in issue.elsewhere if entry not in bad], same, others
 
 
-def _place(one: CellResult) -> str:
-    return f"{words.variant_text(one.cell.variant)} on {words.lane_text(one.cell.lane)}, same version"
+def _place(entry: CellResult) -> str:
+    return f"{words.variant_text(entry.cell.variant)} on {words.lane_text(entry.cell.lane)}, same version"
 
 
 def _failure(issue: Issue) -> str:
@@ -252,11 +251,10 @@ def _changed(issue: Issue) -> Iterator[str]:
     if issue.difference is None:
         return
     sections = issue.difference.sections
-    found = [(one.title, change) for one in sections for change in one.changes if change.name not in OBVIOUS]
-    for title, one in found[:MOST_CHANGES]:
-        yield line(f"{title}: {diff.told(one)}")
-    if len(found) > MOST_CHANGES:
-        yield f"and {len(found) - MOST_CHANGES} more"
+    found = [
+        (section.title, change) for section in sections for change in section.changes if change.name not in OBVIOUS
+    ]
+    yield from words.at_most([line(f"{title}: {diff.change_line(change)}") for title, change in found], MOST_CHANGES)
     for section in sections:
         if section.unknown:
             yield line(f"{section.title}: not known")

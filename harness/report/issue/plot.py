@@ -39,8 +39,8 @@ def _versions(issue: Issue) -> Drawing | None:
 def _steps(issue: Issue) -> Drawing | None:
     """Return the step time or resident memory of the longest launch on each side; None without samples."""
     measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
-    sides = [one for one in (issue.good, issue.bad) if one is not None]
-    lines = [line for one in sides for line in _lines(one, measure)]
+    sides = [entry for entry in (issue.good, issue.bad) if entry is not None]
+    lines = [line for entry in sides for line in _lines(entry, measure)]
     if not lines:
         return None
     told = f"{measure.title}, over the steps"
@@ -51,5 +51,5 @@ def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, obj
     sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
     longest = max(sampled, key=lambda trial: trial.last_step, default=None)
     name = f"{version(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
-    if longest is not None and (line := traces.line(longest, measure, points=POINTS, name=name)) is not None:
+    if longest is not None and (line := traces.line_row(longest, measure, points=POINTS, name=name)) is not None:
         yield line

@@ -49,11 +49,11 @@ def local_images(issue: Issue) -> list[str]:
 
 def _references(issue: Issue) -> Iterator[str]:
     """Yield the names of all images in the report."""
-    for one in (issue.bad, *issue.history):
-        source = one.cell.image.source
+    for entry in (issue.bad, *issue.history):
+        source = entry.cell.image.source
         if isinstance(source, Pull):
             yield source.reference
-        elif isinstance(source, Install) and not one.cell.lane.host.in_environments:
+        elif isinstance(source, Install) and not entry.cell.lane.host.in_environments:
             yield source.base
     if isinstance(issue.bad.cell.image.source, Build):
         yield from _FROM.findall(issue.dockerfile)

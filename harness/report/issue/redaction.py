@@ -1,4 +1,4 @@
-"""Recipes without their private parts, so that scripts and bug reports can be passed on."""
+"""Removes what is private from recipes, so that scripts and bug reports can be passed on."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def _in_container(run: Container) -> str:
 
 
 def _image(run: Container) -> tuple[str, list[str]]:
-    """Return the image for `docker run`, and the lines that make it. It is no id, which other machines do not know."""
+    """Return the image for `docker run`, and the lines that make it; never an id, which other machines do not know."""
     if isinstance(run.source, Install):
         return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
     if isinstance(run.source, Build):

@@ -76,7 +76,7 @@ def _limit_s(timeout_s: float) -> str:
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
     """Return `value` as Python source on one line; infinities and NaN, which have no literal, as calls of `float`."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name!r}: {literal(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

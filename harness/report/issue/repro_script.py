@@ -1,4 +1,4 @@
-"""`harness repro`: a cell as a shell script that needs no harness. All inserted text is quoted for the shell."""
+"""Writes a cell as a shell script that runs without the harness. All inserted text is quoted for the shell."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def shell(recipe: Recipe) -> str:
 
 
 def asked_for(recipe: Recipe) -> Iterator[str]:
-    """Say what the script takes of the machine that starts it, beyond a container of its own: anybody may have made the
-    run's directory.
+    """Yield what the script demands of the machine that starts it, beyond a container of its own. Readers should know,
+    because anybody may have made the run's directory.
     """
     run = recipe.run
     if isinstance(run, Machine):
-        yield "It runs on the machine that starts it, with the rights of who starts it."
+        yield "It runs on the machine that starts it, with the rights of the user who starts it."
         return
     if run.client != ("docker",):
         yield f"It asks an engine: {plain(shlex.join(run.client))}."
     if isinstance(run.source, Build):
-        yield f"It builds the image from the folder {plain(str(run.source.context))}, of which the engine gets all."
+        yield f"It builds the image from the folder {plain(str(run.source.context))} and sends all of it to the engine."
     if ("--network", "none") not in run.options:
         yield "Its container has a network."
     for option, *values in run.options:
@@ -119,7 +119,7 @@ def build_command(source: Build) -> list[str]:
     the environment.
     """
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
-    given = [word for one in told for word in ("--build-arg", one)]
+    given = [word for argument in told for word in ("--build-arg", argument)]
     return ["docker", "build", "--quiet", "--force-rm", *given, _as_argument(source.context)]
 
 

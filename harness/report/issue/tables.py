@@ -26,38 +26,32 @@ def line(text: str) -> str:
 def versions(issue: Issue) -> str:
     """Return a row for each version of the finding's row."""
     shown = issue.history[-MOST_VERSIONS:]
-    rows = [[line(cell) for cell in _row(one)] for one in shown]
+    rows = [[line(cell) for cell in _row(entry)] for entry in shown]
     header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
     return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
 
 
-def _row(one: CellResult) -> list[str]:
-    verdict = one.verdict
+def _row(entry: CellResult) -> list[str]:
+    verdict = entry.verdict
     failed = f", {verdict.failed} failed" if verdict.failed else ""
     peak_mib, _ = verdict.peak_level
     return [
-        one.cell.image.version,
-        _image(one),
+        entry.cell.image.version,
+        _image(entry),
         words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        _with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        _with_interval(*verdict.step_level),
+        numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+        numbers.with_interval(*verdict.step_level),
         "" if peak_mib is None else numbers.number(peak_mib),
         f"{verdict.trials}{failed}",
     ]
 
 
-def _image(one: CellResult) -> str:
-    source = one.cell.image.source
-    digest = f" ({one.digest[:19]})" if one.digest else ""
+def _image(entry: CellResult) -> str:
+    source = entry.cell.image.source
+    digest = f" ({entry.digest[:19]})" if entry.digest else ""
     if isinstance(source, Install):
         return f"{' '.join(source.packages)}{digest}"
     return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
-
-
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None:
-        return ""
-    return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
 
 
 def system(issue: Issue) -> str:

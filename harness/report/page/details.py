@@ -102,17 +102,21 @@ def histories(
     points = MOST_POINTS // max(1, sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full))
     maker = _Maker(result=result, anchors=anchors, in_full=in_full, points=max(2, min(120, points)))
     found = [
-        (one.title, row, {each.medians: each for each in one.rows if each.medians and each.variant == row.variant})
-        for one in tables
-        for row in one.rows
+        (
+            shown_table.title,
+            row,
+            {each.medians: each for each in shown_table.rows if each.medians and each.variant == row.variant},
+        )
+        for shown_table in tables
+        for row in shown_table.rows
         if not row.medians
     ]
-    for title, row, medians in sorted(found, key=lambda each: not _is_bad(each[1], each[2].values())):
+    for title, row, medians in sorted(found, key=lambda history: not _is_bad(history[1], history[2].values())):
         yield maker.history(title, row, medians)
 
 
 def _is_bad(row: table.Row, medians: Iterable[table.Row]) -> bool:
-    return any(each.is_bad for each in (row, *medians))
+    return any(shown_row.is_bad for shown_row in (row, *medians))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +135,12 @@ class _Maker:
             title=name + _ran_on([cell.result for cell in cells]),
             bad=_is_bad(row, medians.values()),
             ends=old_to_new.line(row),
-            signals=tuple((one.tone, texts) for one, texts in old_to_new.rows(row) if one.seen is not None),
+            signals=tuple((signal.tone, texts) for signal, texts in old_to_new.rows(row) if signal.seen is not None),
             scale=numbers.mebibytes(scale_kib / 1024),
             command=plain(commands.of_history(cells[0].result, self.result)),
             lines=tuple(
-                self._line(cell, one, scale_kib, _levels(cell, medians))
-                for cell, one in zip(cells, growths, strict=True)
+                self._line(cell, growth, scale_kib, _levels(cell, medians))
+                for cell, growth in zip(cells, growths, strict=True)
             ),
             drawings=tuple(history_charts.drawings(row, medians, name=name)),
             apart=tuple(self._apart([cell.result for cell in cells])),
@@ -154,7 +158,7 @@ class _Maker:
             version=version(entry.cell.image.version),
             shown=cell,
             verdict=cell.text,
-            rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+            rate=numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
             excluded="" if verdict.excluded_kib_per_step is None else numbers.number(verdict.excluded_kib_per_step),
             step=levels[0],
             peak=levels[1],
@@ -187,9 +191,9 @@ class _Maker:
         here = {entry.cell.image.version: entry for entry in cells}
         place = place_of_cell(cells[0].cell)[:3]
         found: dict[tuple[str | None, str], Finding] = {}
-        for one in self.result.findings:
-            if place_of(one)[:3] == place and one.before in here and one.after in here:
-                found.setdefault((one.before, one.after), one)
+        for finding in self.result.findings:
+            if place_of(finding)[:3] == place and finding.before in here and finding.after in here:
+                found.setdefault((finding.before, finding.after), finding)
         for (before, after), finding in found.items():
             sections = facts.sections(_told(here[before or ""]), _told(here[after]))
             rows = diff.rows(sections)
@@ -211,14 +215,12 @@ def _ran_on(cells: Sequence[CellResult]) -> str:
 
 def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
     """Return the levels of step time and peak memory."""
-    (step_ms, _), (peak_mib, _) = cell.result.verdict.step_level, cell.result.verdict.peak_level
-    step = "" if step_ms is None else numbers.milliseconds(step_ms)
-    peak = "" if peak_mib is None else numbers.mebibytes(peak_mib)
-    return _level(cell, step, medians.get("step_time")), _level(cell, peak, medians.get("peak_memory"))
+    return _level(cell, "step_time", medians), _level(cell, "peak_memory", medians)
 
 
-def _level(cell: table.Shown, text: str, changed: table.Row | None) -> Level:
-    of = [one for one in changed.cells if one is not None and one.result is cell.result] if changed else []
+def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row]) -> Level:
+    text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
+    of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
         return Level(text=text)
     return Level(text=f"{of[0].symbol} {text} {of[0].figure}".rstrip(), tone=of[0].tone)
@@ -261,10 +263,3 @@ def _tail(entry: CellResult) -> list[str]:
     if not failed:
         return []
     return plain_lines("\n".join(filter(None, (failed[-1].output_tail, failed[-1].message))), most=TAIL_LINES)
-
-
-def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:
-    if value is None:
-        return ""
-    text = numbers.number(value)
-    return text if interval is None else f"{text} ({numbers.between((interval[0], interval[1]))})"

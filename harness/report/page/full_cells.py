@@ -21,7 +21,9 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
 
     The two sides of findings come first, then bad cells, undecided cells, and good ones.
     """
-    sides = {(*place_of(one)[:3], version) for one in result.findings for version in (one.before, one.after)}
+    sides = {
+        (*place_of(finding)[:3], version) for finding in result.findings for version in (finding.before, finding.after)
+    }
     measured = [entry for entry in result.cells if entry.trials]
     measured.sort(key=lambda entry: _importance(entry, sides))
     shown, lines = set(), 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from harness.model import CellResult, Finding, RunResult
@@ -27,7 +27,7 @@ from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import Card, cards
 from harness.report.exports import probe_tables
 from harness.report.page import details, full_cells
-from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
@@ -87,7 +87,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
 
 
 def _findings(card: Card) -> Iterator[Finding]:
-    return (one for episode in card.attribution.episodes for one in episode.findings)
+    return (finding for episode in card.attribution.episodes for finding in episode.findings)
 
 
 class _Drawn:
@@ -98,24 +98,21 @@ class _Drawn:
 
     def add(self, drawing: Drawing) -> int:
         """Add a drawing and return its number."""
-        self.drawings.append(_json({"chart": drawing.chart, **drawing.fill}))
+        self.drawings.append(_embedded({"chart": drawing.chart, **drawing.fill}))
         return len(self.drawings) - 1
 
     def data(self) -> Markup:
         """Return all drawings with their definitions, and clear them: call this once."""
         all_of_them = charts.definitions(charts.PAGE)
-        definitions = _json({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
+        definitions = _embedded({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
         drawings = ",".join(self.drawings)
         self.drawings.clear()
         return Markup(f'{{"definitions":{definitions},"drawings":[{drawings}]}}')
 
 
-def _json(content: Mapping[Any, Any]) -> str:
+def _embedded(content: Mapping[Any, Any]) -> str:
     """Return JSON in ASCII, without characters that have a meaning in HTML."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return htmlsafe_json_dumps(content, allow_nan=False, separators=(",", ":"))
 
 
 def _inline(script: str) -> Markup:
@@ -130,7 +127,7 @@ def _own_script() -> str:
 def _policy(scripts: Iterable[str]) -> Markup:
     """Return the content security policy: these scripts by hash, inline styles, and nothing from elsewhere."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     may_run = f"script-src {allowed}; " if allowed else ""
     return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
 
@@ -157,11 +154,9 @@ def _cleaned(value: Any) -> Any:
 
 def _tip(cell: table.Shown) -> str:
     """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
-    entry, verdict = cell.result, cell.result.verdict
-    (step_ms, _), (peak_mib, _) = verdict.step_level, verdict.peak_level
-    step = "" if step_ms is None else f"step {numbers.milliseconds(step_ms)}"
-    peak = "" if peak_mib is None else f"peak {numbers.mebibytes(peak_mib)}"
-    return "; ".join(filter(None, (words.cell_sentence(entry), step, peak)))
+    figures = {name: signal_words.figure_text(name, cell.result.verdict) for name in ("step_time", "peak_memory")}
+    shown = [f"{name.partition('_')[0]} {figure}" for name, figure in figures.items() if figure]
+    return "; ".join([words.cell_sentence(cell.result), *shown])
 
 
 @lru_cache(maxsize=1024)
@@ -173,14 +168,14 @@ def _strip(of: signal_words.Strip) -> Markup:
         )
         for name, tone in zip(signal_words.GROUP_NAMES.values(), of, strict=True)
     )
-    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.told(of), marks)
+    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.strip_text(of), marks)
 
 
 def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
     """Return the shade of each bad cell, 1 to 4, by its leak relative to the largest of its table; 4 without a rate."""
     heats = {}
-    for one in tables:
-        bad = [cell.result for row in one.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
+    for shown_table in tables:
+        bad = [cell.result for row in shown_table.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
         largest = max((_rate(entry) for entry in bad), default=0.0)
         heats.update({entry.cell_id: _heat(_rate(entry), largest) for entry in bad})
     return heats

@@ -33,19 +33,19 @@ class Event:
 
 def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event]:
     """Yield the beginning of each finding, and its end if it has one. Consequences of others are left out."""
-    for one in found:
-        if one.begins.consequence_of:
+    for life in found:
+        if life.begins.consequence_of:
             continue
-        history = source.histories[one.history]
+        history = source.histories[life.history]
         place = lives.place(history)
-        first = source.runs[one.found]
-        key = (history.matrix, history.series, history.lane, history.variant, one.begins.signal, first.path)
-        text = f"found: {place}: {lives.seen(one.begins)}"
+        first = source.runs[life.found]
+        key = (history.matrix, history.series, history.lane, history.variant, life.begins.signal, first.path)
+        text = f"found: {place}: {lives.finding_text(life.begins)}"
         yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
-        if one.closed is not None:
-            last = source.runs[one.closed]
-            text = f"{_WORDS[one.status]}: {place}: {lives.life(one)}"
-            yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, one.status, last.path))
+        if life.closed is not None:
+            last = source.runs[life.closed]
+            text = f"{_WORDS[life.status]}: {place}: {lives.life_text(life)}"
+            yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, life.status, last.path))
 
 
 def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iterable[Event]) -> Iterator[Event]:
@@ -53,15 +53,15 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
     tells more are told together.
     """
     first: dict[str, Measurement] = {}
-    for one in sorted((one for view in views for one in view.measured), key=lambda one: (one.started, one.run)):
-        if one.is_known:
-            first.setdefault(one.version, one)
+    measured = [measurement for view in views for measurement in view.measured if measurement.is_known]
+    for measurement in sorted(measured, key=lambda measurement: (measurement.started, measurement.run)):
+        first.setdefault(measurement.version, measurement)
     times = sorted({event.at for event in between})
     groups: dict[int, list[Measurement]] = {}
-    for one in first.values():
-        groups.setdefault(bisect.bisect_right(times, one.started), []).append(one)
+    for measurement in first.values():
+        groups.setdefault(bisect.bisect_right(times, measurement.started), []).append(measurement)
     for group in groups.values():
-        names_ = [shortened(version(one.version), most=60) for one in group]
+        names_ = [shortened(version(measurement.version), most=60) for measurement in group]
         text = f"{len(group)} new images, {names_[0]} to {names_[-1]}" if len(group) > 1 else f"new image {names_[0]}"
         since = f", since {lives.day(group[0].started)}" if group[0].started[:10] != group[-1].started[:10] else ""
         yield Event(at=group[-1].started, text=text + since, tone="none", run=source.runs[group[-1].run_id])
@@ -69,19 +69,19 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
 
 def newest_first(events: Iterable[Event]) -> list[Event]:
     """Return events by time."""
-    return sorted(events, key=lambda one: (one.at, one.text), reverse=True)
+    return sorted(events, key=lambda event: (event.at, event.text), reverse=True)
 
 
-def drift_text(one: Drift, source: SiteSource) -> str:
+def placed_drift(drift: Drift, source: SiteSource) -> str:
     """Return where a signal drifts, and how much."""
-    return f"{lives.place(source.histories[one.history])}: {lives.drift(one)}"
+    return f"{lives.place(source.histories[drift.history])}: {lives.drift_text(drift)}"
 
 
 def feed(source: SiteSource, *, url: str) -> str:
     """Return the newest events as an Atom feed (RFC 4287). `url` is that of the site, or ""."""
     events = newest_first(of_lives(source.lives, source))[:MOST_IN_FEED]
     updated = events[0].at if events else "1970-01-01T00:00:00+00:00"
-    entries = "".join(_entry(one, url=url) for one in events)
+    entries = "".join(_entry(event, url=url) for event in events)
     site = f"{url}feed.xml" if url else "urn:harness:findings"
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
@@ -91,10 +91,10 @@ def feed(source: SiteSource, *, url: str) -> str:
     )
 
 
-def _entry(one: Event, *, url: str) -> str:
-    link = quoteattr(f"{url}{names.run_page(one.run)}")
+def _entry(event: Event, *, url: str) -> str:
+    link = quoteattr(f"{url}{names.run_page(event.run)}")
     return (
-        f"<entry>\n<title>{escape(shortened(one.text, most=300))}</title>\n"
-        f"<id>urn:sha256:{names.digest(one.key)}</id>\n<updated>{escape(one.at)}</updated>\n"
+        f"<entry>\n<title>{escape(shortened(event.text, most=300))}</title>\n"
+        f"<id>urn:sha256:{names.digest(event.key)}</id>\n<updated>{escape(event.at)}</updated>\n"
         f"<link href={link}/>\n</entry>\n"
     )

@@ -29,7 +29,7 @@ MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
-FIXED_SINCE = "regression, fixed in a newer version"
+FIXED_SINCE = "bad, fixed in a newer version"
 """What the newest run says of a matrix in which nothing is open: versions in the middle of its series are bad."""
 MOST_SENTENCES, MOST_WARNINGS = 60, 40
 
@@ -61,8 +61,8 @@ def _generator() -> str:
     """Return a hash of the templates and of this code: a newer harness makes all pages again."""
     folder = files("harness.report")
     sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
-    named = sorted((one.name, one) for one in sources if one.is_file())
-    return names.digest(one.read_text(encoding="utf-8") for _, one in named)
+    named = sorted((file.name, file) for file in sources if file.is_file())
+    return names.digest(file.read_text(encoding="utf-8") for _, file in named)
 
 
 @lru_cache(maxsize=1)
@@ -109,12 +109,12 @@ class _Maker:
         text, tone = self._state_of(matrix)
         newest, verdict = rows.run_row(runs[-1]), rows.run_row(runs[-1])[2]
         if tone != "bad" and runs[-1].verdict == "regression":
-            if any(one.status == "fixed" and one.seen == runs[-1].id for one in self._source.lives):
+            if any(life.status == "fixed" and life.seen == runs[-1].id for life in self._source.lives):
                 verdict = rows.Box(text=FIXED_SINCE)
             else:
                 text, tone = numbers.count(runs[-1].bad, "bad cell"), "bad"
         return (
-            rows.Box(text=rows.name(matrix), link=names.matrix_page(matrix)),
+            rows.Box(text=rows.short_name(matrix), link=names.matrix_page(matrix)),
             rows.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
             rows.Box(text=numbers.count(len(runs), "run")),
             newest[0],
@@ -124,10 +124,12 @@ class _Maker:
     def _state_of(self, matrix: str, series: str | None = None) -> tuple[str, Tone]:
         """Return the state of a matrix or a series in a few words."""
         own = {
-            one.id for one in self._source.histories.values() if one.matrix == matrix and series in (None, one.series)
+            history.id
+            for history in self._source.histories.values()
+            if history.matrix == matrix and series in (None, history.series)
         }
-        open_ = [one for one in rows.open_findings(self._source) if one.history in own]
-        drifts = [one for one in self._source.drifts if one.history in own]
+        open_ = [life for life in rows.open_findings(self._source) if life.history in own]
+        drifts = [drift for drift in self._source.drifts if drift.history in own]
         told = [f"{len(open_)} open"] * bool(open_) + [numbers.count(len(drifts), "drift")] * bool(drifts)
         if told:
             return ", ".join(told), "bad"
@@ -136,54 +138,49 @@ class _Maker:
     def _open(self, matrix: str | None) -> Mapping[str, Any]:
         """Return the open findings (what, since when, the page of the series), the newest first, and the drifts."""
         chosen = [
-            one
-            for one in rows.open_findings(self._source)
-            if matrix in (None, self._source.histories[one.history].matrix)
+            life
+            for life in rows.open_findings(self._source)
+            if matrix in (None, self._source.histories[life.history].matrix)
         ]
-        chosen.sort(key=lambda one: self._source.runs[one.found].started, reverse=True)
+        chosen.sort(key=lambda life: self._source.runs[life.found].started, reverse=True)
         drifts = self._drifts(matrix)
         return {
-            "open": [self._told(one) for one in chosen[:MOST_FINDINGS]],
+            "open": [self._told(life) for life in chosen[:MOST_FINDINGS]],
             "drifts": drifts[:MOST_FINDINGS],
             "all_open": len(chosen) + len(drifts),
         }
 
-    def _told(self, one: FindingLife) -> tuple[str, str, str]:
-        history = self._source.histories[one.history]
-        text = shortened(f"{rows.place(history)}: {lives.life(one)}", most=500)
-        return text, lives.told(one, self._source.runs), names.series_page(history.matrix, history.series)
+    def _told(self, life: FindingLife) -> tuple[str, str, str]:
+        history = self._source.histories[life.history]
+        text = shortened(f"{rows.short_place(history)}: {lives.life_text(life)}", most=500)
+        return text, lives.standing(life, self._source.runs), names.series_page(history.matrix, history.series)
 
     def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
         """Return the drifts: what, and the page of the series."""
-        places = [(one, self._source.histories[one.history]) for one in self._source.drifts]
+        places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
-            (shortened(events.drift_text(one, self._source), most=500), names.series_page(at.matrix, at.series))
-            for one, at in places
+            (shortened(events.placed_drift(drift, self._source), most=500), names.series_page(at.matrix, at.series))
+            for drift, at in places
             if matrix in (None, at.matrix)
         ]
 
     def findings(self, key: str) -> Iterator[SitePage]:
         """Yield the findings that are open, and those that are closed by the year in which they were found."""
         years: dict[str, list[FindingLife]] = {}
-        for one in self._source.lives:
-            if one.status != "open" and not one.begins.consequence_of:
-                years.setdefault(self._source.runs[one.found].started[:4], []).append(one)
+        for life in self._source.lives:
+            if life.status != "open" and not life.begins.consequence_of:
+                years.setdefault(self._source.runs[life.found].started[:4], []).append(life)
         parts = {
             names.year_page(year, 1 + start // MOST_FINDINGS): found[start : start + MOST_FINDINGS]
             for year, found in sorted(years.items())
             for start in range(0, len(found), MOST_FINDINGS)
         }
-
-        def front() -> Mapping[str, Any]:
-            return {
-                "title": "Findings",
-                **self._open(None),
-                "parts": list(parts),
-            }
-
-        yield self.page("findings.html", key, "site_findings.html.j2", front)
+        yield self.page(
+            "findings.html", key, "site_findings.html.j2",
+            lambda: {"title": "Findings", **self._open(None), "parts": list(parts)},
+        )  # fmt: skip
         for name, found in parts.items():
-            closed = [self._told(one) for one in found]
+            closed = [self._told(life) for life in found]
             own = names.digest([_generator(), *map(str, closed)])
             content = {"title": "Findings that are closed", "closed": closed}
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
@@ -210,12 +207,12 @@ class _Maker:
 
     def matrix(self, matrix: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         """Yield the pages of a matrix but those of its runs."""
-        series = sorted({one.series for one in self._source.histories.values() if one.matrix == matrix})
+        series = sorted({history.series for history in self._source.histories.values() if history.matrix == matrix})
 
         def content() -> Mapping[str, Any]:
             lanes, table = rows.state_table(self._source.now(matrix), self._source)
             return {
-                "title": rows.name(matrix),
+                "title": rows.short_name(matrix),
                 "lanes": lanes,
                 "table": table,
                 **self._open(matrix),
@@ -225,20 +222,20 @@ class _Maker:
 
         yield self.page(names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
         yield self._badge(names.badge(matrix), matrix, None)
-        for each in series:
-            yield self._badge(names.badge(matrix, each), matrix, each)
-            own = [run for run in runs if each in self._source.series_of.get(run.id, frozenset())]
-            yield from self._series(matrix, each, own)
+        for series_name in series:
+            yield self._badge(names.badge(matrix, series_name), matrix, series_name)
+            own = [run for run in runs if series_name in self._source.series_of.get(run.id, frozenset())]
+            yield from self._series(matrix, series_name, own)
 
     def _badge(self, name: str, matrix: str, series: str | None) -> SitePage:
         text, tone = self._state_of(matrix, series)
-        label = rows.name(series or matrix)
+        label = rows.short_name(series or matrix)
         key = names.digest([_generator(), label, text, tone])
         return SitePage(name=name, key=key, render=lambda: badges.render(label, text, tone=tone))
 
     def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         """Yield the pages of a series: more than one if it has many histories."""
-        count = sum((one.matrix, one.series) == (matrix, series) for one in self._source.histories.values())
+        count = sum((history.matrix, history.series) == (matrix, series) for history in self._source.histories.values())
         parts = range(1, 2 + (count - 1) // MOST_HISTORIES)
         for part in parts:
             key = _key(runs, f"part {part}")
@@ -248,21 +245,21 @@ class _Maker:
                 some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
                 noise = rows.noise_rows(views)
                 most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
-                found = list(events.of_lives((one for view in views for one in view.lives), self._source))
+                found = list(events.of_lives((life for view in views for life in view.lives), self._source))
                 happened = events.newest_first([*found, *events.of_images(views, self._source, between=found)])
                 return {
-                    "title": rows.name(series),
-                    "matrix": (rows.name(matrix), names.matrix_page(matrix)),
+                    "title": rows.short_name(series),
+                    "matrix": (rows.short_name(matrix), names.matrix_page(matrix)),
                     "histories": [rows.history_rows(view, self._source, most=most, marks=marks) for view in some],
                     "events": [
-                        (lives.day(one.at), shortened(one.text, most=400), one.tone, names.run_page(one.run))
-                        for one in happened[:MOST_EVENTS]
+                        (lives.day(event.at), shortened(event.text, most=400), event.tone, names.run_page(event.run))
+                        for event in happened[:MOST_EVENTS]
                     ],
                     "all_events": len(happened),
                     "noise": noise[:MOST_HISTORIES],
                     "all_noise": len(noise),
                     "noise_titles": rows.noise_titles(),
-                    "parts": [names.series_page(matrix, series, each) for each in parts],
+                    "parts": [names.series_page(matrix, series, part_number) for part_number in parts],
                 }
 
             yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
@@ -273,25 +270,27 @@ class _Maker:
         def content() -> Mapping[str, Any]:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")
-            cells.sort(key=lambda one: worst.index(one.state))
+            cells.sort(key=lambda cell: worst.index(cell.state))
             findings = self._source.findings(run.id)
             warnings = [text for text in (*run.warnings, run.problem) if text]
             return {
-                "title": f"{rows.name(run.matrix)}, {lives.minute(run.started)}",
+                "title": f"{rows.short_name(run.matrix)}, {lives.minute(run.started)}",
                 "run": run,
+                "verdict": lives.run_verdict(run),
                 "took": numbers.duration(run.duration_s),
-                "matrix": (rows.name(run.matrix), names.matrix_page(run.matrix)),
+                "matrix": (rows.short_name(run.matrix), names.matrix_page(run.matrix)),
                 "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
                 "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
                 "findings": [
-                    (rows.place(self._source.histories[history]), one.number, shortened(lives.seen(one), most=300))
-                    for history, one in findings[:MOST_FINDINGS]
+                    (rows.short_place(self._source.histories[place]), finding.number,
+                     shortened(lives.finding_text(finding), most=300))
+                    for place, finding in findings[:MOST_FINDINGS]
                 ],
                 "cells": [
-                    (rows.place(history), names.series_page(history.matrix, history.series), rows.name(one.version),
-                     one, shortened(one.why, most=160))
-                    for one in cells[: MOST_ROWS // 2]
-                    for history in [self._source.histories[one.history]]
+                    (rows.short_place(history), names.series_page(history.matrix, history.series),
+                     rows.short_name(cell.version), cell, lives.measured_verdict(cell), shortened(cell.why, most=160))
+                    for cell in cells[: MOST_ROWS // 2]
+                    for history in [self._source.histories[cell.history]]
                 ],
                 "all": {"sentences": len(run.sentences), "warnings": len(warnings), "findings": len(findings),
                         "cells": len(cells)},

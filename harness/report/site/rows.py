@@ -33,19 +33,18 @@ class Box:
     link: str = ""
 
 
-def name(text: str) -> str:
+def short_name(text: str) -> str:
     """Return a name from a matrix or an image, at most _LONGEST letters of it."""
     return shortened(version(text), most=_LONGEST)
 
 
 def run_row(run: IndexedRun) -> tuple[Box, ...]:
     """Return a run with a link to its page."""
-    what = "cannot be read" if run.problem else run.verdict or run.kind
     return (
         Box(text=lives.minute(run.started), link=names.run_page(run)),
-        Box(text=name(run.matrix), link=names.matrix_page(run.matrix)),
-        Box(text=what, tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none")),
-        Box(text=f"{run.cells:,} cells, {run.bad:,} bad" if run.cells else ""),
+        Box(text=short_name(run.matrix), link=names.matrix_page(run.matrix)),
+        Box(text=lives.run_verdict(run), tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none")),
+        Box(text=f"{numbers.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
         Box(text=shortened(" ".join(run.sentences[:2]), most=240)),
     )
 
@@ -55,47 +54,47 @@ def run_row(run: IndexedRun) -> tuple[Box, ...]:
 
 def state_table(now: Sequence[SeriesNow], source: SiteSource) -> tuple[list[str], list[tuple[str, list[Box | None]]]]:
     """Return the lanes, and for each series its state on each lane: the worst of its variants."""
-    lanes = list(dict.fromkeys(one.history.lane for one in now))
+    lanes = list(dict.fromkeys(state.history.lane for state in now))
     open_in = open_histories(source)
     cells: dict[tuple[str, str], list[SeriesNow]] = {}
-    for one in now:
-        cells.setdefault((one.history.series, one.history.lane), []).append(one)
-    series = list(dict.fromkeys(one.history.series for one in now))
-    rows = [(each, [_state(cells.get((each, lane), []), open_in) for lane in lanes]) for each in series]
-    return [name(lane) for lane in lanes], [(name(each), boxes) for each, boxes in rows]
+    for state in now:
+        cells.setdefault((state.history.series, state.history.lane), []).append(state)
+    series = list(dict.fromkeys(state.history.series for state in now))
+    rows = [(name, [_state(cells.get((name, lane), []), open_in) for lane in lanes]) for name in series]
+    return [short_name(lane) for lane in lanes], [(short_name(row_name), boxes) for row_name, boxes in rows]
 
 
 def open_findings(source: SiteSource) -> list[FindingLife]:
     """Return the findings that are open, without those that another one explains."""
-    return [one for one in source.lives if one.status == "open" and not one.begins.consequence_of]
+    return [life for life in source.lives if life.status == "open" and not life.begins.consequence_of]
 
 
 def open_histories(source: SiteSource) -> set[int]:
     """Return the histories in which something is bad now."""
-    return {one.history for one in open_findings(source)} | {one.history for one in source.drifts}
+    return {life.history for life in open_findings(source)} | {drift.history for drift in source.drifts}
 
 
 def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
     if not known:
         return None
-    tones = [state_of(one, open_in) for one in known]
+    tones = [state_of(state, open_in) for state in known]
     worst = next(tone for tone in _WORST if tone in tones)
-    newest = [one.newest.version for one in known if one.newest is not None]
+    newest = [state.newest.version for state in known if state.newest is not None]
     count = f"{tones.count(worst)} of {numbers.count(len(tones), 'variant')}" if len(tones) > 1 else ""
     words = " ".join(filter(None, (SYMBOLS[worst], count, signal_words.MEANINGS[worst])))
     history = known[0].history
     return Box(
-        text=f"{words} ({name(newest[-1])})" if newest else words,
+        text=f"{words} ({short_name(newest[-1])})" if newest else words,
         tone=worst,
         link=names.series_page(history.matrix, history.series),
     )
 
 
-def state_of(one: SeriesNow, open_in: set[int]) -> Tone:
+def state_of(state: SeriesNow, open_in: set[int]) -> Tone:
     """Return the state of a history: bad while a finding of it is open."""
-    if one.history.id in open_in:
+    if state.history.id in open_in:
         return "bad"
-    return "none" if one.newest is None else one.newest.state
+    return "none" if state.newest is None else state.newest.state
 
 
 # ---------------------------------------------------------------- a history
@@ -118,53 +117,55 @@ class HistoryRows:
 def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> HistoryRows:
     """Return a history with at most `most` versions in its table, the newest first, and `marks` in its chart."""
     by_version: dict[str, list[Measurement]] = {}
-    for one in view.measured:
-        by_version.setdefault(one.version, []).append(one)
-    there = [each for each in view.versions if each in by_version]
+    for measurement in view.measured:
+        by_version.setdefault(measurement.version, []).append(measurement)
+    there = [version for version in view.versions if version in by_version]
     shown = list(reversed(there[-most:]))
     is_open = view.history.id in open_histories(source)
     return HistoryRows(
         title=f"{plain(view.history.variant)} on {plain(view.history.lane)}"[:200],
         anchor=f"h{view.history.id}",
         tone="bad" if is_open else by_version[there[-1]][-1].state if there else "none",
-        titles=tuple(signal_words.signal_of(signal).title for signal in SHOWN),
-        rows=tuple(_row(by_version[each], source) for each in shown),
+        titles=tuple(signal_words.shown_signal(signal).title for signal in SHOWN),
+        rows=tuple(_row(by_version[version], source) for version in shown),
         older=len(there) - len(shown),
         told=(
-            *((shortened(lives.life(one), most=300), lives.told(one, view.runs)) for one in view.lives[-20:]),
-            *((shortened(lives.drift(one), most=300), "open") for one in view.drifts),
+            *(
+                (shortened(lives.life_text(life), most=300), lives.standing(life, view.runs))
+                for life in view.lives[-20:]
+            ),
+            *((shortened(lives.drift_text(drift), most=300), "open") for drift in view.drifts),
         ),
         drawn=_chart(there[-marks:], by_version) if marks > 1 else None,
     )
 
 
 def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]:
-    known = [one for one in measured if one.is_known] or list(measured)
+    known = [measurement for measurement in measured if measurement.is_known] or list(measured)
     newest = known[-1]
-    verdict = f"{SYMBOLS[newest.state]} {newest.verdict}{' so far' if newest.provisional else ''}"
     first, last = lives.day(known[0].started), lives.day(newest.started)
     days = last if first == last else f"{first} to {last}"
     return (
-        Box(text=name(newest.version)),
-        Box(text=verdict, tone=newest.state),
+        Box(text=short_name(newest.version)),
+        Box(text=lives.measured_verdict(newest), tone=newest.state),
         *(Box(text=_figure(known, signal)) for signal in SHOWN),
         Box(text=f"{len(known)} ×, {days}", link=names.run_page(source.runs[newest.run_id])),
     )
 
 
 def _figure(known: Sequence[Measurement], signal: str) -> str:
-    figures = [one.figures[signal] for one in known if signal in one.figures]
+    figures = [measurement.figures[signal] for measurement in known if signal in measurement.figures]
     return "" if not figures else signal_words.value_text(signal, figures[-1].value)
 
 
 def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measurement]]) -> card_chart.Chart | None:
     """Draw the step time of the newest run of each version: days differ, so it is a picture and no comparison."""
     points = []
-    for each in versions:
-        newest = by_version[each][-1]
+    for image in versions:
+        newest = by_version[image][-1]
         figure = newest.figures.get("step_time")
         value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
-        points.append(Point(version=each, value=value, low=low, high=high, tone=newest.state, own=True))
+        points.append(Point(version=image, value=value, low=low, high=high, tone=newest.state, own=True))
     figure_ = Figure(title="step time, as the newest run of each image measured it", unit="s", points=tuple(points))
     return card_chart.chart(figure_)
 
@@ -178,7 +179,7 @@ def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
     for view in views:
         lanes.setdefault(view.history.lane, []).append(view)
     return [
-        (name(lane), *(text for signal in _NOISY for text in (_visible(own, signal), _days(own, signal))))
+        (short_name(lane), *(text for signal in _NOISY for text in (_visible(own, signal), _days(own, signal))))
         for lane, own in lanes.items()
     ]
 
@@ -186,16 +187,16 @@ def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
 def noise_titles() -> list[str]:
     """Return the titles of the columns of `noise_rows`."""
     parts = ("would have shown", "days differ by")
-    return ["lane", *(f"{signal_words.signal_of(signal).title}: {part}" for signal in _NOISY for part in parts)]
+    return ["lane", *(f"{signal_words.shown_signal(signal).title}: {part}" for signal in _NOISY for part in parts)]
 
 
 def _visible(views: Sequence[HistoryView], signal: str) -> str:
-    newest = max((one.started for view in views for one in view.measured), default="")
+    newest = max((measurement.started for view in views for measurement in view.measured), default="")
     known = [
         figure.visible
         for view in views
-        for one in view.measured
-        if one.started == newest and (figure := one.figures.get(signal)) and figure.visible is not None
+        for measurement in view.measured
+        if measurement.started == newest and (figure := measurement.figures.get(signal)) and figure.visible is not None
     ]
     return signal_words.visible_text(signal, median(known)) if known else "not known"
 
@@ -205,10 +206,10 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
     squares, freedom = 0.0, 0
     for view in views:
         logs: dict[tuple[str, str | None], list[float]] = {}
-        for one in view.measured:
-            figure = one.figures.get(signal)
-            if figure is not None and figure.value is not None and figure.value > 0 and not one.taken_over:
-                logs.setdefault((one.version, one.digest), []).append(math.log(figure.value))
+        for measurement in view.measured:
+            figure = measurement.figures.get(signal)
+            if figure is not None and figure.value is not None and figure.value > 0 and not measurement.taken_over:
+                logs.setdefault((measurement.version, measurement.digest), []).append(math.log(figure.value))
         for values in logs.values():
             mean = sum(values) / len(values)
             squares += sum((value - mean) ** 2 for value in values)
@@ -216,6 +217,6 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
     return f"{numbers.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
 
 
-def place(history: IndexedHistory) -> str:
+def short_place(history: IndexedHistory) -> str:
     """Return the place of a history, at most so long that a page stays small."""
     return shortened(lives.place(history), most=200)

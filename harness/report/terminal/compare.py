@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from harness.model import CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.table import UNITS
 from harness.report.exports.summary import attribution_json, json_ready
-from harness.report.text import headline, numbers, words
-from harness.report.text.clean import plain, spelled
+from harness.report.terminal.console_text import console_text
+from harness.report.text import headline, numbers, signal_words, words
+from harness.report.text.clean import plain
 
 SCHEMA = 1
 METRICS: Mapping[Metric, str] = {
@@ -32,18 +32,17 @@ _LEVELS: Mapping[str, tuple[str, str]] = {
 def render(comparison: Comparison, console: Console) -> None:
     """Write the comparison to `console`, at its width and in its encoding."""
     if comparison.together is not None:
-        console.print(_text(headline.sentence(comparison.together), console), style="bold")
-    for one, other in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
-        here = [pair for pair in comparison.pairs if (pair.one, pair.other) == (one, other)]
+        console.print(console_text(headline.sentence(comparison.together), console), style="bold")
+    for columns in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
         console.print()
-        _write_pairs(here, one, other, console)
+        _write_pairs([pair for pair in comparison.pairs if (pair.one, pair.other) == columns], columns, console)
     for line in _refusals(comparison.pairs):
-        console.print(_text(line, console), style="yellow")
+        console.print(console_text(line, console), style="yellow")
     console.print()
     if comparison.pairs:
-        console.print(_text(UNITS, console), style="dim")
+        console.print(console_text(UNITS, console), style="dim")
     for note in comparison.notes:
-        console.print(_text(note, console), style="dim")
+        console.print(console_text(note, console), style="dim")
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -53,9 +52,11 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         {
             "schema": SCHEMA,
             "exit_code": comparison.exit_code,
-            "columns": [_column(one) for one in comparison.columns],
-            "cells": [_pair(one) for one in comparison.pairs],
-            "attribution": [attribution_json(one, together) for one in together.attribution] if together else [],
+            "columns": [_column(column) for column in comparison.columns],
+            "cells": [_pair(pair) for pair in comparison.pairs],
+            "attribution": [attribution_json(attribution, together) for attribution in together.attribution]
+            if together
+            else [],
             "notes": comparison.notes,
         }
     )
@@ -83,35 +84,31 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
 # ---------------------------------------------------------------- terminal
 
 
-def _text(text: str, console: Console) -> Text:
-    return Text(spelled(plain(text), encoding=console.encoding))
-
-
 def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield a line for each reason that cells are not comparable, with these cells."""
     alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
     for pair in pairs:
         if pair.refused:
             alike.setdefault((pair.one, pair.other, pair.refused), []).append(_cell_name(pair))
-    for (one, other, refused), cells in alike.items():
-        yield f"not comparable: {'; '.join(cells)}: {one.label} and {other.label}: {'; '.join(refused)}"
+    for (left, right, refused), cells in alike.items():
+        yield f"not comparable: {'; '.join(cells)}: {left.label} and {right.label}: {'; '.join(refused)}"
 
 
-def _write_pairs(pairs: Sequence[Pair], one: Column, other: Column, console: Console) -> None:
+def _write_pairs(pairs: Sequence[Pair], columns: tuple[Column, Column], console: Console) -> None:
     """Write each cell's name on its own line, and its rows below; all rows share their column widths.
 
     Labels that do not fit stand above the table, and A and B in the header.
     """
-    labels = (one.label, other.label)
+    labels = (columns[0].label, columns[1].label)
     widths = _widths(pairs, labels, console)
     if widths is None:
         for letter, label in zip(_LETTERS, labels, strict=True):
-            console.print(_text(f"{letter}: {label}", console), style="bold")
+            console.print(console_text(f"{letter}: {label}", console), style="bold")
         labels = _LETTERS
         widths = _widths(pairs, labels, console)
     console.print(_grid([_header(labels)], widths, console), style="bold")
     for name, told in _told(pairs, labels).items():
-        console.print(_text(name, console))
+        console.print(console_text(name, console))
         console.print(_grid(told, widths, console))
 
 
@@ -132,7 +129,7 @@ def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int
     The last two columns are folded between words if necessary.
     """
     rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
-    cells = [[_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
+    cells = [[console_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
     *names, ratio, standing = (max(_LEAST, *(cell.cell_len for cell in column)) for column in cells)
     words_of = [[Measurement.get(console, console.options, cell).minimum for cell in column] for column in cells[3:]]
     least = [max(_LEAST, *lengths) for lengths in words_of]
@@ -149,7 +146,7 @@ def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: 
     for place in range(len(rows[0])):
         grid.add_column(width=None if widths is None else widths[place], overflow="fold")
     for row in rows:
-        grid.add_row(*(_text(cell, console) for cell in row))
+        grid.add_row(*(console_text(cell, console) for cell in row))
     return Padding(grid, (0, 0, 0, _INDENT))
 
 
@@ -161,16 +158,16 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     """Yield metric, the two figures, their ratio, and how the second compares. A metric that neither side has is left
     out.
     """
-    by_metric = {one.metric: one for one in pair.measured}
+    by_metric = {measured.metric: measured for measured in pair.measured}
     verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, *labels)
     yield METRICS["outcome"], *verdicts, "", told
     for metric in ("memory", "step_time", "peak_memory"):
-        one = by_metric.get(metric)
-        if one is not None and (one.one, one.other) != (None, None) and not _is_quiet(one, pair.verdicts):
-            shown = [_figure(metric, value) for value in (one.one, one.other)]
-            yield METRICS[metric], *shown, _ratio(one), standing_text(one, *labels)
+        both = by_metric.get(metric)
+        if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
+            shown = [_figure(metric, value) for value in (both.one, both.other)]
+            yield METRICS[metric], *shown, _ratio(both), standing_text(both, *labels)
 
 
 def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
@@ -182,11 +179,7 @@ def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> 
 
 
 def _figure(metric: Metric, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if metric == "step_time":
-        return numbers.milliseconds(1000 * value)
-    return numbers.mebibytes(value / 1024) if metric == "peak_memory" else numbers.rate(value)
+    return signal_words.value_text(metric, value) or "–"
 
 
 def _ratio(measured: Measured) -> str:
@@ -213,6 +206,6 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "params": dict(pair.variant.params),
         "columns": [pair.one.label, pair.other.label],
         "verdicts": [verdict.verdict for verdict in pair.verdicts],
-        "metrics": [asdict(one) for one in pair.measured],
+        "metrics": [asdict(measured) for measured in pair.measured],
         "refused": list(pair.refused),
     }

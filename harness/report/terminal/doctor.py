@@ -1,4 +1,4 @@
-"""The report of `harness doctor`: hosts side by side and images by GPU on a terminal."""
+"""Writes what `harness doctor` prints: hosts side by side, and images by GPU."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rich.text import Text
 from harness.model import Noise
 from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
-from harness.report.text import numbers
-from harness.report.text.clean import plain, spelled
+from harness.report.terminal.console_text import console_text
+from harness.report.text import numbers, words
+from harness.report.text.clean import spelled
 
 MOST_NAMES = 4
 HOST_WIDTH, FIT_WIDTH, NAMES_WIDTH = 30, 24, 22
@@ -30,18 +31,18 @@ def render(checkup: Checkup, console: Console) -> None:
         console.print()
     for host in checkup.hosts:
         if host.problem is not None:
-            console.print(_text(f"{host.name}: {host.problem}", console), style="red")
+            console.print(console_text(f"{host.name}: {host.problem}", console), style="red")
         if host.odd:
-            console.print(_text(f"{host.name}: {_odd(host)}", console), style="yellow")
+            console.print(console_text(f"{host.name}: {_odd(host)}", console), style="yellow")
         for line in _unknown(host):
-            console.print(_text(line, console), style="dim")
+            console.print(console_text(line, console), style="dim")
     reasons = list(dict.fromkeys(fit.why for fit in checkup.fits if fit.state != "runs"))
     places = list(dict.fromkeys(map(_place, checkup.fits)))
     for columns in _groups(places, (console.width - NAMES_WIDTH) // FIT_WIDTH):
         console.print()
         console.print(_fits_table([fit for fit in checkup.fits if _place(fit) in columns], reasons, console))
     for number, reason in enumerate(reasons, start=1):
-        console.print(_text(f"[{number}] {reason}", console))
+        console.print(console_text(f"[{number}] {reason}", console))
 
 
 # ---------------------------------------------------------------- hosts
@@ -51,7 +52,7 @@ def _hosts_table(hosts: Sequence[HostCheck], console: Console) -> Table:
     table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
     table.add_column("", style="dim")
     for host in hosts:
-        table.add_column(_text(host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
+        table.add_column(console_text(host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
     for name, value in ROWS.items():
         texts = [value(host) for host in hosts]
         if any(texts):
@@ -130,12 +131,11 @@ def _images(host: HostCheck) -> str:
 
 
 def _unknown(host: HostCheck) -> Iterator[str]:
-    """Yield `old: size not known of ngc 20.12, ngc 22.12: nvcr.io cannot be reached`."""
+    """Yield `old: size not known of ngc 20.12 and ngc 22.12: nvcr.io cannot be reached`."""
     unknown = host.wanted.unknown if host.wanted is not None else {}
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
-        more = f" and {len(images) - MOST_NAMES} more" if len(images) > MOST_NAMES else ""
-        yield f"{host.name}: size not known of {', '.join(images[:MOST_NAMES])}{more}: {reason}"
+        yield f"{host.name}: size not known of {words.some_of(images, MOST_NAMES)}: {reason}"
 
 
 def _is_short(host: HostCheck, wanted: Wanted) -> bool:
@@ -154,10 +154,9 @@ def _noise(host: HostCheck) -> str:
 
 def _spread(noise: Noise) -> str:
     told = [
-        f"{words} ±{100 * noise.spread[metric]:.2g} %" for metric, words in METRICS.items() if metric in noise.spread
+        f"{title} ±{100 * noise.spread[metric]:.2g} %" for metric, title in METRICS.items() if metric in noise.spread
     ]
-    pairs = max(noise.freedom.values(), default=0)
-    return f"{', '.join(told)} ({pairs} {'pair' if pairs == 1 else 'pairs'})"
+    return f"{', '.join(told)} ({numbers.count(max(noise.freedom.values(), default=0), 'pair')})"
 
 
 def _control(host: HostCheck) -> str:
@@ -209,19 +208,19 @@ def _fits_table(fits: Sequence[ImageFit], reasons: Sequence[str], console: Conso
     for host, gpu in places:
         cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
         name = host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}"
-        table.add_column(_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
+        table.add_column(console_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
     by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], ImageFit]] = {}
     for fit in fits:
         by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = fit
     for (series, version), row in by_image.items():
         cells = [_fit(row.get(place), reasons, console) for place in places]
-        table.add_row(_text(f"{series} {version}", console), *cells)
+        table.add_row(console_text(f"{series} {version}", console), *cells)
     return table
 
 
 def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text:
     if fit is None:
-        return _text("–", console)
+        return console_text("–", console)
     reason = "" if fit.state == "runs" else f" [{reasons.index(fit.why) + 1}]"
     text = f"{SIGNS[fit.state]} {fit.state}{reason}, {_where(fit)}"
     return Text(spelled(text, encoding=console.encoding), style=STYLES[fit.state])
@@ -241,11 +240,7 @@ def _groups(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
 
 
 def _lines(text: str, console: Console) -> Text:
-    return Text("\n").join(_text(line, console) for line in text.split("\n"))
-
-
-def _text(text: str, console: Console) -> Text:
-    return Text(spelled(plain(text), encoding=console.encoding))
+    return Text("\n").join(console_text(line, console) for line in text.split("\n"))
 
 
 def _size(size_bytes: int) -> str:

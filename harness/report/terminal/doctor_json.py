@@ -45,7 +45,9 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "kept_bytes": found.kept_bytes if found else None,
         "memory_limit_bytes": found.memory_limit_bytes if found else None,
         "images": asdict(wanted) if wanted else None,
-        "noise": {name: {"spread": dict(one.spread), "pairs": dict(one.freedom)} for name, one in host.noise.items()},
+        "noise": {
+            name: {"spread": dict(noise.spread), "pairs": dict(noise.freedom)} for name, noise in host.noise.items()
+        },
         "control_ms": host.control_ms,
         "odd": host.odd or None,
         "leftovers": list(found.leftovers) if found else [],

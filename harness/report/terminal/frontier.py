@@ -1,8 +1,10 @@
-"""Peak memory and throughput of all settings, with their Pareto frontier: a table, and a plot as SVG."""
+"""Shows peak memory and throughput of all settings, with their Pareto frontier, as a table and as an SVG plot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from tabulate import tabulate
 
 from harness.model import Setting
 from harness.report.charts import definitions
@@ -12,17 +14,12 @@ from harness.report.text.clean import plain
 
 def table(settings: Sequence[Setting]) -> str:
     """Return a line for each setting, smallest first; * marks the frontier: no other setting is smaller and faster."""
-    width = max(len(each.name) for each in settings)
     rows = [
-        f"{'*' if each.on_frontier else ' '} {each.name.ljust(width)}  {each.peak_mib:9.1f}  {each.items_a_s:9.1f}"
-        for each in sorted(settings, key=lambda each: (each.peak_mib, -each.items_a_s))
+        ("*" if setting.on_frontier else "", plain(setting.name), f"{setting.peak_mib:.1f}", f"{setting.items_a_s:.1f}")
+        for setting in sorted(settings, key=lambda setting: (setting.peak_mib, -setting.items_a_s))
     ]
-    head = f"  {'setting'.ljust(width)}   peak MiB    items/s"
-    return "\n".join([head, *map(_printable, rows)])
-
-
-def _printable(line: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+    head, align = ("", "setting", "peak MiB", "items/s"), ("left", "left", "right", "right")
+    return tabulate(rows, headers=head, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
 def svg(settings: Sequence[Setting]) -> str:
@@ -33,9 +30,9 @@ def svg(settings: Sequence[Setting]) -> str:
 def drawing(settings: Sequence[Setting]) -> Drawing:
     """Return the plot as a drawing of the chart `frontier`."""
     rows = [
-        {"name": plain(each.name), "peak": each.peak_mib, "items": each.items_a_s,
-         "tone": "good" if each.on_frontier else "dim"}
-        for each in settings
+        {"name": plain(setting.name), "peak": setting.peak_mib, "items": setting.items_a_s,
+         "tone": "good" if setting.on_frontier else "dim"}
+        for setting in settings
     ]  # fmt: skip
     title = "throughput over peak memory; green: no other is better in both"
     return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})

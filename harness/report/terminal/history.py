@@ -1,4 +1,4 @@
-"""`harness runs` and `harness history` as text."""
+"""Writes what `harness runs` and `harness history` print."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.model.history import HistoryView, IndexedRun, Measurement
 from harness.report.text import lives, numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
-from harness.report.text.words import SYMBOLS
 
 SHOWN = ("memory", "step_time", "peak_memory")
 """The signals whose figures are columns, unless a user asks for others."""
@@ -27,11 +26,9 @@ def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
 
 
 def _run(run: IndexedRun) -> tuple[str, ...]:
-    what = run.verdict or ("cannot be read" if run.problem else run.kind)
     took = numbers.duration(run.duration_s) if run.duration_s else ""
-    return (
-        lives.minute(run.started), plain(run.path), what, f"{run.cells:,}", f"{run.bad:,}", f"{run.findings:,}", took
-    )  # fmt: skip
+    counts = (f"{run.cells:,}", f"{run.bad:,}", f"{run.findings:,}")
+    return lives.minute(run.started), plain(run.path), lives.run_verdict(run), *counts, took
 
 
 def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
@@ -42,38 +39,36 @@ def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days:
     for view in views:
         yield f"{lives.place(view.history)} ({plain(view.history.matrix)})"
         rows = _by_day(view, shown) if days else _by_version(view, shown)
-        titles = [signal_words.signal_of(name).title for name in shown]
+        titles = [signal_words.shown_signal(name).title for name in shown]
         header = ("image", "verdict", *titles, *(("began (UTC)", "run") if days else ("measured",)))
         yield from (f"  {line}" for line in _table([header, *rows]))
         if view.left_out:
             yield f"  {numbers.count(view.left_out, 'older version')} not shown: --all"
-        yield from (f"  {lives.life(one)}; {lives.told(one, view.runs)}" for one in view.lives)
-        yield from (f"  {lives.drift(one)}" for one in view.drifts)
+        yield from (f"  {lives.life_text(life)}; {lives.standing(life, view.runs)}" for life in view.lives)
+        yield from (f"  {lives.drift_text(drift)}" for drift in view.drifts)
         yield ""
 
 
 def _by_version(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for name in view.versions:
-        own = [one for one in view.measured if one.version == name]
-        known = [one for one in own if one.is_known] or own
-        yield version(name), _verdict(known[-1]), *(_figure(known, signal) for signal in signals), _measured(known)
+        own = [measurement for measurement in view.measured if measurement.version == name]
+        known = [measurement for measurement in own if measurement.is_known] or own
+        figures = (_figure(known, signal) for signal in signals)
+        yield version(name), lives.measured_verdict(known[-1]), *figures, _measured(known)
 
 
 def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for name in view.versions:
-        for one in view.measured:
-            if one.version == name:
-                figures = (_figure([one], signal) for signal in signals)
-                yield version(name), _verdict(one), *figures, lives.minute(one.started), plain(one.run)
-
-
-def _verdict(one: Measurement) -> str:
-    return f"{SYMBOLS[one.state]} {one.verdict}{' so far' if one.provisional else ''}"
+        for measurement in view.measured:
+            if measurement.version == name:
+                figures = (_figure([measurement], signal) for signal in signals)
+                began = lives.minute(measurement.started)
+                yield version(name), lives.measured_verdict(measurement), *figures, began, plain(measurement.run)
 
 
 def _figure(measured: Sequence[Measurement], signal: str) -> str:
     """Return the newest figure; if days differ, with the least and the most of them."""
-    values = [one.figures[signal].value for one in measured if signal in one.figures]
+    values = [measurement.figures[signal].value for measurement in measured if signal in measurement.figures]
     known = [value for value in values if value is not None]
     if not known:
         return ""
@@ -86,7 +81,7 @@ def _measured(known: Sequence[Measurement]) -> str:
     """Return how often and when it was measured, and the verdicts of other days that differ from the newest."""
     first, last = lives.day(known[0].started), lives.day(known[-1].started)
     when = last if first == last else f"{first} to {last}"
-    others = [one.verdict for one in known[:-1] if one.state != known[-1].state]
+    others = [measurement.verdict for measurement in known[:-1] if measurement.state != known[-1].state]
     also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
     times = "once" if len(known) == 1 else f"{len(known)} times"
     return f"{times}, {when}{f'; before: {also}' if also else ''}"

@@ -11,20 +11,6 @@ _LEAST_SAMPLES = 6
 
 
 @dataclass(kw_only=True)
-class TrialPace:
-    """Measures the time since the start of the run, from which the time per trial follows. Times are in seconds."""
-
-    clock: Callable[[], float]
-    started_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started_s = self.clock()
-
-    def elapsed_s(self) -> float:
-        return self.clock() - self.started_s
-
-
-@dataclass(kw_only=True)
 class Activity:
     """The work of one thread in a lane: it prepares an image (no `steps`), or runs a trial of so many steps at most."""
 
@@ -45,10 +31,11 @@ class Activity:
 @dataclass(kw_only=True)
 class LaneState:
     """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs. `about`
-    are likely; 0 if nobody knows. Each thread that works in the lane has an activity.
+    are likely; 0 if nobody knows. Each thread that works in the lane has an activity. `elapsed_s` returns the seconds
+    since the run began, from which the time for a trial follows.
     """
 
-    pace: TrialPace
+    elapsed_s: Callable[[], float]
     most: int = 0
     exact: bool = True
     about: int = 0
@@ -69,21 +56,21 @@ class LaneState:
 
     @property
     def newest(self) -> Activity:
-        """Return what began last and goes on."""
+        """Return the activity that began last and has not ended."""
         return next(reversed(self.activities.values()), Activity())
 
     @property
     def activity(self) -> str:
-        """Return what goes on, in words: the trial, or how many side by side and all of them, else what is prepared."""
-        trials = [each.text for each in self.activities.values() if each.steps]
+        """Return what the lane does now, in words: its trials, or what it prepares for one."""
+        trials = [activity.text for activity in self.activities.values() if activity.steps]
         if len(trials) > 1:
             return f"{len(trials)} side by side: {', '.join(trials)}"
         return trials[0] if trials else self.newest.text
 
     def begin_trial(self, activity: str, *, steps: int) -> None:
-        """Begin a trial in this thread, or what prepares one (no `steps`)."""
+        """Begin a trial in this thread, or the preparation of one (no `steps`)."""
         self.activities.pop(threading.get_ident(), None)
-        trials = {key: each for key, each in self.activities.items() if each.steps}
+        trials = {key: activity for key, activity in self.activities.items() if activity.steps}
         self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
 
     def sample(self, step: int, rss_kib: float | None) -> None:
@@ -103,13 +90,13 @@ class LaneState:
         """Return the time left, in seconds, at the rate so far; None before the first trial of this run has ended."""
         if self.ran == 0 or self.done >= self.most:
             return None
-        return self.pace.elapsed_s() / self.ran * (self.most - self.done)
+        return self.elapsed_s() / self.ran * (self.most - self.done)
 
     def about_left_s(self) -> float | None:
         """Return the time that is likely left, in seconds; None if the number of launches is exact, or not foreseen."""
         if self.exact or self.ran == 0 or not self.done < self.about < self.most:
             return None
-        return self.pace.elapsed_s() / self.ran * (self.about - self.done)
+        return self.elapsed_s() / self.ran * (self.about - self.done)
 
 
 class LanesProgress:
@@ -118,7 +105,8 @@ class LanesProgress:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
-        self._pace = TrialPace(clock=clock)
+        began_s = clock()
+        self._elapsed_s = lambda: clock() - began_s
 
     def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:
@@ -126,4 +114,4 @@ class LanesProgress:
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def _lane(self, name: str) -> LaneState:
-        return self._lanes.setdefault(name, LaneState(pace=self._pace))
+        return self._lanes.setdefault(name, LaneState(elapsed_s=self._elapsed_s))

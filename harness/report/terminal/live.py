@@ -11,9 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness.report.terminal.console_text import console_text
 from harness.report.terminal.lane_progress import LanesProgress, LaneState
 from harness.report.text import numbers
-from harness.report.text.clean import plain, spelled
 
 _WIDE = 60
 _ROOM_FOR_BARS = 120
@@ -76,10 +76,7 @@ class LiveProgress(LanesProgress):
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
         """Print one line above the bars. Do not hold the lock: the display takes its own lock, then calls `_bars`."""
-        self._console.print(Text(self._spelled(sign), style=style), Text(self._spelled(text)))
-
-    def _spelled(self, text: str) -> str:
-        return spelled(plain(text), encoding=self._console.encoding)
+        self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
 
     # ------------------------------------------------------------ the bars
 
@@ -87,7 +84,7 @@ class LiveProgress(LanesProgress):
         """Return the lines of the lanes, below what is known so far."""
         with self._lock:
             found = self._found
-        return Group(*([Text(self._spelled(found), style="bold")] if found else []), self._lines())
+        return Group(*([console_text(found, self._console, "bold")] if found else []), self._lines())
 
     def _lines(self) -> Table:
         with self._lock:
@@ -126,7 +123,9 @@ class LiveProgress(LanesProgress):
         )
 
     def _text(self, text: str, style: str = "") -> Text:
-        return Text(self._spelled(text), style=style, no_wrap=True, overflow="ellipsis")
+        line = console_text(text, self._console, style)
+        line.no_wrap, line.overflow = True, "ellipsis"
+        return line
 
 
 def _left(state: LaneState) -> str:

@@ -12,30 +12,35 @@ NOT_RUN = (
     "The scenario was not run, so it is not known which libraries it maps: they are tried first, and those that "
     "belong to no distribution are further groups."
 )
-SWEPT = (
-    "Before the search, both versions are swept to see what is worse. If it is a level, such as the step time, each "
-    "hybrid is launched beside both of them: three launches instead of one."
+SWEPT = "Before the search, both versions are swept to see what is worse."
+LEVEL = (
+    "If it is a level, such as the step time, each hybrid is launched beside both of them: three launches instead of "
+    "one."
 )
 
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
     """Return the line before the search begins, with what one culprit is expected to take."""
-    about = f"to find one culprit among them takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
-    return f"{_counted(groups)}; {about}"
+    task = "find one culprit among them" if len(groups) > 1 else "prove that it is the culprit"
+    return f"{_counted(groups)}; to {task} takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
 
 
-def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool) -> str:
-    """Return the table of a dry run. `sweeps`: no run measured the two versions yet."""
+def differing(
+    groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool, by_exit_code: bool
+) -> str:
+    """Return the table of a dry run. `sweeps`: no run measured the two versions yet; `by_exit_code`: nothing else of
+    the scenario is judged, so that no level can be worse."""
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    notes = [NOT_RUN, *([SWEPT] if sweeps else [])]
+    swept = SWEPT if by_exit_code else f"{SWEPT} {LEVEL}"
+    notes = [NOT_RUN, *([swept] if sweeps else [])]
     return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, *notes, ""])
 
 
 def result(found: Narrowed) -> str:
     """Return the answer, with its proof below it."""
-    answer, *rest = narrowed.told(found)
+    answer, *rest = narrowed.sentences(found)
     return "\n".join([answer, *(f"  {line}" for line in rest), ""])
 
 
@@ -50,10 +55,10 @@ def _rows(group: ComponentGroup) -> Iterator[tuple[str, str]]:
         yield plain(group.id), _change(group.components[0])
         return
     yield plain(group.id), plain(f"together: {group.together}")
-    for each in group.components:
-        yield f"  {plain(each.name)}", _change(each)
+    for component in group.components:
+        yield f"  {plain(component.name)}", _change(component)
 
 
-def _change(each: Component) -> str:
-    kind = "" if each.kind == "distribution" else f"{each.kind} "
-    return f"{kind}{narrowed.change_text(each)}{', mapped' if each.mapped else ''}"
+def _change(component: Component) -> str:
+    kind = "" if component.kind == "distribution" else f"{component.kind} "
+    return f"{kind}{narrowed.component_change(component)}{', mapped' if component.mapped else ''}"

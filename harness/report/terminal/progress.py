@@ -17,6 +17,7 @@ from rich.console import Console
 from harness.model import ProgressListener
 from harness.report.terminal.lane_progress import LanesProgress
 from harness.report.terminal.live import LiveProgress
+from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
 
@@ -52,7 +53,11 @@ def plain_progress(
     stream: TextIO | LenientStream, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[ProgressListener]:
     """Print one line per finished trial, prepared image and note, without carriage returns and colours."""
-    yield PlainProgress(stream, clock=clock)
+    progress = PlainProgress(stream, clock=clock)
+    try:
+        yield progress
+    finally:
+        progress.tell_known()
 
 
 class LenientStream:
@@ -89,12 +94,13 @@ class LenientStream:
 
 
 class PlainProgress(LanesProgress):
-    """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
+    """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `known`, `image`, `note`."""
 
     def __init__(self, stream: TextIO | LenientStream, *, clock: Callable[[], float]) -> None:
         self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
         super().__init__(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
+        self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -114,9 +120,21 @@ class PlainProgress(LanesProgress):
         with self._lock:
             state = self._lane(lane)
             state.end_trial(reused=reused, twin=twin)
+            if reused:  # there may be hundreds: they are told together
+                self._known += 1
+                self._known_bad += bad
+                return
+            self.tell_known()
             place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if twin else state.count)))
-            known = " (known from an earlier run)" if reused else ""
-            self._say(f"{place}: {cell}, trial {number}: {text}{known}")
+            self._say(f"{place}: {cell}, trial {number}: {text}")
+
+    def tell_known(self) -> None:
+        """Print how many launches were known before, if some were since the last such line."""
+        with self._lock:
+            if self._known:
+                bad = f", {self._known_bad:,} of them bad" if self._known_bad else ""
+                self._say(f"known {numbers.count(self._known, 'launch')} from earlier runs{bad}")
+            self._known = self._known_bad = 0
 
     def so_far(self, text: str) -> None:
         """Print nothing: a plain log has the end of each trial, and the report is in the run's directory."""

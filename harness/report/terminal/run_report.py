@@ -17,8 +17,8 @@ from harness.model import RunResult
 from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import card_lines, cards
 from harness.report.content.table import ReportTable, Row, Shown
+from harness.report.terminal.console_text import console_text
 from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
-from harness.report.text.clean import plain, spelled
 from harness.report.text.headline import sentence
 from harness.report.text.signal_words import Strip, Tone
 
@@ -37,14 +37,14 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(totals.line(result), style="dim")
-    measured = [one for one in table.tables(result) if one.measured]
-    is_few = sum(len(one.verdicts) for one in measured) <= _MOST_ENDS
-    for one in measured:
-        _write_table(one, pen)
+    measured = [shown_table for shown_table in table.tables(result) if shown_table.measured]
+    is_few = sum(len(shown_table.verdicts) for shown_table in measured) <= _MOST_ENDS
+    for shown_table in measured:
+        _write_table(shown_table, pen)
         if wide:
-            _write_signals(one, pen)
+            _write_signals(shown_table, pen)
         elif is_few:
-            _write_ends(one, pen)
+            _write_ends(shown_table, pen)
     if measured:
         _write_legend(measured, pen, left_out=not (wide or is_few))
     _write_findings(result, pen)
@@ -76,7 +76,7 @@ class _Pen:
         self._strips: dict[Strip, Text] = {}
 
     def text(self, text: str, style: str | Style = "") -> Text:
-        return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
+        return console_text(text, self.console, style)
 
     def strip(self, of: Strip) -> Text:
         """Return one mark for each group of signals; cached, because most of ten thousand cells have the same."""
@@ -115,7 +115,7 @@ class _Pen:
 def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
     """Write what the signs mean, also those of cells without a measurement; `left_out` adds where old → new is."""
     first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
-    absent = set().union(*(one.absent for one in tables))
+    absent = set().union(*(shown_table.absent for shown_table in tables))
     told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
     lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
     pen.line(first, style="dim", before=1)
@@ -123,17 +123,17 @@ def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -
         pen.line(line, style="dim")
 
 
-def _write_ends(one: ReportTable, pen: _Pen) -> None:
+def _write_ends(shown_table: ReportTable, pen: _Pen) -> None:
     """Write old → new, a line for each row."""
-    rows = [(row, line) for row in one.verdicts if (line := old_to_new.line(row))]
+    rows = [(row, line) for row in shown_table.verdicts if (line := old_to_new.line(row))]
     if rows:
         pen.line("old → new", style="dim", before=1)
         pen.items(pen.text(f"{row.label}, {line}", "dim") for row, line in rows)
 
 
-def _write_signals(one: ReportTable, pen: _Pen) -> None:
+def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
     """Write every signal of every row, with figures, limit and what would have shown, and the reasons below."""
-    for row in one.verdicts:
+    for row in shown_table.verdicts:
         told = old_to_new.rows(row)
         if not told:
             continue
@@ -149,28 +149,28 @@ def _write_signals(one: ReportTable, pen: _Pen) -> None:
         pen.items(pen.text(text, "dim") for text in old_to_new.reasons(both for both, _ in told))
 
 
-def _write_table(one: ReportTable, pen: _Pen) -> None:
+def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
     """Write the table in as few blocks as the width allows; if one suffices, verdict and figure share a line."""
-    spare = pen.console.width - sum(_widths(one, pen, wide=False))
-    label = min(max(8, pen.console.width // 3, spare), _label_width(one, pen))
+    spare = pen.console.width - sum(_widths(shown_table, pen, wide=False))
+    label = min(max(8, pen.console.width // 3, spare), _label_width(shown_table, pen))
     room = pen.console.width - label
-    tall = sum(_widths(one, pen, wide=True)) > room
-    for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):
-        title = one.title if number == 0 else f"{one.title}, continued"
+    tall = sum(_widths(shown_table, pen, wide=True)) > room
+    for number, columns in enumerate(_blocks(_widths(shown_table, pen, wide=not tall), room)):
+        title = shown_table.title if number == 0 else f"{shown_table.title}, continued"
         pen.line(title, style="bold", before=1)
-        pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
+        pen.console.print(_block(shown_table, columns, label=label, tall=tall, pen=pen))
 
 
-def _label_width(one: ReportTable, pen: _Pen) -> int:
-    return max(pen.width(row.label) for row in one.rows)
+def _label_width(shown_table: ReportTable, pen: _Pen) -> int:
+    return max(pen.width(row.label) for row in shown_table.rows)
 
 
-def _widths(one: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
+def _widths(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
     """Return each column's width with its gutter."""
-    columns = zip(*(row.cells for row in one.rows), strict=True)
+    columns = zip(*(row.cells for row in shown_table.rows), strict=True)
     return [
         _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
-        for version, cells in zip(one.versions, columns, strict=True)
+        for version, cells in zip(shown_table.versions, columns, strict=True)
     ]
 
 
@@ -195,12 +195,12 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
         yield block
 
 
-def _block(one: ReportTable, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
+def _block(shown_table: ReportTable, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
     grid.add_column("", max_width=label, overflow="fold")
     for number in columns:
-        grid.add_column(pen.text(one.versions[number]), overflow="fold")
-    for row in one.rows:
+        grid.add_column(pen.text(shown_table.versions[number]), overflow="fold")
+    for row in shown_table.rows:
         grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
     return grid
 

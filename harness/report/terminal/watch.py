@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.model.seen import ImageRef, RegistryLook
-from harness.report.text import numbers
+from harness.report.text import numbers, words
 from harness.report.text.clean import plain
 
 MOST_NAMES = 6
@@ -51,5 +51,4 @@ def _spots(spots: Sequence[ImageRef]) -> list[dict[str, str]]:
 
 
 def _names(spots: Sequence[ImageRef]) -> str:
-    shown = [f"{spot.series} {spot.version}" for spot in spots[:MOST_NAMES]]
-    return ", ".join([*shown, f"{len(spots) - MOST_NAMES} more"] if len(spots) > MOST_NAMES else shown)
+    return ", ".join(words.at_most([f"{spot.series} {spot.version}" for spot in spots], MOST_NAMES, rest="{} more"))

@@ -1,4 +1,4 @@
-"""Make text of unknown origin harmless: text from images, tags, params and logs must not control a screen or a page.
+"""Makes text of unknown origin harmless: text from images, tags, params and logs must not control a screen or a page.
 
 This module does what all formats need; each format (HTML, Markdown, XML) does its own escaping where it is written.
 """

@@ -30,7 +30,7 @@ def lines(result: RunResult) -> list[str]:
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
         told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
     return [
-        *(_line(*key, cells=[one.cell for one in some]) for key, some in told.items()),
+        *(_line(*key, cells=[entry.cell for entry in some]) for key, some in told.items()),
         *_blind(result),
         *_unprinted(result),
     ]
@@ -60,10 +60,10 @@ def _blind(result: RunResult) -> Iterator[str]:
     told: dict[tuple[str, str, str, str], list[tuple[CellResult, SignalVerdict]]] = {}
     for entry in result.cells:
         for name in _open_signals(entry):
-            one = entry.verdict.signals[name]
-            told.setdefault((name, one.seen, _place(entry), signal_words.reason(one)), []).append((entry, one))
+            blind = entry.verdict.signals[name]
+            told.setdefault((name, blind.seen, _place(entry), signal_words.reason(blind)), []).append((entry, blind))
     for (name, _, place, reason), some in told.items():
-        what = _range(name, [one for _, one in some])
+        what = _range(name, [signal for _, signal in some])
         yield _line(what, place, reason, cells=[entry.cell for entry, _ in some])
 
 
@@ -103,8 +103,8 @@ def _open_signals(entry: CellResult) -> list[str]:
 def _range(name: str, some: Sequence[SignalVerdict]) -> str:
     """Return `step time: only ±35 % would have shown (limit 10 %)`, for the coarsest cell; or `setup time: suspect`."""
     if some[0].seen == "suspect":
-        return f"{signal_words.signal_of(name).title}: suspect"
-    return signal_words.blindness(name, max(some, key=lambda one: one.visible or 0.0))
+        return f"{signal_words.shown_signal(name).title}: suspect"
+    return signal_words.blindness(name, max(some, key=lambda signal: signal.visible or 0.0))
 
 
 def _place(entry: CellResult) -> str:
@@ -114,7 +114,7 @@ def _place(entry: CellResult) -> str:
 def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
     versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
-    some = words.together(versions) if len(versions) <= 4 else f"{', '.join(versions[:3])} and {len(versions) - 3} more"
+    some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
     return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
 
@@ -140,10 +140,14 @@ def not_looked_at(result: RunResult) -> list[str]:
     everywhere = set.intersection(*map(set, unseen.values())) if unseen else set()
     some_where: dict[tuple[Unseen, ...], list[str]] = {}
     for name, of_scenario in unseen.items():
-        some_where.setdefault(tuple(one for one in of_scenario if one not in everywhere), []).append(plain(name))
+        some_where.setdefault(tuple(name for name in of_scenario if name not in everywhere), []).append(plain(name))
     first = next(iter(unseen.values()), [])
-    parts = [_reasoned([one for one in first if one in everywhere])]
-    parts += [f"in {_some(names)}: {_reasoned(those)}" for those, names in some_where.items() if those]
+    parts = [_reasoned([name for name in first if name in everywhere])]
+    parts += [
+        f"in {words.some_of(names, _MOST_SCENARIOS)}: {_reasoned(unseen_there)}"
+        for unseen_there, names in some_where.items()
+        if unseen_there
+    ]
     told = "; ".join(filter(None, parts))
     return [f"not checked: {told}"] if told else []
 
@@ -161,16 +165,11 @@ Unseen = tuple[str, str]
 """The name of a signal or of a group of signals, and why it was not checked."""
 
 
-def _reasoned(those: Iterable[Unseen]) -> str:
+def _reasoned(unseen: Iterable[Unseen]) -> str:
     by_reason: dict[str, list[str]] = {}
-    for name, why in those:
+    for name, why in unseen:
         by_reason.setdefault(why, []).append(name)
     return ", ".join(f"{words.together(names)} ({why})" for why, names in by_reason.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_SCENARIOS
-    return words.together([*names[:_MOST_SCENARIOS], *([f"{more} more"] if more > 0 else [])])
 
 
 def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
@@ -178,12 +177,12 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
     reasons = _reasons(cells)
     found: list[Unseen] = []
     for group in GROUPS:
-        of_group = {name: why for name, why in reasons.items() if signal_words.signal_of(name).group == group}
-        judged = [name for name, one in SIGNALS.items() if one.group == group and one.kind != "observation"]
+        of_group = {name: why for name, why in reasons.items() if signal_words.shown_signal(name).group == group}
+        judged = [name for name, signal in SIGNALS.items() if signal.group == group and signal.kind != "observation"]
         if len(of_group) > 1 and len(of_group) == len(judged) and len(set(of_group.values())) == 1:
             found.append((signal_words.GROUP_NAMES[group], next(iter(of_group.values()))))
         else:
-            found += [(signal_words.signal_of(name).title, why) for name, why in of_group.items()]
+            found += [(signal_words.shown_signal(name).title, why) for name, why in of_group.items()]
     if _is_known(cells) and not _has(cells, "values"):
         scenario = cells[0].cell.variant.scenario
         why = _NO_METRICS if scenario.program is None else _NOTHING_LOGGED
@@ -195,12 +194,14 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
     """Return, by signal, why it was checked in none of these cells."""
     scenario = cells[0].cell.variant.scenario
     found: dict[str, str] = {}
-    for name in [name for name, one in SIGNALS.items() if one.kind != "observation"]:
+    for name in [name for name, signal in SIGNALS.items() if signal.kind != "observation"]:
         seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
         if _is_off(name, scenario):
             found[name] = _LIMIT_NONE
-        elif seen and all(one.seen == "none" for one in seen):
-            found[name] = next((plain(one.why).removeprefix("it was ") for one in seen if one.why), _NOT_MEASURED)
+        elif seen and all(signal.seen == "none" for signal in seen):
+            found[name] = next(
+                (plain(signal.why).removeprefix("it was ") for signal in seen if signal.why), _NOT_MEASURED
+            )
         elif not seen and _is_known(cells):
             found[name] = _NOT_MEASURED
     return found
@@ -218,5 +219,6 @@ def _is_known(cells: Iterable[CellResult]) -> bool:
 def _has(cells: Iterable[CellResult], group: Group) -> bool:
     names = {name for entry in cells for name in entry.verdict.signals}
     return any(
-        signal_words.signal_of(name).group == group and signal_words.signal_of(name).kind == "value" for name in names
+        signal_words.shown_signal(name).group == group and signal_words.shown_signal(name).kind == "value"
+        for name in names
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
 from harness.report.text import numbers, signal_words, so_far, words
 from harness.report.text.clean import plain, version
 from harness.report.text.faults import blame
 from harness.report.text.sensitivity import is_needless
-from harness.report.text.signal_words import signal_of
+from harness.report.text.signal_words import shown_signal
 
 _MOST_TITLES = 3
 _ABSENT = "no step returned"
@@ -83,32 +84,22 @@ def _suspects(result: RunResult) -> list[str]:
         if name is not None and cell.verdict.signals[name].seen == "suspect":
             why = cell.verdict.signals[name].why.partition(";")[0]
             told.append(f"{plain(cell.cell.image.series)} {version(cell.cell.image.version)}: {plain(why)}")
-    rest = len(told) - _MOST_TITLES
-    return [*told[:_MOST_TITLES], *([f"{rest} more seem worse, too"] if rest > 0 else [])]
+    return words.at_most(told, _MOST_TITLES, rest="{} more seem worse, too")
 
 
 def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
-    titles = list(dict.fromkeys(signal_of(name).title for verdict in good for name in verdict.blind))
+    titles = list(dict.fromkeys(shown_signal(name).title for verdict in good for name in verdict.blind))
     absent = dict.fromkeys(
-        plain(one.why) for verdict in good for one in verdict.signals.values() if one.why.startswith(_ABSENT)
+        plain(signal.why) for verdict in good for signal in verdict.signals.values() if signal.why.startswith(_ABSENT)
     )
     if not titles or absent:
         return list(absent)
-    more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
-    shown = f"{', '.join(titles[:_MOST_TITLES])}{more}" if more else words.together(titles)
-    return [f"{shown} could not be measured as finely as the limit requires in {numbers.count(len(good), 'cell')}"]
+    cells = numbers.count(len(good), "cell")
+    return [f"{words.some_of(titles, _MOST_TITLES)} could not be measured as finely as the limit requires in {cells}"]
 
 
-def _interrupted(result: RunResult) -> str:
-    return _unfinished(result, "Interrupted with", ends="; run the same sweep again to continue")
-
-
-def _running(result: RunResult) -> str:
-    return _unfinished(result, "Still running, with", ends="")
-
-
-def _unfinished(result: RunResult, begins: str, *, ends: str) -> str:
+def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:
     done = sum(cell.verdict.trials > 0 for cell in result.cells)
     cells = numbers.count(len(result.cells), "cell")
     early = sum(cell.verdict.provisional for cell in result.cells)
@@ -120,7 +111,7 @@ def _unfinished(result: RunResult, begins: str, *, ends: str) -> str:
 
 def _bad_so_far(result: RunResult) -> list[str]:
     if result.attribution:
-        return [each.rstrip(".") for each in blame.sentences(blame.worst_first(result)[:1], result)]
+        return [text.rstrip(".") for text in blame.sentences(blame.worst_first(result)[:1], result)]
     return [_bad_cells(result)] if any(cell.verdict.verdict in BAD for cell in result.cells) else []
 
 
@@ -145,9 +136,9 @@ _SENTENCES: dict[str, Callable[[RunResult], str]] = {
     "regression": _regression,
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
-    "interrupted": _interrupted,
+    "interrupted": partial(_unfinished, begins="Interrupted with", ends="; run the same sweep again to continue"),
     "ok": _ok,
-    "running": _running,
+    "running": partial(_unfinished, begins="Still running, with", ends=""),
 }
 
 

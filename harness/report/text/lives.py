@@ -1,15 +1,18 @@
-"""Findings over many runs, and drifts, in sentences."""
+"""Writes the findings of many runs, and drifts, as sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model import signal_of
-from harness.model.history import Drift, FindingLife, IndexedHistory, IndexedRun, SeenFinding
+from harness.model import SignalState
+from harness.model.history import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.report.text import numbers, words
 from harness.report.text.clean import plain, version
+from harness.report.text.signal_words import Tone, shown_signal
 
 Runs = Mapping[int, IndexedRun]
+MOST_TITLES = 3
+"""Signals that are named for one measurement; the others are counted."""
 
 
 def day(started: str) -> str:
@@ -22,16 +25,40 @@ def minute(started: str) -> str:
     return plain(started[:16].replace("T", " ")) or "an unknown day"
 
 
+def run_verdict(run: IndexedRun) -> str:
+    """Return how a run ended: `bad`; the kind of a run that has no verdict, such as `probes`."""
+    if run.problem:
+        return "cannot be read"
+    return words.RUN_VERDICTS.get(run.verdict, run.verdict) if run.verdict else run.kind
+
+
+def measured_verdict(measurement: Measurement) -> str:
+    """Return `✗ leak`, or `✗ step time` where memory is good and another signal of the cell is not."""
+    word = measurement.verdict
+    if words.tone(word) == "good" and measurement.state in _OTHER_SIGNALS:
+        states, otherwise = _OTHER_SIGNALS[measurement.state]
+        titles = [shown_signal(name).title for name, figure in measurement.figures.items() if figure.seen in states]
+        word = words.some_of(titles, MOST_TITLES) or otherwise
+    return f"{words.SYMBOLS[measurement.state]} {word}{' so far' if measurement.provisional else ''}"
+
+
+_OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
+    "bad": (("bad",), "worse than before"),
+    "unsure": (("suspect", "blind"), "good in part"),
+}
+"""The states of signals that make a cell bad or unsure, and the words used if the index was not asked for them."""
+
+
 def place(history: IndexedHistory) -> str:
     """Return `framework on old/RTX 3090, train batch=32`."""
     return f"{plain(history.series)} on {plain(history.lane)}, {plain(history.variant)}"
 
 
-def life(one: FindingLife) -> str:
+def life_text(life: FindingLife) -> str:
     """Return `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step (7.83 to 7.85)`."""
-    begins = one.begins
+    begins = life.begins
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
-    end = f", fixed in {_between(one.ends)}" if one.ends is not None else ""
+    end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
     sure = "" if begins.confirmed else f"; not confirmed: {words.UNCONFIRMED}"
     return f"{words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{sure}"
 
@@ -53,28 +80,30 @@ def _between(ends: SeenFinding) -> str:
     return version(ends.after) + (f" (last bad {version(ends.before)})" if ends.before else "")
 
 
-def told(one: FindingLife, runs: Runs) -> str:
+def standing(life: FindingLife, runs: Runs) -> str:
     """Return when that was found, and how it stands: `found 2026-03-01, last seen 2026-03-04`."""
-    found, seen = day(runs[one.found].started), day(runs[one.seen].started)
-    closed = "" if one.closed is None else day(runs[one.closed].started)
-    if one.status == "fixed":
+    found, seen = day(runs[life.found].started), day(runs[life.seen].started)
+    closed = "" if life.closed is None else day(runs[life.closed].started)
+    if life.status == "fixed":
         return f"found {found}, fixed {closed}"
-    if one.status == "not seen again":
+    if life.status == "not seen again":
         return f"found {found}, last seen {seen}, measured again {closed} and not found"
     return f"open: found {found}" + (f", last seen {seen}" if seen != found else "")
 
 
-def drift(one: Drift) -> str:
+def drift_text(drift: Drift) -> str:
     """Return `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = 0.0001`."""
-    size = f"{numbers.effect(one.effect)} over {one.versions} versions in {one.runs} runs"
-    title = plain(signal_of(one.signal).title)
-    return f"{title} drifts from {version(one.first)} to {version(one.last)}: {size}, {numbers.probability(one.p)}"
+    size = f"{numbers.effect(drift.effect)} over {drift.versions} versions in {drift.runs} runs"
+    title = shown_signal(drift.signal).title
+    return (
+        f"{title} drifts from {version(drift.first)} to {version(drift.last)}: {size}, {numbers.probability(drift.p)}"
+    )
 
 
-def seen(one: SeenFinding) -> str:
+def finding_text(finding: SeenFinding) -> str:
     """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
-    size = "" if one.effect is None else f": {numbers.effect(one.effect)}"
-    what = words.symptom_of(one.signal, one.verdict)
-    where = f"fixed in {_between(one)}" if one.kind == "first_fixed" else _since(one)
-    cause = f"; a consequence of {plain(signal_of(one.consequence_of).title)}" if one.consequence_of else ""
+    size = "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
+    what = words.symptom_of(finding.signal, finding.verdict)
+    where = f"fixed in {_between(finding)}" if finding.kind == "first_fixed" else _since(finding)
+    cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     return f"{what} {where}{size}{cause}"

@@ -1,4 +1,4 @@
-"""Sentences on how much of a growth each layer of memory holds."""
+"""Writes a sentence for each layer of memory on how much of a growth it holds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def growth_lines(trial: Trial) -> Iterator[str]:
     yield from _grown("Resident memory", first.rss_kib, last.rss_kib, steps)
     yield from _grown("C heap in use", first.heap_kib, last.heap_kib, steps)
     if first.blocks is not None and last.blocks is not None:
-        each = (last.blocks - first.blocks) / steps
-        yield f"Python objects: {numbers.number(each)} more allocated blocks a step."
+        blocks_a_step = (last.blocks - first.blocks) / steps
+        yield f"Python objects: {numbers.number(blocks_a_step)} more allocated blocks a step."
     yield from _released(last)
 
 

@@ -1,4 +1,4 @@
-"""The sentences on a narrowed finding: which component it is, what proves it, and what could not be told."""
+"""Writes the sentences on a narrowed finding: which component it is, what proves it, and what is still unknown."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TITLE = "Which component"
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
 MOST_NAMED = 6
 SHAM_CHANGED = {"sham A": "bad", "sham B": "good"}
-"""What a version is with its own put in again, where the method of swapping changes it."""
+"""The state that a sham swap has if swapping itself changes the result."""
 MOST_VALUE = 60
 """Characters of a version or of a variable's value."""
 
 
 def lines(several: Iterable[Narrowed]) -> list[str]:
     """Return every sentence on every narrowing, in the order in which they were made."""
-    return [line for narrowed in several for line in told(narrowed)]
+    return [line for narrowed in several for line in sentences(narrowed)]
 
 
-def told(narrowed: Narrowed) -> list[str]:
+def sentences(narrowed: Narrowed) -> list[str]:
     """Return the sentences on one narrowing: the answer first, then its proof and what is left."""
     about = f"finding {narrowed.finding}: " if narrowed.finding else ""
     answer, *rest = _answers(narrowed)
@@ -38,7 +38,7 @@ def headline(narrowed: Narrowed) -> str:
 
 def _answers(narrowed: Narrowed) -> list[str]:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
-    named = [_culprit(each, narrowed) for each in narrowed.culprits]
+    named = [_culprit(culprit, narrowed) for culprit in narrowed.culprits]
     if narrowed.verdict == "not reproduced":
         again = "`--fresh` launches both again"
         return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)}); {again}"]
@@ -76,7 +76,7 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
     said = {
         "culprit": f"culprit: {what}; {good} with it is bad, {bad} without it is good",
         "together": f"culprits together: {what}; {good} with all is bad, {bad} without any one of them is good",
-        "needed": f"needed for it: {what}; {bad} without it is good; whether it is enough could not be told",
+        "needed": f"needed for it: {what}; {bad} without it is good; it is not known whether it is enough",
         "enough": f"enough for it: {what}; {good} with it is bad, {_another(culprit, bad)}",
         "switch": f"part of it: {what}; of two hybrids that differ in it alone one is good and one is bad",
     }[culprit.kind]
@@ -89,12 +89,12 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
 def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
     """Return why the components of a group are not told apart, and which of them the scenario maps."""
     alone = [part[0] for part in culprit.parts if len(part) == 1]
-    groups = [narrowed.by_id[each] for each in alone if each in narrowed.by_id]
-    return "".join(_not_apart(each) for each in groups if len(each.components) > 1)
+    groups = [narrowed.by_id[group] for group in alone if group in narrowed.by_id]
+    return "".join(_not_apart(group) for group in groups if len(group.components) > 1)
 
 
 def _not_apart(group: ComponentGroup) -> str:
-    mapped = [plain(each.name) for each in group.components if each.mapped]
+    mapped = [plain(component.name) for component in group.components if component.mapped]
     seen = f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}" if mapped else ""
     return f"; inside it nothing is told apart, because {plain(group.together)}{seen}"
 
@@ -105,7 +105,7 @@ def _another(culprit: Culprit, bad: str) -> str:
         return f"and {bad} without it is still bad: there is another cause"
     if states == {"good"}:
         return f"and {bad} without it and the causes named before is good"
-    return f"and whether {bad} has another cause could not be told"
+    return f"and it is not known whether {bad} has another cause"
 
 
 def _share(culprit: Culprit) -> str:
@@ -128,7 +128,7 @@ def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
 def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
     """Return groups by name, only the first of them if they are many."""
     several = list(groups)
-    shown = ", ".join(group_text(each, narrowed) for each in several[:MOST_NAMED])
+    shown = ", ".join(group_text(group, narrowed) for group in several[:MOST_NAMED])
     more = len(several) - MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
 
@@ -140,7 +140,7 @@ def group_text(group: str, narrowed: Narrowed) -> str:
         return plain(group)
     if len(known.components) == 1:
         return component_text(known.components[0])
-    inside = [component_text(each) for each in known.components[:MOST_NAMED]]
+    inside = [component_text(component) for component in known.components[:MOST_NAMED]]
     more = len(known.components) - MOST_NAMED
     return f"{plain(group)} ({', '.join(inside)}{f' and {more} more' if more > 0 else ''})"
 
@@ -151,19 +151,19 @@ def component_text(component: Component) -> str:
     A private value of a variable is withheld.
     """
     if component.kind == "library":
-        return f"library {change_text(component)}"
+        return f"library {component_change(component)}"
     kind = "variable " if component.kind == "variable" else ""
-    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
+    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {component_change(component)}"
 
 
-def change_text(component: Component) -> str:
+def component_change(component: Component) -> str:
     """Return `1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
-    old, new = (value_text(component, value) for value in (component.old, component.new))
+    old, new = (side_text(component, value) for value in (component.old, component.new))
     same = component.old == component.new
     return f"{old}, with other content" if same else f"{old} → {new}"
 
 
-def value_text(component: Component, value: str | None) -> str:
+def side_text(component: Component, value: str | None) -> str:
     """Return the version or value of one side in words; a private value of a variable is withheld."""
     if value is None:
         return "absent"
@@ -177,8 +177,8 @@ def value_text(component: Component, value: str | None) -> str:
 
 def proof(narrowed: Narrowed) -> list[str]:
     """Return a line for each hybrid of the proof. If no other group differs, the two versions are the proof."""
-    ends = [(plain(name), each) for name, each in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if each]
-    cells = [cell for each in narrowed.culprits for cell in each.proof]
+    ends = [(plain(name), end) for name, end in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if end]
+    cells = [cell for culprit in narrowed.culprits for cell in culprit.proof]
     rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
     if not cells and not narrowed.shams:
         return []
@@ -216,27 +216,23 @@ def result_text(result: HybridResult) -> str:
     """Return `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
-        return f"{result.state} in {_launches(result.launches)} ({share})"
+        return f"{result.state} in {numbers.count(result.launches, 'launch')} ({share})"
     if result.state == "unresolved":
-        return f"could not be told ({shortened(result.reason or 'no reason known', most=160)})"
+        return f"could not be decided ({shortened(result.reason or 'no reason known', most=160)})"
     if result.state == "bad" and result.bad:
         shown = f" ({shortened(result.reason, most=160)})" if result.reason else ""
         return f"bad in {result.bad} of {result.launches} launches{shown}"
-    return f"{result.state} in {_launches(result.launches)}"
-
-
-def _launches(amount: int) -> str:
-    return "1 launch" if amount == 1 else f"{amount:,} launches"
+    return f"{result.state} in {numbers.count(result.launches, 'launch')}"
 
 
 def _left(narrowed: Narrowed) -> Iterator[str]:
     if narrowed.open:
         yield f"may still be a cause: {named_groups(narrowed.open, narrowed)}"
-    refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
-    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or told nothing" if refused else ""
+    refused = [hybrid for hybrid in narrowed.hybrids if hybrid.state == "unresolved"]
+    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or gave no result" if refused else ""
     if narrowed.hybrids:
         hybrids = numbers.count(len(narrowed.hybrids), "hybrid")
-        yield f"{hybrids} of the two versions, in {_launches(narrowed.launches)}{told_of}"
+        yield f"{hybrids} of the two versions, in {numbers.count(narrowed.launches, 'launch')}{told_of}"
 
 
 # ---------------------------------------------------------------- a reproduction
@@ -246,7 +242,7 @@ def _is_installable(*specifiers: str) -> bool:
     """Return whether these are names and versions as an index has them: whoever made an image named its components, and
     a reader pastes this into a shell.
     """
-    return all(_SPECIFIERS.fullmatch(each) for each in specifiers)
+    return all(_SPECIFIERS.fullmatch(specifier) for specifier in specifiers)
 
 
 def install_lines(narrowed: Narrowed) -> list[str]:
@@ -259,12 +255,17 @@ def installs(narrowed: Narrowed) -> tuple[str, str] | None:
     """Return the culprit's requirements in the good version and in the bad one, as the arguments of an installer; None
     unless all of it are distributions with a version on both sides.
     """
-    groups = [narrowed.by_id.get(group) for each in narrowed.culprits[:1] for group in each.groups]
+    groups = [narrowed.by_id.get(group) for culprit in narrowed.culprits[:1] for group in culprit.groups]
     parts = [component for group in groups if group is not None for component in group.components]
     settled = narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together", "enough")
-    old = " ".join(f"{each.name}=={each.old}" for each in parts)
-    new = " ".join(f"{each.name}=={each.new}" for each in parts)
-    if not parts or not settled or any(each.kind != "distribution" for each in parts) or not _is_installable(old, new):
+    old = " ".join(f"{component.name}=={component.old}" for component in parts)
+    new = " ".join(f"{component.name}=={component.new}" for component in parts)
+    if (
+        not parts
+        or not settled
+        or any(component.kind != "distribution" for component in parts)
+        or not _is_installable(old, new)
+    ):
         return None
     return old, new
 

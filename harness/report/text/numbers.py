@@ -35,6 +35,13 @@ def between(interval: Interval) -> str:
     return f"{number(low)} to {number(high)}"
 
 
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """Return `7.84 (7.83 to 7.85)`; "" if there is no value."""
+    if value is None:
+        return ""
+    return number(value) if interval is None else f"{number(value)} ({between(interval)})"
+
+
 def percent(fraction: float) -> str:
     """Return a change as a signed percentage: 0.123 is `+12.3 %`."""
     sign = "+" if fraction > 0 else ""
@@ -80,8 +87,8 @@ def probability(p: float) -> str:
 
 
 def count(amount: int, noun: str) -> str:
-    """Return `1 trial`, `2 trials` or `1,200 trials`."""
-    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+    """Return `1 trial`, `2 launches` or `1,200 trials`."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 _ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}

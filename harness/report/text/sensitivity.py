@@ -1,4 +1,4 @@
-"""The sensitivity of good verdicts: the leak that flat rules out, slow growth below the limit, and cells not run."""
+"""Says how much good verdicts rule out: the leak beyond flat, slow growth below the limit, and cells not run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def needless(result: RunResult) -> str | None:
     cells = [entry for entry in result.cells if is_needless(entry)]
     if not cells:
         return None
-    skips = [one.skipped for one in cells if one.skipped is not None]
+    skips = [entry.skipped for entry in cells if entry.skipped is not None]
     reason = "not needed by the search" if skips[0].by == "search" else plain(skips[0].why)
     of_all = numbers.count(len(result.cells), "cell")
     return f"{reason}: {len(cells):,} of {of_all} ({'; '.join(_by_place(cells))})"
@@ -50,7 +50,9 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
 def quiet_text(result: RunResult) -> str | None:
     """Return the smallest leak that every flat cell rules out, and up to which step; None if no cell is flat."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
-    known = [(one.excluded_kib_per_step, one.steps) for one in flat if one.excluded_kib_per_step is not None]
+    known = [
+        (verdict.excluded_kib_per_step, verdict.steps) for verdict in flat if verdict.excluded_kib_per_step is not None
+    ]
     if not known:
         return None
     bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)

@@ -1,4 +1,4 @@
-"""The signals of a cell in words and in marks: the strip, the signal that matters most, figures with units."""
+"""Writes the signals of a cell in words and marks: the strip, the signal that matters most, figures with units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Group, Signal, SignalState, SignalVerdict
-from harness.model import signal_of as _signal_of
+from harness.model.signals import signal_of
 from harness.report.text import numbers
 from harness.report.text.clean import plain
 
@@ -21,12 +21,8 @@ MEANINGS: Mapping[Tone, str] = {
     "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
 }  # fmt: skip
 TONES: Mapping[SignalState, Tone] = {
-    "bad": "bad",
-    "suspect": "unsure",
-    "blind": "unsure",
-    "good": "good",
-    "none": "none",
-}
+    "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
+}  # fmt: skip
 GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
@@ -44,10 +40,10 @@ _TENFOLD = 9.0
 
 
 @lru_cache(maxsize=1024)
-def signal_of(name: str) -> Signal:
+def shown_signal(name: str) -> Signal:
     """Return the signal of that name; the title of a scenario's own metric is cleaned."""
-    known = _signal_of(name)
-    return known if name in SIGNALS else _signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
+    known = signal_of(name)
+    return known if name in SIGNALS else signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
 
 
 # ---------------------------------------------------------------- marks
@@ -58,7 +54,7 @@ def strip(verdict: CellVerdict) -> Strip:
 
     No group of a provisional cell is good.
     """
-    tones = _strip(tuple((name, one.seen) for name, one in verdict.signals.items())) if verdict.signals else ()
+    tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
 
 
@@ -66,8 +62,8 @@ def strip(verdict: CellVerdict) -> Strip:
 def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
     """Return the tones; cached, because most of ten thousand cells are alike."""
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
-    for name, one in seen:
-        tones[signal_of(name).group].add(TONES[one])
+    for name, state in seen:
+        tones[shown_signal(name).group].add(TONES[state])
     order: tuple[Tone, ...] = ("bad", "unsure", "good")
     return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
 
@@ -77,7 +73,7 @@ def marks(of: Strip) -> str:
     return "".join(MARKS[tone] for tone in of)
 
 
-def told(of: Strip) -> str:
+def strip_text(of: Strip) -> str:
     """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
     return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
 
@@ -88,9 +84,9 @@ def matter(verdict: CellVerdict) -> str | None:
     Among equals it is the first, in the order of the table, that no other one explains.
     """
     for wanted in ("bad", "suspect", "blind"):
-        names = _in_order(name for name, one in verdict.signals.items() if one.seen == wanted)
+        names = _in_order(name for name, signal in verdict.signals.items() if signal.seen == wanted)
         if names:
-            explained = {other for name in names for other in signal_of(name).explains}
+            explained = {other for name in names for other in shown_signal(name).explains}
             return next((name for name in names if name not in explained), names[0])
     return None
 
@@ -113,7 +109,7 @@ def value_text(name: str, value: float | None) -> str:
     """Return a figure of that signal with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if not known."""
     if value is None:
         return ""
-    signal = signal_of(name)
+    signal = shown_signal(name)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinity"
     if signal.kind == "value":
@@ -159,9 +155,14 @@ def value_of(name: str, verdict: CellVerdict) -> float | None:
     return None if known is None else known.value
 
 
+def figure_text(name: str, verdict: CellVerdict) -> str:
+    """Return a cell's figure of a signal with its unit; "" if it has none."""
+    return value_text(name, value_of(name, verdict))
+
+
 def limit_text(name: str, limit: float | None) -> str:
     """Return `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
-    signal = signal_of(name)
+    signal = shown_signal(name)
     if limit is None:
         return ""
     if signal.kind == "growth":
@@ -193,7 +194,7 @@ def visible_text(name: str, visible: float | None) -> str:
     """Return `8 %`, `0.017 KiB/step` or `more than tenfold`; "" if it is not known."""
     if visible is None or not math.isfinite(visible):
         return ""
-    signal = signal_of(name)
+    signal = shown_signal(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
     return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
@@ -203,13 +204,8 @@ def changed(old: float, new: float) -> str:
     """Return the change from `old` to `new` to two digits, `+4 %` or `5.6×`; "" if either is not positive."""
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
-    apart = _two(new / old - 1)
+    apart = float(f"{new / old - 1:.1e}")
     return numbers.change(Effect(value=1 + apart, unit="ratio")) if apart else "no change"
-
-
-def _two(value: float) -> float:
-    """Round to two significant digits."""
-    return float(f"{value:.1e}")
 
 
 def _two_up(value: float) -> float:
@@ -226,26 +222,28 @@ _SHORT: Mapping[str, str] = {
 }  # fmt: skip
 """Short names for narrow columns, of signals whose titles are long."""
 _UNTOLD = "cannot be judged"
-MEANS: Mapping[SignalState, str] = {
-    "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not checked",
-}  # fmt: skip
 
 
-def short(name: str, one: SignalVerdict) -> tuple[str, str]:
+def state_word(state: SignalState) -> str:
+    """Return the word for a signal's state: `bad`, `suspect`, `blind`, `good` or `not checked`."""
+    return "not checked" if state == "none" else state
+
+
+def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
     """Return the word and figure of a signal for a cell: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
-    title, seen = _SHORT.get(name, signal_of(name).title), _seen(name, one)
-    if one.seen != "blind":
-        return title, value_text(name, one.value)
+    title, seen = _SHORT.get(name, shown_signal(name).title), _seen(name, signal)
+    if signal.seen != "blind":
+        return title, value_text(name, signal.value)
     return title, f"only {seen}" if seen else _UNTOLD
 
 
-def _seen(name: str, one: SignalVerdict) -> str:
+def _seen(name: str, signal: SignalVerdict) -> str:
     """Return what would have shown in a blind signal: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
-    if not is_coarse(one) or one.visible is None or not math.isfinite(one.visible):
+    if not is_coarse(signal) or signal.visible is None or not math.isfinite(signal.visible):
         return ""
-    if signal_of(name).kind == "growth":
-        return visible_text(name, one.visible)
-    return ">10×" if one.visible > _TENFOLD else f"±{visible_text(name, one.visible)}"
+    if shown_signal(name).kind == "growth":
+        return visible_text(name, signal.visible)
+    return ">10×" if signal.visible > _TENFOLD else f"±{visible_text(name, signal.visible)}"
 
 
 def is_open(name: str, verdict: CellVerdict) -> bool:
@@ -253,42 +251,54 @@ def is_open(name: str, verdict: CellVerdict) -> bool:
     return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
 
 
-def is_coarse(one: SignalVerdict) -> bool:
+def is_uncompared(name: str, verdict: CellVerdict) -> bool:
+    """Return whether the level could not be compared with that of the other versions: it is of another day, or of too
+    few rounds. Their changes then say nothing of it.
+    """
+    known = verdict.signals.get(name)
+    return known is not None and known.is_uncompared and shown_signal(name).kind == "level"
+
+
+def is_coarse(signal: SignalVerdict) -> bool:
     """Return whether the signal is blind because the minimum detectable effect exceeds the limit, not for lack of
     launches.
     """
-    return one.seen == "blind" and one.visible is not None and (one.limit is None or one.visible > one.limit)
+    return (
+        signal.seen == "blind"
+        and signal.visible is not None
+        and (signal.limit is None or signal.visible > signal.limit)
+    )
 
 
-def blindness(name: str, one: SignalVerdict) -> str:
+def blindness(name: str, signal: SignalVerdict) -> str:
     """Return `step time: only ±35 % would have shown (limit 10 %)`."""
-    limit = limit_text(name, one.limit)
-    seen = _seen(name, one)
+    limit = limit_text(name, signal.limit)
+    seen = _seen(name, signal)
     told = f"only {seen} would have shown" if seen else _UNTOLD
     if seen.startswith(">"):
-        told = f"only a change of {visible_text(name, one.visible)} would have shown"
-    return f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+        told = f"only a change of {visible_text(name, signal.visible)} would have shown"
+    return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
 
 
-def reason(one: SignalVerdict) -> str:
+def reason(signal: SignalVerdict) -> str:
     """Return the reason for a signal's state, and the remedy; a blind one without figures, which `blindness` has."""
-    why = plain(one.why)
-    return _FIGURES.sub("", why) if one.seen == "blind" else why
+    why = plain(signal.why)
+    return _FIGURES.sub("", why) if signal.seen == "blind" else why
 
 
-def sentence(name: str, one: SignalVerdict) -> str:
+def sentence(name: str, signal: SignalVerdict) -> str:
     """Return what is known of a signal that is not good: its state and value, the limit, the reason and the remedy."""
-    if one.seen == "blind":
-        said = blindness(name, one)
+    if signal.seen == "blind":
+        said = blindness(name, signal)
     else:
-        limit = limit_text(name, one.limit)
-        told = ", ".join(filter(None, (MEANS[one.seen], value_text(name, one.value))))
-        said = f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
-    why = reason(one)
+        limit = limit_text(name, signal.limit)
+        told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
+        said = f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+    why = reason(signal)
     return f"{said}; {why}" if why else said
 
 
 def doubts(verdict: CellVerdict) -> list[str]:
     """Return a sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
-    names = _in_order(name for name, one in verdict.signals.items() if one.seen in ("bad", "suspect", "blind"))
+    names = _in_order(name for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind"))
     return [sentence(name, verdict.signals[name]) for name in names]

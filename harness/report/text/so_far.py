@@ -15,40 +15,46 @@ _WHY_LENGTH = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Provisional:
-    """The first version of a row that looks bad. `good`: the last version before it that looks good, or None."""
+    """The first version of a row that looks bad. `good`: the last version before it that looks good, or None.
+    `unmeasured`: the number of versions before it, and after `good`, that have no launch yet: each may be bad.
+    """
 
     bad: CellResult
     good: CellResult | None
+    unmeasured: int
 
 
 def first_bad(result: RunResult) -> list[Provisional]:
     """Return, for each row without a finding, the first version that looks bad, in the order of the plan."""
-    found = {(one.series, str(one.lane), str(one.variant)) for one in result.findings}
+    found = {(finding.series, str(finding.lane), str(finding.variant)) for finding in result.findings}
     rows: dict[tuple[str, str, str], list[CellResult]] = {}
     for entry in result.cells:
         place = (entry.cell.image.series, str(entry.cell.lane), str(entry.cell.variant))
         rows.setdefault(place, []).append(entry)
     told = (_of_row(cells) for place, cells in rows.items() if place not in found)
-    return [one for one in told if one is not None]
+    return [row for row in told if row is not None]
 
 
 def lines(result: RunResult) -> list[str]:
     """Return a clause for each version that seems to be the first bad one: what was seen of it, and how often."""
     groups: dict[tuple[str, str], list[Provisional]] = {}
-    for one in first_bad(result):
-        image = one.bad.cell.image
-        groups.setdefault((image.series, image.version), []).append(one)
+    for provisional in first_bad(result):
+        image = provisional.bad.cell.image
+        groups.setdefault((image.series, image.version), []).append(provisional)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
-    rest = len(ordered) - _MOST
-    return [*map(_line, ordered[:_MOST]), *([f"{rest} more seem bad, too"] if rest > 0 else [])]
+    return words.at_most([_line(group) for group in ordered], _MOST, rest="{} more seem bad, too")
 
 
 def _of_row(cells: Sequence[CellResult]) -> Provisional | None:
     good: CellResult | None = None
+    unmeasured = 0
     for entry in cells:
         if _looks_bad(entry):
-            return Provisional(bad=entry, good=good)
-        good = entry if entry.verdict.verdict in GOOD else good
+            return Provisional(bad=entry, good=good, unmeasured=unmeasured)
+        if entry.verdict.verdict in GOOD:
+            good, unmeasured = entry, 0
+        elif not entry.verdict.trials and entry.cell.excluded is None:
+            unmeasured += 1
     return None
 
 
@@ -56,19 +62,30 @@ def _looks_bad(entry: CellResult) -> bool:
     verdict = entry.verdict
     if BAD & set(verdict.verdicts) or verdict.failed or (verdict.verdict == "suspect" and verdict.trials):
         return True
-    return verdict.verdict in GOOD and any(one.seen in ("suspect", "bad") for one in verdict.signals.values())
+    return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
 
 
 def _line(some: Sequence[Provisional]) -> str:
-    one = some[0]
-    cell = one.bad.cell
+    first = some[0]
+    cell = first.bad.cell
     places = f"{words.variant_text(cell.variant)}, {words.lane_text(cell.lane)}"
     rest = f" and {numbers.count(len(some) - 1, 'more row')}" if len(some) > 1 else ""
-    trials = one.bad.verdict.trials
-    by = f", by {trials} launch{'' if trials == 1 else 'es'}" if one.bad.verdict.verdict not in GOOD else ""
-    before = f"; {version(one.good.cell.image.version)} before it is good so far" if one.good is not None else ""
+    by = f", by {numbers.count(first.bad.verdict.trials, 'launch')}" if first.bad.verdict.verdict not in GOOD else ""
+    seems = "seems bad" if first.unmeasured else "seems bad first"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"provisional: {name} seems bad first ({places}{rest}){by}: {_seen(one.bad)}{before}"
+    return f"provisional: {name} {seems} ({places}{rest}){by}: {_seen(first.bad)}{_before(first)}"
+
+
+def _before(first: Provisional) -> str:
+    """Return `; 6.2.0 is good so far, and 2 versions between them are not measured yet`, as far as it is so."""
+    absent = numbers.count(first.unmeasured, "version") if first.unmeasured else ""
+    are = f"{'is' if first.unmeasured == 1 else 'are'} not measured yet"
+    if first.good is None:
+        return f"; {absent} before it {are}" if absent else ""
+    good = version(first.good.cell.image.version)
+    return (
+        f"; {good} is good so far, and {absent} between them {are}" if absent else f"; {good} before it is good so far"
+    )
 
 
 def _seen(entry: CellResult) -> str:

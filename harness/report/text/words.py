@@ -1,4 +1,4 @@
-"""The short texts that all reports share: one cell, one finding, one host that could not be used.
+"""Writes the short texts that all reports share: one cell, one finding, one host that could not be used.
 
 `clean.plain` cleans the names of images, params and hosts; each format does its own escaping.
 """
@@ -8,24 +8,21 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.model import (
-    BAD,
-    GOOD,
-    UNSURE,
-    CellResult,
-    CellVerdict,
-    Finding,
-    HostState,
-    Lane,
-    Metric,
-    RunResult,
-    Variant,
-)
+from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, Lane, Metric, RunResult, Variant
 from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 from harness.report.text.signal_words import Tone
 
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
+RUN_VERDICTS: Mapping[str, str] = {
+    "ok": "good",
+    "regression": "bad",
+    "inconclusive": "undecided",
+    "infrastructure": "untested",
+    "interrupted": "interrupted",
+    "running": "running",
+}
+"""How a run ended, in the words that people read; summary.json has the keys."""
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
@@ -87,14 +84,14 @@ def _word(name: str, verdict: CellVerdict) -> str:
     if name == "nan":
         return "NaN"
     growing = _bad_of("growth", verdict) if name == "growth" else None
-    return name if growing is None else signal_words.signal_of(growing).title
+    return name if growing is None else signal_words.shown_signal(growing).title
 
 
 def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
     """Return the first bad signal of a kind, but not resident memory, which has its own verdict."""
     names = signal_words.in_order([verdict])
     bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
-    return next((name for name in bad if signal_words.signal_of(name).kind == kind), None)
+    return next((name for name in bad if signal_words.shown_signal(name).kind == kind), None)
 
 
 def is_seen_once(result: CellResult) -> bool:
@@ -131,7 +128,7 @@ def _figure_of_signal(verdict: CellVerdict) -> str:
     if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
         return signal_words.value_text(growing, verdict.signals[growing].value)
     metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
-    return "" if metric is None else f"in {signal_words.signal_of(metric).title}"
+    return "" if metric is None else f"in {signal_words.shown_signal(metric).title}"
 
 
 def cell_text(verdict: CellVerdict) -> str:
@@ -184,8 +181,8 @@ def symptom(finding: Finding) -> str:
 def symptom_of(metric: Metric, verdict: str) -> str:
     """Return the same for a metric and the verdict on it."""
     if verdict == "nan":
-        return f"NaN in {signal_words.signal_of(metric).title}"
-    return _WHAT.get(verdict) or signal_words.signal_of(metric).noun
+        return f"NaN in {signal_words.shown_signal(metric).title}"
+    return _WHAT.get(verdict) or signal_words.shown_signal(metric).noun
 
 
 def finding_text(finding: Finding) -> str:
@@ -249,6 +246,17 @@ def together(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> list[str]:
+    """Return the first `most` texts, then `rest` with the number of the others in place of {}, if there are any."""
+    more = len(texts) - most
+    return [*texts[:most], *([rest.format(f"{more:,}")] if more > 0 else [])]
+
+
+def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
+    """Return `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
+    return together(at_most(names, most, rest=rest))
+
+
 # ---------------------------------------------------------------- places, hosts
 
 
@@ -267,14 +275,13 @@ def params_text(variant: Variant) -> str:
     return plain(" ".join(f"{name}={value}" for name, value in variant.params))
 
 
-def trouble(host: HostState) -> str:
-    """Return one line on a host that could not be used."""
-    return f"host {plain(host.host.name)} could not be used: {shortened(host.problem or '', most=WHY_LENGTH)}"
-
-
 def troubles(result: RunResult) -> list[str]:
     """Return a line for each host that could not be used."""
-    return [trouble(host) for host in result.hosts if host.problem is not None]
+    return [
+        f"host {plain(state.host.name)} could not be used: {shortened(state.problem, most=WHY_LENGTH)}"
+        for state in result.hosts
+        if state.problem is not None
+    ]
 
 
 def warnings(result: RunResult) -> list[str]:

@@ -1,1 +1,1 @@
-"""The Docker engine."""
+"""The Docker engine: runs trials in containers."""

@@ -1,4 +1,4 @@
-"""The conversation with a container over the socket of Docker's attach call."""
+"""Talks with a container over the socket of Docker's attach call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PING_S = 10
 class Demux:
     """Splits Docker's multiplexed stream into frames: an 8-byte header (stream, 0, 0, 0, length) and content.
 
-    A frame may arrive in several pieces. Content is passed on as it arrives; no whole frame is held in memory.
+    A frame may arrive in several pieces. Content is passed on as it arrives, so that no whole frame is held in memory.
     """
 
     def __init__(self, *, merge: bool = False) -> None:
@@ -101,8 +101,7 @@ class AttachedSession:
         return self._demux.feed(data) if data else None
 
     def _engine_is_there(self) -> bool:
-        """Return whether the engine answers, checked after a long silence: its connection may stay open when it
-        dies."""
+        """Return whether the engine answers. Ask it only after a long silence: a connection may outlive its engine."""
         if time.monotonic() - self._heard_s < SILENCE_S:
             return True
         try:

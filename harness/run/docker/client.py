@@ -1,4 +1,4 @@
-"""A connection to a Docker Engine; the engine's errors become the harness's own, with a remedy."""
+"""Connects to a Docker Engine, and turns the engine's errors into the harness's own, with a remedy."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from urllib3.exceptions import HTTPError
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
 from harness.private import without_credentials
-from harness.run.docker.reachability import cause, in_time, keep_alive, remedy
+from harness.run.docker.reachability import cause, keep_alive, remedy, with_time_limit
 
-# All that a call of the SDK may raise if an engine refuses, is lost or is not an engine: the SDK wraps only some of it.
+# All that a call of the SDK may raise if an engine refuses, is lost or is none: the SDK wraps only some errors.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its messages also reach us as exceptions
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 QUICK_S = 30
-"""Time limit in seconds of a call that only reads or makes a note. `LONGER_S` lists the slower calls."""
+"""Time limit in seconds of a call, unless `LONGER_S` gives a longer one."""
 LONGER_S = {
     re.compile(r"POST \S+/start$"): 90,  # the driver may have to wake up eight cards
     re.compile(r"DELETE |PUT |POST \S+/(?:commit|images/create)$|GET \S+/(?:images/json$|distribution/)"): 300,
 }
 LOST_S = 10
-"""Time limit in seconds of each call after a time-out: cleaning up must not take minutes."""
+"""Time limit in seconds of each call after a time-out, so that cleaning up does not take minutes."""
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
@@ -56,14 +56,12 @@ MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system 
 def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
     """Return a client whose engine has answered. Raises EngineUnreachable within seconds."""
     try:
-        client = in_time(lambda: _client(host, environ=environ))
+        client = with_time_limit(lambda: _client(host, environ=environ))
         _check_version(client)
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
         address = _address(host.engine, environ=environ)
-        to_do = remedy(error, address=address)
-        raise EngineUnreachable(
-            f"{host.where}: Cannot connect to the Docker daemon at {address}; {to_do} ({cause(error)})"
-        ) from error
+        what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
+        raise EngineUnreachable(f"{host.where}: {what}") from error
     keep_alive(client)
     client.api.timeout = QUICK_S
     _limit(client.api)
@@ -71,7 +69,7 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _limit(api: docker.APIClient) -> None:
-    """Set the time limit of each call, except for calls that set their own (a pull and a build have no limit)."""
+    """Set the time limit of each call that does not set its own (a pull and a build have no limit)."""
     send = api.send
 
     def limited(request: PreparedRequest, **options: Any) -> Response:
@@ -90,14 +88,14 @@ def _limit(api: docker.APIClient) -> None:
 
 
 def _check_version(client: docker.DockerClient) -> None:
-    found = str(client.api.api_version)
-    if version_lt(found, LEAST_API):
+    version = str(client.api.api_version)
+    if version_lt(version, LEAST_API):
         client.close()
-        raise InvalidVersion(f"it has API version {found}")
+        raise InvalidVersion(f"it has API version {version}")
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
-    """Make a client. This asks the engine for its version, which proves that it answers."""
+    """Make a client. It asks the engine for its version, which proves that the engine answers."""
     options = _options(host, environ=environ)
     if "tls" not in options:
         return docker.DockerClient(**options, timeout=CHECK_S)
@@ -111,7 +109,7 @@ def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return address and TLS settings: the context's, else those of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
+    """Return the address and the TLS settings: those of the context, else of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
     if host.engine.startswith("context:"):
         name = host.engine[len("context:") :]
         _check_context(name, place=host.where)
@@ -131,13 +129,13 @@ def _of_context(name: str | None, *, environ: Mapping[str, str]) -> dict[str, An
 
 
 def _check_context(name: str, *, place: object) -> None:
-    """Raise EngineUnreachable for an unknown context: the SDK would silently use the local engine instead."""
-    known = [context.Name for context in ContextAPI.contexts()]
-    if name not in known:
+    """Raise EngineUnreachable for an unknown context, for which the SDK would silently use the local engine."""
+    names = [context.Name for context in ContextAPI.contexts()]
+    if name not in names:
         hint = "`docker context ls`"
         if find_config_file() is None:  # the SDK looks for contexts only beside that file
             hint = "they are read only beside ~/.docker/config.json, which is not there: put {} into it"
-        raise EngineUnreachable(f"{place}: no Docker context {name!r}; there are: {', '.join(known)} ({hint})")
+        raise EngineUnreachable(f"{place}: no Docker context {name!r}; there are: {', '.join(names)} ({hint})")
 
 
 def _address(engine: str, *, environ: Mapping[str, str]) -> str:
@@ -173,18 +171,18 @@ def _what_to_do(explained: str) -> str:
     return "see that engine's log (`journalctl -u docker`, or `-u podman`)"
 
 
-def if_full(said: str) -> str:
-    """Return `; make room on that engine …` if `said` reports a full disk, else ""."""
-    return f"; {MAKE_ROOM}" if FULL_DISK in said.lower() else ""
+def if_full(message: str) -> str:
+    """Return `; make room on that engine …` if a message reports a full disk, else ""."""
+    return f"; {MAKE_ROOM}" if FULL_DISK in message.lower() else ""
 
 
 def explanation(error: APIError) -> str:
-    """Return the explanation in one line, the reason first: what a hook said stands behind all the programs that it was
-    passed through.
+    """Return the explanation in one line, with the reason first: the engine puts a hook's own words behind the names of
+    all programs that passed them on.
     """
-    said = without_credentials(" ".join(str(error.explanation or error).split()))
-    said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
-    return HOOK.sub("its hook failed: ", said)[:600]
+    text = without_credentials(" ".join(str(error.explanation or error).split()))
+    text = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", text.removesuffix(": unknown"))
+    return HOOK.sub("its hook failed: ", text)[:600]
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:
@@ -197,4 +195,5 @@ def ca_bundle(environ: Mapping[str, str]) -> str:
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return this machine's proxy settings, which may contain credentials."""
     return {name: environ[name] for name in PROXIES if name in environ}

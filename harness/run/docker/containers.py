@@ -1,4 +1,4 @@
-"""The containers that the harness starts: their rights and limits, the files copied in, and their removal."""
+"""Starts the containers of trials with their rights and limits, copies files in, and removes them."""
 
 from __future__ import annotations
 
@@ -27,24 +27,22 @@ from harness.run.hosts import owner
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
 ABANDONED: set[str] = set()
-"""Ids or names of containers, leases too, that this process could not remove because it lost the engine."""
+"""Ids or names of containers, leases included, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 RLIMITS = (
     "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks", "sigpending",
     "msgqueue", "nice", "rtprio", "rttime",
 )  # fmt: skip
-"""The limits of setrlimit(2) by their numbers on Linux, where the engine is."""
-MEMORY_SHARE = 0.9
-"""Largest share of the host's memory that a container gets if the matrix gives no limit."""
+"""The limits of setrlimit(2), in the order of their numbers on Linux, where the engine is."""
 
 
 @dataclass
 class Ways:
-    """The options that the engine is known to allow. Each is tried; a refused one is left out from then on.
+    """The options of containers that the engine allows. Each is tried; a refused one is left out from then on.
 
-    `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
-    `memory_bytes`: what a container gets where nobody asks for less; None where the engine does not tell what it has.
+    `refused_ulimits`: names of default ulimits that the engine may not set. `memory_bytes`: the memory limit of a
+    container unless the matrix gives one; None if the engine does not tell how much it has.
     """
 
     gpus: GpuAccess
@@ -60,7 +58,7 @@ class Ways:
         return True
 
 
-def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
+def _create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
     """Create (but do not start) the container of a trial; return its id."""
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
@@ -83,8 +81,8 @@ def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, w
 
 
 def made(client: docker.DockerClient, image: str, *, name: str, **options: Any) -> str:
-    """Create a container and return its id. An engine that is lost before it answers may have made it: it is then
-    ABANDONED by its name.
+    """Create a container and return its id. If the engine is lost before it answers, it may have made the container,
+    which is then ABANDONED by its name.
     """
     try:
         return str(client.api.create_container(image, name=name, **options)["Id"])
@@ -106,8 +104,8 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
     """Return the restrictions on every container of the harness, as arguments of `create_host_config`.
 
-    The engine keeps no log of it, which would have no limit: we read the output ourselves. An engine without cgroups
-    for memory leaves that limit out by itself.
+    The engine keeps no log, which would grow without limit; the harness reads the output itself. An engine without
+    memory cgroups leaves the memory limit out by itself.
     """
     return {
         "cap_drop": ["ALL"],
@@ -120,15 +118,7 @@ def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool 
     }
 
 
-def default_memory_bytes(info: Mapping[str, Any]) -> int | None:
-    """Return the memory limit of containers for which the matrix gives none, by the engine's `info`. The kernel would
-    else end other processes of the host, the engine among them, for an image that grows without end.
-    """
-    total_bytes = info.get("MemTotal")
-    return int(total_bytes * MEMORY_SHARE) if isinstance(total_bytes, int) and total_bytes > 0 else None
-
-
-def is_ours(container: Mapping[str, Any]) -> bool:
+def is_harness_container(container: Mapping[str, Any]) -> bool:
     """Return whether the harness started the container, given as an entry of the engine's list of containers."""
     return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
 
@@ -151,7 +141,7 @@ def wanted_gpus(launch: LaunchRequest) -> list[str]:
     return [gpu.uuid for gpu in launch.gpus]
 
 
-def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
+def _copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
     files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
     under = ROOT[1:]
     packed = archive(
@@ -207,9 +197,9 @@ def _enter(
 def _started(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    container_id = create(client, launch, python=python, ways=ways)
+    container_id = _create(client, launch, python=python, ways=ways)
     with removed(client, container_id):
-        copy_in(client, container_id, launch.payload)
+        _copy_in(client, container_id, launch.payload)
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session
@@ -222,11 +212,10 @@ def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
     rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's) "setrlimit
     `RLIMIT_MEMLOCK`: Operation not permitted".
     """
-    found = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
-    if found is None:
+    refusal = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
+    if refusal is None:
         return None
-    number = int(found[1]) if found[1] else 0
-    name = found[2].lower() if found[2] else dict(enumerate(RLIMITS)).get(number)
+    name = refusal[2].lower() if refusal[2] else dict(enumerate(RLIMITS)).get(int(refusal[1]))
     defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
     return name if name in defaults else None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import docker
 
-from harness.run.docker.containers import ABANDONED, NAME_LABEL, is_ours, remove
+from harness.run.docker.containers import ABANDONED, NAME_LABEL, is_harness_container, remove
 from harness.run.hosts import owner
 
 UNCHECKED_AGE_S = 600
@@ -21,10 +21,10 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
     If the owner cannot be looked up (it ran on another machine, or before a reboot), only containers that do not run
     and are older than ten minutes count as dead: a living harness removes its own at once.
     """
-    found = dead(client, now_s=now_s)
-    for container_id in found:
+    container_ids = list(dead(client, now_s=now_s))
+    for container_id in container_ids:
         remove(client, container_id)
-    return len(found)
+    return len(container_ids)
 
 
 def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
@@ -37,7 +37,7 @@ def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str
     }
 
 
-def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
+def living(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
     """Return the names of the containers whose harness process lives, or may live."""
     now_s = time.time() if now_s is None else now_s
     return [
@@ -46,15 +46,15 @@ def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[s
 
 
 def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
-    found = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
-    return [container for container in found if is_ours(container)]
+    labelled = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
+    return [container for container in labelled if is_harness_container(container)]
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
-    named = owner.parse(container["Labels"][owner.OWNER_LABEL])
-    alive = None if named is None else owner.is_alive(named)
-    if alive is not None:
-        return not alive
+    maker = owner.parse(container["Labels"][owner.OWNER_LABEL])
+    lives = None if maker is None else owner.is_alive(maker)
+    if lives is not None:
+        return not lives
     return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S

@@ -1,26 +1,28 @@
-"""The Docker engine: a fresh container for each trial, on any engine that the SDK reaches (unix, tcp, ssh)."""
+"""The Docker engine: runs each trial in a fresh container, on any engine that the SDK reaches (unix, tcp, ssh)."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import docker
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say, unheard
-from harness.run.docker import containers, cpu_probe, dead_containers, gpu_probe, lease
+from harness.run import memory_limit
+from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session
+from harness.run.hosts.gpus import first_available
 from harness.run.images import build as builds
-from harness.run.images import free_disk, grafts, images, overlay, ownership
+from harness.run.images import grafts, images, overlay, ownership
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process.engine import cpu_model
 from harness.run.retrying import WAITS_S, NetworkRetries
@@ -36,67 +38,68 @@ def open_engine(
 
 
 class DockerEngine:
+    """Runs trials on the engine of `client`. `patience`: retries of images that the network could not deliver."""
+
     def __init__(
         self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: NetworkRetries
     ) -> None:
         self._client, self._host, self._environ, self._patience = client, host, environ, patience
+        self._place = str(host.where)
         self._pythons: dict[str, str] = {}
         self._layers: dict[str, dict[str, int]] = {}
         with engine_errors(host.where, refused=EngineUnreachable):
             info = client.info()
         check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
-        self._ways = containers.Ways(gpus=GpuAccess(info), memory_bytes=containers.default_memory_bytes(info))
+        self._ways = containers.Ways(
+            gpus=GpuAccess(info), memory_bytes=memory_limit.default_bytes(info.get("MemTotal"))
+        )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("asking for its GPUs")
-        place = f"{self._host.where}.gpus"
+        place = f"{self._place}.gpus"
         with engine_errors(place):
             return gpu_probe.ask(
                 self._client,
                 self._ways.gpus,
                 place=place,
                 images=images,
-                get_one=lambda: self._any(images, say),
+                get_one=partial(self._first_available, images, say),
                 say=say,
             )
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         if self.facts["cpu"] is not None:
             return str(self.facts["cpu"])
-        place = str(self._host.where)
-        with engine_errors(place):
-            return cpu_probe.ask(self._client, images=images, get_one=lambda: self._any(images, say), say=say)
+        with engine_errors(self._place):
+            get_one = partial(self._first_available, images, say)
+            return host_probe.cpu(self._client, images=images, get_one=get_one, say=say)
 
-    def _any(self, images: Sequence[Image], say: Say) -> str:
-        """Get the first of `images` that is available, and return its id."""
-        for image in images[:-1]:
-            with contextlib.suppress(ImageUnavailable):  # reported when its cells are run
-                return self.prepare(image, say).reference
-        if not images:
-            raise InfrastructureError(f"{self._host.where}.gpus: there is no image to ask in; `docker load` one there")
-        return self.prepare(images[-1], say).reference
+    def _first_available(self, images: Sequence[Image], say: Say) -> str:
+        """Return the id of the first of `images` that can be had."""
+        place, remedy = f"{self._place}.gpus", "`docker load` one there"
+        return first_available(self, images, say, place=place, remedy=remedy).reference
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
-            found = self._patience.through(lambda: self._find(image, say), say=say)
-            self._python_of(image, found.id)
-            return self._prepared(image, found)
+            present = self._patience.through(lambda: self._get(image, say), say=say)
+            self._python_of(image, present.id)
+            return self._prepared(image, present)
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         try:
             with engine_errors(image.where, refused=ImageUnavailable):
-                found = self._known(image)
-                return None if found is None else self._prepared(image, found)
+                present = self._known(image)
+                return None if present is None else self._prepared(image, present)
         except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
 
-    def _prepared(self, image: Image, found: images.Found) -> Prepared:
-        config = images.inspect(self._client, found.id)["Config"]
+    def _prepared(self, image: Image, present: images.Found) -> Prepared:
+        config = images.inspect(self._client, present.id)["Config"]
         return Prepared(
             image=image,
-            reference=found.id,
-            digest=found.digest,
+            reference=present.id,
+            digest=present.digest,
             labels=config.get("Labels") or {},
             environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
         )
@@ -113,6 +116,7 @@ class DockerEngine:
         return self.look(image, unheard) is not None
 
     def _known(self, image: Image) -> images.Found | None:
+        """Find the image without asking a registry; None if it is not there."""
         match image.source:
             case Graft() as graft:
                 return grafts.known(self._client, graft)
@@ -123,7 +127,8 @@ class DockerEngine:
             case Install() as source:
                 return overlay.known(self._client, source)
 
-    def _find(self, image: Image, say: Say) -> images.Found:
+    def _get(self, image: Image, say: Say) -> images.Found:
+        """Pull, build or install the image, or find it. Raises ImageUnavailable."""
         match image.source:
             case Graft() as graft:
                 memory_bytes = self._ways.memory_bytes
@@ -155,7 +160,7 @@ class DockerEngine:
         return self._pythons[image_id]
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        with engine_errors(self._host.where):
+        with engine_errors(self._place):
             python = self._python_of(launch.prepared.image, launch.prepared.reference)
         return containers.running(self._client, launch, python=python, ways=self._ways)
 
@@ -163,51 +168,48 @@ class DockerEngine:
         return lease.held(
             self._client,
             connect=lambda: connect(self._host, environ=self._environ),
-            place=str(self._host.where),
+            place=self._place,
             say=say,
             stopped=stopped,
         )
 
     def leftovers(self) -> tuple[str, ...]:
-        place = str(self._host.where)
-        with engine_errors(place):
-            lapsed = lease.lapsed(self._client, place=place)
+        with engine_errors(self._place):
+            lapsed = lease.lapsed(self._client, place=self._place)
             return (*dead_containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
 
     def remove_leftovers(self) -> int:
-        place = str(self._host.where)
-        with engine_errors(place):
-            return dead_containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=place)
+        with engine_errors(self._place):
+            return dead_containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=self._place)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        with engine_errors(self._host.where):
-            used = dead_containers.in_use(self._client) or lease.holder_of(self._client, place=str(self._host.where))
+        with engine_errors(self._place):
+            used = dead_containers.living(self._client) or lease.holder_of(self._client, place=self._place)
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
                 return ()
-            pulled = [each for each in ownership.kept(self._client, self._layers) if not each.made]
+            pulled = [kept for kept in ownership.kept(self._client, self._layers) if not kept.made]
             made = images.remove_made(self._client, say=say)
-            return (*made, *(each.name for each in pulled if self.remove(each, say)))
+            return (*made, *(kept.name for kept in pulled if self.remove(kept, say)))
 
     def kept(self) -> tuple[Kept, ...]:
-        with engine_errors(self._host.where):
+        with engine_errors(self._place):
             return ownership.kept(self._client, self._layers)
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        with engine_errors(self._host.where):
+        with engine_errors(self._place):
             return ownership.remove(self._client, kept.reference, say=say)
 
     def condition(self, say: Say) -> HostCondition:
-        place = str(self._host.where)
-        with engine_errors(place):
-            left, holder = self.leftovers(), lease.holder_of(self._client, place=place)
+        with engine_errors(self._place):
+            leftovers, holder = self.leftovers(), lease.holder_of(self._client, place=self._place)
             return HostCondition(
                 engine=str(self.facts["engine"]),
                 api=str(self._client.api.api_version),
                 gpu_way=None if self._host.gpus == "none" else self._ways.gpus.in_words,
-                holder=None if holder is None or lease.NAME in left else str(holder),
-                room=free_disk.ask(self._client, say=say),
-                leftovers=left,
+                holder=None if holder is None or lease.NAME in leftovers else str(holder),
+                room=host_probe.room(self._client, say=say),
+                leftovers=leftovers,
                 kept_bytes=total_bytes(ownership.kept(self._client, self._layers)),
                 memory_limit_bytes=self._ways.memory_bytes,
             )
@@ -224,7 +226,7 @@ def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, An
         "cpu": cpu_model() if is_local else None,
         "cpus": info.get("NCPU"),
         "memory_bytes": info.get("MemTotal"),
-        "memory_limit_bytes": containers.default_memory_bytes(info),
+        "memory_limit_bytes": memory_limit.default_bytes(info.get("MemTotal")),
         "kernel": info.get("KernelVersion"),
         "architecture": info.get("Architecture"),
     }

@@ -1,4 +1,4 @@
-"""Finds the way in which an engine gives GPUs to containers: each is tried in turn, and the first that works is kept.
+"""Finds out how an engine gives GPUs to containers: tries each way in turn, and keeps the first that works.
 
 `request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or support CDI.
 The engine's info does not say which of them works: it names runtimes and folders, not the driver of `--gpus`. Podman
@@ -28,7 +28,7 @@ WORDS: Mapping[Way, str] = {"request": "--gpus", "runtime": "--runtime nvidia", 
 
 
 class GpuAccess:
-    """The ways that an engine may have, by its `info`. The argument `gpus` holds UUIDs, or `all` alone."""
+    """The ways of an engine to give GPUs, by its `info`. The argument `gpus` holds UUIDs, or `all` alone."""
 
     def __init__(self, info: Mapping[str, Any]) -> None:
         self._ways = _ways(info)
@@ -36,10 +36,12 @@ class GpuAccess:
 
     @property
     def way(self) -> Way:
+        """Return the present way."""
         return self._ways[0]
 
     @property
     def in_words(self) -> str:
+        """Return the present way as a user writes it."""
         return WORDS[self.way]
 
     def refused(self, message: str) -> bool:

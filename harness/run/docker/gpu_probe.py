@@ -21,14 +21,14 @@ from harness.run.docker import helpers
 from harness.run.docker.client import CDI_REMEDY, explanation
 from harness.run.docker.containers import ROOT, archive
 from harness.run.docker.gpu_access import ALL, GpuAccess, Way
-from harness.run.hosts.gpus import PROBE_S, parse
+from harness.run.hosts.gpus import PROBE_S, parse_gpus
 from harness.run.images.images import find_python, found_locally
 from harness.run.trial.payload import agent_files
 
 SMALLEST_BYTES = 20 << 20
 """Size of the smallest image that can hold a Python, in bytes; smaller images are not tried."""
 IMAGES_TRIED = 4
-"""Number of images that are tried before the GPUs count as invisible."""
+"""Number of images to try before the GPUs count as invisible, and other facts of the host as unknown."""
 ENVIRONMENT = {
     "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver can still run the probe
     "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
@@ -52,25 +52,27 @@ def ask(
     """
     for image_id, python in with_python(client, images, get_one):
         output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
-        found = parse(output, place=place)
-        if found is not None:  # None: the image's C library (musl) cannot load the driver's library
-            return found
+        gpus = parse_gpus(output, place=place)
+        if gpus is not None:  # None: the image's C library (musl) cannot load the driver's library
+            return gpus
     raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
 
 
 def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
-    """Yield (image id, name of its Python) of a few images: first those of this run, then the engine's smallest."""
-    known = itertools.chain(_wanted(client, images), smallest(client))
-    found = ((image_id, python) for image_id in dict.fromkeys(known) if (python := find_python(client, image_id)))
-    first = next(found, None)
+    """Yield (image id, name of its Python) of a few images: first those of this run, then the engine's smallest. Call
+    `get_one` only if none has a Python.
+    """
+    image_ids = dict.fromkeys(itertools.chain(_present(client, images), smallest(client)))
+    usable = ((image_id, python) for image_id in image_ids if (python := find_python(client, image_id)))
+    first = next(usable, None)
     if first is None:
         image_id = get_one()
         first = image_id, find_python(client, image_id) or "python3"
     yield first
-    yield from itertools.islice(found, IMAGES_TRIED - 1)
+    yield from itertools.islice(usable, IMAGES_TRIED - 1)
 
 
-def _wanted(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[str]:
+def _present(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[str]:
     for image in images:
         match image.source:
             case Pull(reference=reference) | Install(base=reference):
@@ -97,11 +99,10 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
             text = f"the GPUs could not be listed: the probe {error}; is its image what it should be?"
             raise InfrastructureError(f"{place}: {text}") from error
         except APIError as error:
-            said = explanation(error)
-            if not access.refused(said):
-                raise InfrastructureError(
-                    f"{place}: a container with GPUs does not start: {said}; {REMEDIES[access.way]}"
-                ) from error
+            why = explanation(error)
+            if not access.refused(why):
+                text = f"a container with GPUs does not start: {why}; {REMEDIES[access.way]}"
+                raise InfrastructureError(f"{place}: {text}") from error
 
 
 @contextlib.contextmanager

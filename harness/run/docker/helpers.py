@@ -1,8 +1,8 @@
-"""Helper containers: those that are no trial. They look at an engine from inside (its room, its GPUs, the Python of an
+"""Runs helper containers, which run no trial: they look at an engine from inside (its room, its GPUs, the Python of an
 image), or install packages.
 
-What runs in them is an image's own Python, which is not trusted: all are made here, locked as trials are, and what they
-print is read up to a limit and a deadline.
+They run an image's own Python, which is not trusted. All are made here, confined as trials are, and their output is
+read up to a limit and a deadline.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PRINTED_BYTES = 256 << 10
 
 
 class Unfinished(Exception):
-    """A helper took too long, or printed too much; the text says which."""
+    """A helper took too long or printed too much. The text says which."""
 
 
 class TooLate(Unfinished):
-    """Raised when a helper takes too long."""
+    """A helper took too long."""
 
 
 @contextlib.contextmanager
@@ -44,8 +44,10 @@ def created(
     network: bool = False,
     host_config: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
-    """Create a container that is removed after the block, and yield its id. Its stdin is open as long as we are."""
-    locked = confined(memory_bytes=memory_bytes, pids=pids, network=network)
+    """Create a container that is removed after the block, and yield its id. Its stdin is open as long as this process
+    lives.
+    """
+    confinement = confined(memory_bytes=memory_bytes, pids=pids, network=network)
     container_id = made(
         client,
         image_id,
@@ -54,7 +56,7 @@ def created(
         environment=dict(environment or {}),
         stdin_open=True,
         detach=False,
-        host_config=client.api.create_host_config(**{**locked, **(host_config or {})}),
+        host_config=client.api.create_host_config(**{**confinement, **(host_config or {})}),
         **marked(purpose),
     )
     with removed(client, container_id):
@@ -63,7 +65,7 @@ def created(
 
 @contextlib.contextmanager
 def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> Iterator[Any]:
-    """Start it, and yield the stream of what it prints; its stdin is closed after the block."""
+    """Start a container, and yield the stream of its output; close its stdin after the block."""
     stream = open_stream(client, container_id)
 
     def start() -> list[object]:
@@ -72,14 +74,14 @@ def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> It
 
     try:
         for _ in streamed(client.api, start, beat=beat):
-            """It only starts: a driver that is stuck holds that up."""
+            """Wait for the start, which a stuck driver delays."""
         yield stream
     finally:
         close_stream(stream)
 
 
 def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
-    """Start it, and return what it prints until its end. Raises Unfinished, what the SDK and what `beat` raise."""
+    """Start a container, and return all that it prints. Raises Unfinished, what the SDK and what `beat` raise."""
     until_s, output = time.monotonic() + limit_s, bytearray()
 
     def in_time() -> None:

@@ -1,11 +1,11 @@
-"""The exclusive lease of a container engine: only its holder runs trials there.
+"""Gives the exclusive lease of a container engine: only its holder runs trials there.
 
 The lease is a container of a fixed name that is created and never started, so it binds all who reach that engine, by
-whatever address. The engine gives a name to one container only: creating the container takes the lock. Its labels name
-the holder. Its restart policy, which has no effect on a container that never runs, is the one field that can be changed
-later: every few seconds the holder writes the engine's own time into it. A lease whose time is too old by the engine's
-clock may be taken over; the clocks of the machines do not matter. The old lease is removed by its id, so that only one
-of two simultaneous takeovers succeeds.
+whatever address. The engine gives a name to only one container, so creating the container takes the lock. Its labels
+name the holder. Its restart policy, which has no effect on a container that never runs, is the one field that can be
+changed later: every few seconds the holder writes the engine's own time into it. A lease whose time is too old by the
+engine's clock may be taken over; the clocks of the machines do not matter. The old lease is removed by its id, so that
+only one of two simultaneous takeovers succeeds.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class LeaseHolder:
 
     def lapsed(self, *, now_s: float) -> bool:
         """Return whether the holder is gone: by its process if it ran on this machine, else by its silence."""
-        gone = self.owner is not None and owner.is_alive(self.owner) is False
-        return gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
+        is_gone = self.owner is not None and owner.is_alive(self.owner) is False
+        return is_gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
 
     def __str__(self) -> str:
         return f"{self.text}, since {self.since[:16].replace('T', ' ')} UTC"
@@ -79,6 +79,7 @@ class HeldLease:
             )
 
     def beat(self) -> None:
+        """Give a sign of life; take the lease again if its container was removed."""
         try:
             self._client.api.update_container(self.id, restart_policy=_policy(engine_time_s(self._client)))
             self._beaten_s = time.monotonic()
@@ -96,6 +97,7 @@ class HeldLease:
 
     @property
     def lost(self) -> bool:
+        """Return whether `check` raises from now on."""
         return bool(self._lost)
 
 
@@ -214,18 +216,18 @@ def make_empty_image(client: docker.DockerClient) -> None:
 def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     """Return who holds the lease; None if it is free. Raises InfrastructureError, and what the SDK raises."""
     try:
-        found: Mapping[str, Any] = client.api.inspect_container(NAME)
+        container: Mapping[str, Any] = client.api.inspect_container(NAME)
     except NotFound:
         return None
-    labels = found["Config"]["Labels"] or {}
+    labels = container["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
         raise InfrastructureError(f"{place}: the harness did not make the container {NAME!r}; rename or remove it")
     return LeaseHolder(
-        id=found["Id"],
+        id=container["Id"],
         owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),
         text=labels[HOLDER_LABEL],
-        since=found["Created"],
-        beat_s=int(found["HostConfig"]["RestartPolicy"]["MaximumRetryCount"]),
+        since=container["Created"],
+        beat_s=int(container["HostConfig"]["RestartPolicy"]["MaximumRetryCount"]),
     )
 
 

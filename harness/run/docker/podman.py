@@ -1,4 +1,4 @@
-"""Podman, which answers by Docker's API: how it is recognised, and which versions are too old."""
+"""Recognises Podman, which answers by Docker's API, and refuses versions that are too old."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_podman(info: Mapping[str, Any]) -> bool:
 
 def check_podman(info: Mapping[str, Any], *, place: object) -> None:
     """Raise EngineUnreachable for a Podman that would lose its lease and silently start trials without GPUs."""
-    found = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
-    if is_podman(info) and (found is None or (int(found[1]), int(found[2])) < LEAST_PODMAN):
+    version = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
+    if is_podman(info) and (version is None or (int(version[1]), int(version[2])) < LEAST_PODMAN):
         needed = ".".join(map(str, LEAST_PODMAN))
         raise EngineUnreachable(f"{place}: Podman {info.get('ServerVersion')} is too old; {needed} or later is needed")

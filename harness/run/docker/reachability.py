@@ -1,4 +1,4 @@
-"""Connecting to an engine: limited in time, with keep-alive to notice its loss, and with a remedy for each failure."""
+"""Limits the time to connect to an engine, notices its loss by keep-alive, and names a remedy for each failure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import docker
+
+from harness.errors import chain_of
 
 REACHED_S = 20.0
 """Time limit for opening a connection, in seconds: without it, a silent SSH server would block for ever."""
@@ -56,18 +58,18 @@ T = TypeVar("T")
 
 def remedy(error: BaseException, *, address: str) -> str:
     """Return what to do about an engine that could not be reached."""
-    told = " ".join(str(each) for each in _chain(error))
+    messages = " ".join(map(str, chain_of(error)))
     for pattern, text in REMEDIES.items():
-        if re.search(pattern, told):
+        if re.search(pattern, messages):
             return text
-    if address.startswith("ssh://") and ("Remote end closed" in told or "Channel closed" in told):
+    if address.startswith("ssh://") and ("Remote end closed" in messages or "Channel closed" in messages):
         return "`docker` does not answer there; `ssh` to it and try `docker version`"
     return REMOTE.get(address[:6], START)
 
 
 def cause(error: BaseException) -> str:
     """Return the innermost reason in a few words: the SDK's wrappers around it add nothing."""
-    inner = _chain(error)[-1]
+    inner = chain_of(error)[-1]
     if isinstance(inner, ssl.SSLError):  # its errno is not an error number of the system
         return str(inner.reason or inner)
     if isinstance(inner, OSError) and inner.errno is not None and inner.errno > 0:
@@ -77,16 +79,10 @@ def cause(error: BaseException) -> str:
     return " ".join(str(inner).split())[:160] or type(inner).__name__
 
 
-def _chain(error: BaseException) -> list[BaseException]:
-    chain = [error]
-    while inner := chain[-1].__cause__ or chain[-1].__context__:
-        chain.append(inner)
-    return chain
-
-
-def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
-    """Return or raise what `make` does; raise TimeoutError if it takes longer than `seconds`. Its thread, a daemon,
-    then lives on until this process ends."""
+def with_time_limit(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
+    """Return or raise what `make` does; raise TimeoutError if it takes longer than `seconds`. Its daemon thread then
+    lives on until this process ends.
+    """
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -107,7 +103,7 @@ def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
 
 
 def keep_alive(client: docker.DockerClient) -> None:
-    """Make the kernel notice within half a minute that the other machine is gone, whichever call is waiting for it."""
+    """Make the kernel notice within half a minute that the other machine is gone, whichever call waits for it."""
     for adapter in client.api.adapters.values():
         if (manager := getattr(adapter, "poolmanager", None)) is not None:  # tcp
             manager.connection_pool_kw["socket_options"] = SOCKET_OPTIONS

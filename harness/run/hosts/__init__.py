@@ -1,1 +1,1 @@
-"""The hosts of a run: their rows, launches, GPUs and owners, and what runs beside what."""
+"""The hosts of a run: their rows and launches, their GPUs, who owns what, and what may run side by side."""

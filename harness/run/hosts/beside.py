@@ -13,11 +13,11 @@ from typing import Any
 from harness.model import TIMES, Cell, End, Host, Scenario, Trial
 
 MOST = 16
-"""Most launches at the same time."""
+"""Largest number of launches at the same time."""
 MEMORY_SHARE = 0.8
 """Share of the host's memory that launches side by side may take."""
 MARGIN = 4.0
-"""How many times the memory of its scenario's other rows a row may need that had no launch yet."""
+"""How many times the memory of its scenario's other rows a row may need that has had no launch yet."""
 DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
 """Ends of a launch that others beside it may have caused: they take memory, processors, ports and files."""
 
@@ -28,8 +28,8 @@ def compares_times(scenario: Scenario) -> bool:
 
 
 def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
-    """Return how many launches a host can have at the same time: at most its processors, MOST, what `parallel` says,
-    and one for each of the GPUs (UUIDs) that its launches use, if they use any.
+    """Return how many launches a host can have at the same time: the least of its processors, MOST, `parallel` and, if
+    its launches use GPUs, the number of these (UUIDs).
 
     1 for a host whose lanes run at the same time whatever is compared (`parallel: true`), for a machine of a pool, and
     for a node of a cluster.
@@ -38,13 +38,14 @@ def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
         return 1
     processors = facts.get("cpus")
     most = min(MOST, processors if isinstance(processors, int) and processors > 0 else 1)
-    used = len(set(gpus))
-    return max(1, min(most, used or most, host.parallel if isinstance(host.parallel, int) else most))
+    gpu_count = len(set(gpus))
+    return max(1, min(most, gpu_count or most, host.parallel if isinstance(host.parallel, int) else most))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The resources that a launch takes of its host. `memory_bytes`: None if nobody knows; then it runs alone."""
+    """The resources that a launch takes of its host. `memory_bytes`: None if it is unknown; the launch then runs
+    alone."""
 
     memory_bytes: float | None = 0.0
     gpus: frozenset[str] = frozenset()
@@ -54,32 +55,32 @@ NO_LOAD = Load()
 
 
 def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Load:
-    """Return what a launch of a cell will take, by the peaks of the launches so far: of its `row`, or MARGIN times that
-    of the `others` of its scenario, and `share_bytes` at least.
+    """Return the expected load of a launch of a cell, by the peaks of the launches so far: the peak of its `row`;
+    before its first launch, MARGIN times the peak of the `others` of its scenario, and `share_bytes` at least.
     """
     gpus, limit = frozenset(gpu.uuid for gpu in cell.lane.gpus), cell.variant.scenario.memory_bytes
-    known, elsewhere = peak_bytes(row), peak_bytes(others)
-    if known is None and elsewhere is not None:
-        known = max(MARGIN * elsewhere, share_bytes)
+    expected, elsewhere = peak_bytes(row), peak_bytes(others)
+    if expected is None and elsewhere is not None:
+        expected = max(MARGIN * elsewhere, share_bytes)
     if limit is not None:
-        known = limit if known is None else min(known, limit)
-    return Load(memory_bytes=known, gpus=gpus)
+        expected = limit if expected is None else min(expected, limit)
+    return Load(memory_bytes=expected, gpus=gpus)
 
 
 def peak_bytes(trials: Iterable[Trial]) -> float | None:
-    """Return the most memory that any of these launches took, in bytes; None if none tells."""
+    """Return the largest peak of memory among launches, in bytes; None if it is not known of any."""
     return max((1024 * trial.peak_rss_kib for trial in trials if trial.peak_rss_kib is not None), default=None)
 
 
 def fits(new: Load, running: Sequence[Load], *, slots: int, memory_bytes: float | None) -> bool:
-    """Return whether a launch may start beside those that run. `memory_bytes`: what all together may take; None if the
-    host does not tell what it has.
+    """Return whether a launch may start beside those that run. `memory_bytes`: the memory for all of them; None if the
+    host does not tell how much it has.
     """
     if not running:
         return True
-    if len(running) >= slots or any(new.gpus & each.gpus for each in running):
+    if len(running) >= slots or any(new.gpus & load.gpus for load in running):
         return False
-    taken = [each.memory_bytes for each in (new, *running)]
-    if any(each is None for each in taken):
+    needs = [load.memory_bytes for load in (new, *running)]
+    if any(need is None for need in needs):
         return False
-    return memory_bytes is None or sum(each or 0.0 for each in taken) <= memory_bytes
+    return memory_bytes is None or sum(need or 0.0 for need in needs) <= memory_bytes

@@ -1,4 +1,4 @@
-"""Launches one cell once: gets its image, launches it, has it judged, and records what came of it."""
+"""Launches one cell once: gets its image, launches it, has the trial judged, and records it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CellLauncher:
     stopped: Callable[[], bool]
     reuse: bool = True
     peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
-    """The launches of this run by scenario: what they took tells what others will."""
+    """The launches of this run by scenario, without traces: their memory predicts that of others."""
     cold: set[str] = field(default_factory=set)
     """The digests of images that were pulled, built or installed in this run and have not been launched since."""
     had: set[Image] = field(default_factory=set)
@@ -89,9 +89,9 @@ class CellLauncher:
     def _reuse(self, run: CellRun) -> None:
         newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
         for number, trial in enumerate(newest, start=1):
-            known = self.journal.adopt(trial, run.cell, number=number)
-            run.trials.append(known)
-            self._tell_end(run, known, self.oracle.describe(run.cell, known), reused=True)
+            adopted = self.journal.adopt(trial, run.cell, number=number)
+            run.trials.append(adopted)
+            self._report_end(run, adopted, self.oracle.describe(run.cell, adopted), reused=True)
         run.adopted = len(run.trials)
 
     # ------------------------------------------------------------ trials
@@ -99,8 +99,9 @@ class CellLauncher:
     def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], awaited: bool) -> None:
         """Run one trial, in its turn or while images are `awaited`.
 
-        A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If preparing
-        the image fails, or brings back trials of earlier runs, nothing is launched: the scheduler decides again first.
+        A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
+        cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler decides
+        again first.
         """
         if run.prepared is None:
             self.prepare(run)
@@ -112,35 +113,35 @@ class CellLauncher:
         self.lease.check()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
-        reviewed, said = self._reviewed_launch(run, run.prepared, batch, number=number)
+        reviewed, description = self._reviewed_launch(run, run.prepared, batch, number=number)
         trial = replace(reviewed.trial, beside=others())
         trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
         if trial.measured:
             self.cold.discard(run.prepared.digest)
         if self.images.busy_since(begun_s):
             trial = replace(trial, pulled="awaited" if awaited else "beside")
-        for told in self._settled(run, trial):
-            self.journal.write_trial(told, cell)
+        for changed in self._settled(run, trial):
+            self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
         if trial.end != reviewed.trial.end:
-            said = self.oracle.describe(cell, trial)
+            description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
-        self._tell_end(run, trial, said, reused=False)
+        self._report_end(run, trial, description, reused=False)
         self._count_failure(run, trial)
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
 
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
-        """Add a trial to its run, and return every trial of the run that is new or known better by it."""
+        """Add a trial to its run; return the trial, and those before it that now count in another way."""
         slows = bool(trial.beside) and trial.measured and self.oracle.slows(run.cell, trial)
-        return doubts.settled(run, trial, slows=slows)
+        return doubts.add_trial(run, trial, slows=slows)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
     ) -> tuple[Review, tuple[str, bool]]:
-        """Launch once, and return what came of it, with the oracle's words for it.
+        """Launch once; return the reviewed trial and the oracle's description of it.
 
-        No trial ends the sweep: where what an image sent meets a fault of the harness, this one is an infrastructure
-        trial, and the others are measured.
+        No trial ends the sweep: if the output of an image meets a fault of the harness, this trial is infrastructure,
+        and the others are measured.
         """
         try:
             try:
@@ -155,15 +156,15 @@ class CellLauncher:
             return reviewed, self.oracle.describe(run.cell, reviewed.trial)
         except HarnessError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this trial alone
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this trial alone
             message = f"a fault of the harness met this launch: {_place_of(error)}; please report it"
             return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
 
     def _review(self, run: CellRun, trial: Trial) -> Review:
         """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
-        wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
-        if wrong:
-            return Review(trial=replace(trial, end="infrastructure", message=wrong))
+        wrong_gpus = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
+        if wrong_gpus:
+            return Review(trial=replace(trial, end="infrastructure", message=wrong_gpus))
         reviewed = self.oracle.review(run.cell, trial)
         run.incompatible = reviewed.incompatible
         return reviewed
@@ -207,8 +208,8 @@ class CellLauncher:
         if run.failures >= INFRASTRUCTURE_TRIES:
             run.problem = trial.message
 
-    def _tell_end(self, run: CellRun, trial: Trial, said: tuple[str, bool], *, reused: bool) -> None:
-        text, bad = said
+    def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool], *, reused: bool) -> None:
+        text, bad = description
         self.progress.trial_ended(
             lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
             twin=run.cell.twin,

@@ -11,12 +11,12 @@ from harness.errors import Interrupted
 from harness.run.hosts.beside import Load, fits
 
 ASK_S = 0.2
-"""Seconds after which a launch that waits asks again whether the run was stopped."""
+"""Seconds after which a waiting launch asks again whether the run was stopped."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Visit:
-    """One launch, or one turn, that passes the gate. `load`: None if it is to be alone. `others`: the largest number of
+    """One launch, or one turn, that passes the gate. `load`: None if it must be alone. `others`: the largest number of
     others that were inside at the same time."""
 
     load: Load | None
@@ -27,8 +27,8 @@ class Visit:
 class Gate:
     """Lets the launches of one host in, in the order in which they came. Thread-safe.
 
-    A launch that is to be alone waits until all others are out, and none that came later goes before it. `slots`: how
-    many may be inside at the same time; `memory_bytes`: what they may take together, None for no limit.
+    A launch that must be alone waits until all others are out, and no later one goes before it. `slots`: how many may
+    be inside at the same time; `memory_bytes`: the memory for all of them, None for no limit.
     """
 
     slots: int = 1
@@ -60,8 +60,8 @@ class Gate:
                 self._queue.remove(visit)
                 self._changed.notify_all()
             self._inside.append(visit)
-            for each in self._inside:
-                each.others = max(each.others, len(self._inside) - 1)
+            for present in self._inside:
+                present.others = max(present.others, len(self._inside) - 1)
         try:
             yield visit
         finally:
@@ -70,16 +70,15 @@ class Gate:
                 self._changed.notify_all()
 
     def _may_enter(self, visit: Visit) -> bool:
-        """Return whether it is this one's turn, and there is room. A launch that waits for a GPU holds up no launch on
+        """Return whether it is this visit's turn and there is room. A launch that waits for a GPU holds up no launch on
         another GPU.
         """
-        before = self._queue[: self._queue.index(visit)]
+        waiting = [earlier.load for earlier in self._queue[: self._queue.index(visit)]]
         if visit.load is None:
-            return not before and not self._inside
-        if any(each.load is None or not each.load.gpus or not visit.load.gpus for each in before):
+            return not waiting and not self._inside
+        if any(load is None or not load.gpus or not visit.load.gpus or load.gpus & visit.load.gpus for load in waiting):
             return False
-        running = [each.load for each in self._inside]
-        if any(each.load is not None and each.load.gpus & visit.load.gpus for each in before) or None in running:
+        running = [present.load for present in self._inside if present.load is not None]
+        if len(running) < len(self._inside):  # one that must be alone
             return False
-        known = [each for each in running if each is not None]
-        return fits(visit.load, known, slots=self.slots, memory_bytes=self.memory_bytes)
+        return fits(visit.load, running, slots=self.slots, memory_bytes=self.memory_bytes)

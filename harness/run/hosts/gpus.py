@@ -1,7 +1,7 @@
 """Reads the GPUs of a host from the agent's probe, and checks that a trial saw the GPUs that it was given.
 
-The probe is `start.py gpus` of the agent. On a container engine it runs in a container with all GPUs, because only the
-engine's toolkit makes them visible. On a process host it runs in a process of its own, because a hanging driver would
+The probe is the agent's `start.py gpus`. On a container engine it runs in a container with all GPUs, because only the
+engine's toolkit makes them visible. On a process host it runs in a process of its own: a driver that hangs would
 otherwise hang the harness as well.
 """
 
@@ -12,11 +12,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.errors import InfrastructureError
+from harness.errors import ImageUnavailable, InfrastructureError
+from harness.model import Image
 from harness.model.gpus import Gpu
+from harness.model.watching import Say
+from harness.run.engine import ImageStore, Prepared
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
@@ -27,20 +31,32 @@ T = TypeVar("T")
 
 
 class _Odd(ValueError):
-    """A value that no healthy driver reports; the text says which."""
+    """A value that no healthy driver reports. The text says which."""
 
 
-def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
+def first_available(store: ImageStore, images: Sequence[Image], say: Say, *, place: str, remedy: str) -> Prepared:
+    """Return the first of `images` that can be had, to ask in a container of it. Raises InfrastructureError, with
+    `remedy` if there is no image.
+    """
+    if not images:
+        raise InfrastructureError(f"{place}: there is no image to ask in; {remedy}")
+    for image in images[:-1]:
+        with suppress(ImageUnavailable):  # reported when its cells are run
+            return store.prepare(image, say)
+    return store.prepare(images[-1], say)
+
+
+def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
     """Return the GPUs in the probe's output; None if it found no driver library at all. Raises InfrastructureError.
 
     The probe may run in an untrusted image: malformed output is an error and is never guessed at.
     """
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
-        told = json.loads(line)
-        if problem := told.get("gpu_problem"):
+        report = json.loads(line)
+        if problem := report.get("gpu_problem"):
             raise InfrastructureError(f"{place}: {str(problem)[:200]}; see `nvidia-smi` on that host")
-        return _apart([_gpu(fields) for fields in told["gpus"]]) if "gpus" in told else None
+        return _distinct([_gpu(fields) for fields in report["gpus"]]) if "gpus" in report else None
     except _Odd as error:
         raise InfrastructureError(
             f"{place}: the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there"
@@ -50,7 +66,7 @@ def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         raise InfrastructureError(f"{place}: the GPUs could not be listed; the probe printed: {last}") from error
 
 
-def _apart(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the GPUs as a tuple. Raises _Odd if two share a UUID: it would be unclear which of them was measured."""
     if len({gpu.uuid for gpu in gpus}) < len(gpus):
         raise _Odd("two of them have the same UUID")
@@ -58,22 +74,22 @@ def _apart(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 
 def _gpu(fields: Mapping[str, Any]) -> Gpu:
-    def told(name: str, kind: Callable[[Any], T]) -> T | None:
+    def optional(name: str, kind: Callable[[Any], T]) -> T | None:
         return None if fields.get(name) is None else kind(fields[name])
 
     return Gpu(
         uuid=_text(fields["uuid"]),
         name=_text(fields["name"]),
         index=int(fields["index"]),
-        compute_capability=told("compute_capability", _text),
-        driver=told("driver", _text),
-        cuda=told("cuda", _text),
-        memory_mib=told("memory_mib", int),
-        power_limit_w=told("power_limit_w", float),
-        ecc=told("ecc", bool),
-        mig=told("mig", bool),
-        parent=told("parent", _text),
-        processes=told("processes", int),
+        compute_capability=optional("compute_capability", _text),
+        driver=optional("driver", _text),
+        cuda=optional("cuda", _text),
+        memory_mib=optional("memory_mib", int),
+        power_limit_w=optional("power_limit_w", float),
+        ecc=optional("ecc", bool),
+        mig=optional("mig", bool),
+        parent=optional("parent", _text),
+        processes=optional("processes", int),
     )
 
 
@@ -94,27 +110,25 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
         except subprocess.TimeoutExpired as error:
-            text = (
-                f"{place}: the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, restart this machine"
-            )
-            raise InfrastructureError(text) from error
-    return parse(done.stdout or done.stderr, place=place) or ()
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, restart this machine"
+            raise InfrastructureError(f"{place}: {text}") from error
+    return parse_gpus(done.stdout or done.stderr, place=place) or ()
 
 
-def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
+def mismatch(requested: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
     """Return why the GPUs that a trial's agent reports are not those requested; "" if they are, or none were.
 
     Such a trial is discarded: another card's figures would be a wrong accusation. A process host shows all cards to
     every process, so cards that CUDA_VISIBLE_DEVICES leaves out are ignored.
     """
-    if not asked:
+    if not requested:
         return ""
-    wanted = {gpu.uuid for gpu in asked}
+    wanted = {gpu.uuid for gpu in requested}
     seen = {str(fields.get("uuid")): str(fields.get("name")) for fields in facts.get("gpus") or ()}
     chosen = {word.strip() for word in str((facts.get("environment") or {}).get(SUBSET, "")).split(",")}
     if chosen & set(seen):
         seen = {uuid: name for uuid, name in seen.items() if uuid in chosen}
     if set(seen) == wanted:
         return ""
-    found = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
-    return f"not the requested GPU: requested {', '.join(map(str, asked))}; inside there is: {found}"
+    inside = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
+    return f"not the requested GPU: requested {', '.join(map(str, requested))}; inside there is: {inside}"

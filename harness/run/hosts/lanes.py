@@ -1,4 +1,4 @@
-"""Runs all the trials of one worker: launches what is most urgent among the rows of its host.
+"""Runs all the trials of one worker: launches the most urgent ones among the rows of its host.
 
 A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` names the row
 whose turn it is and its next `Batch`, which has one launch of each of its cells. There are no statistics here.
@@ -49,25 +49,24 @@ class HostRun:
             self.launcher.images.close()
 
     def work(self, rows: Rows) -> None:
-        """Run rows until none is left, as `run`; the pulls were started, and are ended, by whoever shares them."""
+        """Run rows until none is left, as `run` does, but leave it to others to start and end the shared pulls."""
         try:
             while (turn := rows.take(self.worker, self._is_ready)) is not None:
-                self.launcher.images.expect([[run.cell for run in each.cells] for each in rows.ahead(self.worker)])
+                self.launcher.images.expect([[run.cell for run in block.cells] for block in rows.ahead(self.worker)])
                 self._run_turn(turn, rows)
         except BaseException:
             rows.abandon(self.worker)
             raise
 
     def look_ahead(self, rows: Rows) -> None:
-        """Start the pulls of what the rows need."""
+        """Start the pulls of the images that the rows need."""
         blocks = rows.ahead(self.worker)
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
-        every = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
-        self.launcher.had.update(
-            image for image in {cell.image for cell in every} if self.launcher.engine.at_hand(image)
-        )
-        self.rng.shuffle(every)
-        self.launcher.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
+        cells = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
+        images = {cell.image for cell in cells}
+        self.launcher.had.update(image for image in images if self.launcher.engine.at_hand(image))
+        self.rng.shuffle(cells)
+        self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
     def _run_turn(self, turn: Turn, rows: Rows) -> None:
         if turn.batch is None:
@@ -86,7 +85,7 @@ class HostRun:
         rows.put_back(turn.block)
 
     def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
-        """Let the turn of a row through the gate: a single launch beside others, all that is launched else alone."""
+        """Let the turn of a row through the gate: a single launch beside others, any other turn alone."""
         if batch.only_known:
             return self.gate.entered(NO_LOAD)
         if not turn.single or any(run.alone for run in batch.runs):
@@ -111,7 +110,8 @@ class HostRun:
                 self.launcher.prepare(run)
 
     def _run_batch(self, turn: Turn, batch: Batch, rows: Rows, visit: Visit) -> None:
-        """Launch a batch; other rows may use the time of a pull. Once the sweep is to stop, nothing more of it is."""
+        """Launch a batch; other rows may use the time of a pull. Launch nothing more of it once the sweep is
+        stopped."""
         if batch.only_known:
             for run in batch.runs:
                 self.launcher.prepare(run)
@@ -127,10 +127,10 @@ class HostRun:
     def _in_turn(self, runs: Sequence[CellRun], turn: Turn, rows: Rows) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
 
-        Images that are already there go before images that are still being pulled; those follow in the order of their
-        pulls. Before the lane waits for a pull, the scheduler is asked again if results have come in since: it may have
-        a better use for the time. If it has none, the host runs an early batch of any row, of the present one first.
-        The rest of a costly first round gives way to other rows.
+        Images that are there go before images that are still being pulled, which follow in the order of their pulls. If
+        results have come in, the scheduler is asked again before the lane waits for a pull: it may have a better use
+        for the time. If it has none, the host runs an early batch of any row, of the present one first. The rest of a
+        costly first round gives way to other rows.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -155,15 +155,16 @@ class HostRun:
 
     def _run_early(self, present: BlockRun, rows: Rows) -> bool:
         """Launch an early batch while a pull goes on; return False if no row has one. The lowest round comes first, and
-        of one round the present row.
+        in each round the present row.
         """
-        here = [
+        others = [block for block in rows.ahead(self.worker) if block is not present]
+        ready = [
             (batch, block)
-            for block in (present, *(each for each in rows.ahead(self.worker) if each is not present))
+            for block in (present, *others)
             for batch in self._shuffled(block.scheduler.early())
             if self.launcher.images.is_here(batch.runs[0].cell)
         ]
-        for batch, block in sorted(here, key=lambda each: each[0].round):
+        for batch, block in sorted(ready, key=lambda pair: pair[0].round):
             if block is not present and not rows.claim(block, self.worker):
                 continue
             run = batch.runs[0]
@@ -186,12 +187,12 @@ class HostRun:
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
-        launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
+        launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.twin else ''}" for run in launched]
         self.launcher.journal.write_decision(
             {**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})}
         )
 
 
 def _known(runs: Sequence[CellRun]) -> int:
-    """Return how many results the scheduler has. A launch that failed because of the host adds none."""
+    """Return the number of results that the scheduler has. A launch that failed because of the host adds none."""
     return sum(len(run.measured) + (not run.runnable) for run in runs)

@@ -1,4 +1,4 @@
-"""Detects sweeps of the other kind on this machine. Processes and containers disturb each other's step times.
+"""Detects sweeps of the other kind on this machine: trials in processes and in containers disturb each other's times.
 
 Each sweep that uses this machine holds a shared lock on a file of its kind, which the kernel frees when the sweep ends.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.file_locks import try_lock
 from harness.model.watching import Say
+from harness.safe_files import opened
 
 TRIES = 5
 KINDS = {True: "process", False: "container"}
@@ -31,27 +32,23 @@ def announced(
 ) -> Iterator[None]:
     """Announce this sweep to others on this machine during the block; call `note` if one of the other kind runs.
 
-    Nothing is done if the engine's `facts` name another machine, or if no such file can be opened.
+    Do nothing if the engine's `facts` name another machine, or if no such file can be opened.
     """
     place = folder or Path(tempfile.gettempdir())
     if not is_process and facts.get("name") != platform.node():
         yield
         return
-    if _is_held(place / _name(not is_process)):
+    if _is_held(place / _name(is_process=not is_process)):
         note(NOTE.format(host=host, other=KINDS[not is_process]))
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            number = _opened(place / _name(is_process))
+            path = place / _name(is_process=is_process)
+            with contextlib.suppress(FileExistsError):  # it may be another user's
+                os.close(opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            number = opened(path, os.O_RDONLY)
             held.callback(os.close, number)
             _lock_with_others(number)
         yield
-
-
-def _opened(path: Path) -> int:
-    """Return a descriptor for reading: the file may be another user's. Do not follow links or wait for pipes."""
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _lock_with_others(number: int) -> None:
@@ -62,13 +59,13 @@ def _lock_with_others(number: int) -> None:
         time.sleep(0.05)
 
 
-def _name(is_process: bool) -> str:
+def _name(*, is_process: bool) -> str:
     return f"harness-sweeps-{KINDS[is_process]}"
 
 
 def _is_held(path: Path) -> bool:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
             return not try_lock(file)
     except OSError:  # no sweep ever ran here, or the file is not readable
         return False

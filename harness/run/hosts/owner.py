@@ -1,8 +1,8 @@
-"""The owner of a container or a temporary folder: the process that made it, and whether that process still runs.
+"""Names the owner of a container or a temporary folder, the process that made it, and tells whether it still runs.
 
-An owner is written `<machine>:<pid>:<start>`: what a killed run leaves behind names a process that is gone. `machine`
-is the boot id and the pid namespace, because a pid means something only there: a harness inside a container that uses
-the machine's engine must not be taken for dead.
+An owner is written `<machine>:<pid>:<start>`, so that what a killed run leaves behind names a process that is gone.
+`machine` is the boot id and the pid namespace, because a pid means something only there: a harness inside a container
+that uses the machine's engine must not be taken for dead.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import psutil
 
 OWNER_LABEL = "harness.owner"
 STARTED = 19
-"""Position of the start in /proc/PID/stat, in clock ticks since the boot, among the words after the command's name."""
+"""Position of the start time among the words after the command's name in /proc/PID/stat."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
     """A process. `start` distinguishes it from others with the same pid. On Linux it is in clock ticks since the boot,
-    because seconds since 1970 move when the clock is set; elsewhere it is in such seconds.
+    because seconds since 1970 move when the clock is set; elsewhere it is in seconds since 1970.
     """
 
     machine: str
@@ -36,6 +36,7 @@ class Owner:
 
 
 def this_process() -> Owner:
+    """Return the present process as an owner."""
     pid = os.getpid()
     return Owner(machine=_machine(), pid=pid, start=_start(pid))
 
@@ -70,7 +71,7 @@ def is_alive(owner: Owner) -> bool | None:
 
 
 def _start(pid: int) -> int:
-    """Raises FileNotFoundError, ProcessLookupError or psutil.NoSuchProcess if there is no such process."""
+    """Return when a process started. Raises FileNotFoundError, ProcessLookupError or psutil.NoSuchProcess."""
     if not psutil.LINUX:
         return round(psutil.Process(pid).create_time())
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])

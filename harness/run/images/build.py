@@ -1,4 +1,4 @@
-"""Images built from a Dockerfile, once for each content of its context.
+"""Builds images from a Dockerfile, once for each content of its context.
 
 Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it in its
 context (empty if the machine has none); if only an early stage uses it, the final image does not contain it. Proxy
@@ -33,30 +33,30 @@ from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 20
-"""Number of the last output lines that are searched for the reason of a failed build."""
+"""Number of last output lines to search for the reason of a failed build."""
 STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, and in Podman's
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
     """Return the image of that context and args, built if missing. Raises ImageUnavailable with the last output."""
-    args, name = dict(source.args), _name(client, source, image=image)
-    there = local_image(client, name)
-    if there is None:
+    name = _name(client, source, image=image)
+    record = local_image(client, name)
+    if record is None:
         say(f"building {image.version}")
         text, files = _read_context(source, image=image)
         with tempfile.TemporaryFile() as context:
             with _readable(source.context, image=image):
                 extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
                 create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
-            _build(client, context, name=name, args={**proxies(environ), **args}, image=image, say=say)
-        there = inspect(client, name)
-    return Found(id=there["Id"], digest=there["Id"])
+            _build(client, context, name=name, args={**proxies(environ), **dict(source.args)}, image=image, say=say)
+        record = inspect(client, name)
+    return Found(id=record["Id"], digest=record["Id"])
 
 
 def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
-    """Return what was built before. Raises ImageUnavailable for a context that cannot be read."""
-    there = local_image(client, _name(client, source, image=image))
-    return None if there is None else Found(id=there["Id"], digest=there["Id"])
+    """Return the image if it was built before. Raises ImageUnavailable for a context that cannot be read."""
+    record = local_image(client, _name(client, source, image=image))
+    return None if record is None else Found(id=record["Id"], digest=record["Id"])
 
 
 def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
@@ -95,13 +95,14 @@ def context_files(context: Path) -> list[str]:
 
 def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
     """Return the images named by FROM, with ARGs filled in."""
-    known = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
-    known.update(args)
-    named = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
-    return [re.sub(r"\$\{?(\w+)(?::-[^}]*)?\}?", lambda found: known.get(found[1], ""), name) for name in named]
+    values = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
+    values.update(args)
+    names = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
+    return [re.sub(r"\$\{?(\w+)(?::-[^}]*)?\}?", lambda arg: values.get(arg[1], ""), name) for name in names]
 
 
 def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], bases: list[str]) -> str:
+    """Return a sha256 over the files of a context, the build's args and the ids of its bases."""
     digest = hashlib.sha256(repr((sorted(args.items()), bases)).encode())
     for name in files:
         path = context / name
@@ -132,10 +133,9 @@ def _build(
                 output.append(line)
                 tell()
     except APIError as error:
-        said = explanation(error)
-        cause = "" if said.startswith(STEP_FAILED) else said  # a failed command is a fault of the Dockerfile
-        told = build_errors.complaint(output) if said.startswith(STEP_FAILED) else ""
-        why = ": ".join(filter(None, (told, said)))
+        why = cause = explanation(error)
+        if why.startswith(STEP_FAILED):  # a failed command is a fault of the Dockerfile
+            why, cause = ": ".join(filter(None, (build_errors.complaint(output), why))), ""
         raise unavailable(f"{place}: {why}{if_full(why)}", cause=cause) from error
 
 

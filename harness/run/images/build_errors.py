@@ -12,9 +12,9 @@ _CONSEQUENCE = re.compile(
     r"(?i:error: )?(?:No matching distribution|Could not find a version|Could not build wheels|Failed building"
     r"|Failed to build|subprocess-exited-with-error)"
 )
-"""Final messages of pip that name no cause."""
+"""Messages with which pip ends, and that name no cause."""
 UNREACHED = "the package index cannot be reached"
-"""Beginning of every reason that lies in the network."""
+"""The beginning of every reason that lies in the network."""
 _TROUBLE = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
     r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
@@ -22,16 +22,17 @@ _TROUBLE = re.compile(
 _BROKEN = re.compile(r"connection (?:broken by|error:) (.+)")
 """Network errors of pip that _TROUBLE does not list."""
 _HASHES = "DO NOT MATCH THE HASHES"
-"""Of pip; the package, the hash that was asked for and that of the file follow in three lines."""
+"""Part of pip's message. The package, the expected hash and that of the file follow in three lines."""
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
+_MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Computed:\s*(\w+:\w+)")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
 _DRAWING = " \t×╰─▶│├"
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def readable(output: str) -> str:
-    """Return the output of a build's tools without their colours, and without the logins of addresses: pip tells the
-    proxy that it could not reach.
+    """Return the output of a build's tools without their colours, and without logins in addresses, such as that of a
+    proxy that pip could not reach.
     """
     return without_credentials(_ESCAPES.sub("", output))
 
@@ -50,9 +51,10 @@ def complaint(lines: Sequence[str]) -> str:
 
 
 def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
+    """Return the cause of pip's last complaint; "" if none is found."""
     # pip reports a version as missing if it cannot reach the index.
-    named, broken = ([told for line in lines for told in each.findall(line)] for each in (_TROUBLE, _BROKEN))
-    if trouble := (named or broken)[-1:]:
+    known, other = ([text for line in lines for text in pattern.findall(line)] for pattern in (_TROUBLE, _BROKEN))
+    if trouble := (known or other)[-1:]:
         return f"{UNREACHED} ({trouble[0][:200]})"
     return next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
 
@@ -61,9 +63,13 @@ def of_uv(stderr: str) -> str:
     """Return uv's explanation in one line, without its drawing. The reason of a failed build goes first."""
     lines = [line.strip(_DRAWING) for line in readable(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
-    told, inner = lines, ""
-    if "[stderr]" in lines or "[stdout]" in lines:
-        first = min(lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines)
-        told, inner = lines[:first], complaint(lines[first + 1 :])
-    explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in told))) or " ".join(told)
+    own, inner = lines, ""
+    if streams := [lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines]:
+        own, inner = lines[: min(streams)], complaint(lines[min(streams) + 1 :])
+    if mismatch := _MISMATCH.search(" ".join(own)):
+        return (
+            f"the file of {mismatch[1]} is not the one that its --hash names; if you trust the file, write"
+            f" --hash={mismatch[2]}"
+        )
+    explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in own))) or " ".join(own)
     return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a message"

@@ -1,8 +1,8 @@
 """Removes the images that a build leaves beside its result: early stages of a Dockerfile, and those of a failed build.
 
 They have no name, so nothing else would remove them: 1.4 GB for each TensorFlow. Their ids are read from the engine's
-output during the build. That output is mixed with what the build's own commands print, so an image is removed only if
-it also has no name, is younger than the build, and is not in use.
+output during the build. The build's own commands print into the same output, so an image is removed only if it also has
+no name, is younger than the build, and is not in use.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ ENDING_S = 3.0  # seconds that the engine may need to end the container of an in
 
 @dataclass
 class Stages:
-    """Collects the ids of a build's images from the engine's output: Docker's classic builder, or Podman."""
+    """Collects the ids of a build's images from the output of Docker's classic builder or of Podman."""
 
     made: list[str] = field(default_factory=list)
-    _found: bool = False
+    _is_reused: bool = False
+    """Whether the next image that is named was there before."""
 
     def hear(self, text: str) -> None:
         """Read one text of the engine: the heading of a step, the origin of its image, or its id."""
         if step := re.match(r"(?:\[\d+/\d+\] )?Step \d+/\d+ ?: (\w+)", text, re.IGNORECASE):
-            self._found = step[1].upper() == "FROM"
+            self._is_reused = step[1].upper() == "FROM"
         elif re.match(r"-?--> Using cache", text.strip()):
-            self._found = True
-        elif (named := re.fullmatch(r"(?: -|)--> ([0-9a-f]{11,64})\n", text)) and not self._found:
-            self.made.append(named[1])
+            self._is_reused = True
+        elif (image_id := re.fullmatch(r"(?: -|)--> ([0-9a-f]{11,64})\n", text)) and not self._is_reused:
+            self.made.append(image_id[1])
 
 
 @contextlib.contextmanager

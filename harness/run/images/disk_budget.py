@@ -1,8 +1,8 @@
-"""Keeps images within the disk space that a host gives them (`disk:` of the matrix): removes some when it is used up.
+"""Keeps a host's images within their disk space (`disk:` of the matrix): removes some when it is used up.
 
-Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while
-the lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs
-last; among images that every round needs, the most recently used goes first, because its next turn is the last.
+It removes only images that the harness pulled or made, by the engine's own record (`ImageStore.kept`), and only while
+the lease is held, so that no other run uses them. Images that this run no longer needs go first, then those that it
+needs last. Among images that every round needs, the most recently used goes first: its next turn is the last.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from harness.run.engine import ImageStore, Kept, Prepared
 
 ImageName = tuple[str, str]
 NEVER = 1 << 30
-"""Distance in blocks of an image that is not needed again."""
+"""Distance, in blocks, of an image that is not needed again."""
 
 
 def name_of(image: Image) -> ImageName:
+    """Return the series and the version of an image."""
     return image.series, image.version
 
 
 def total_bytes(kept: Iterable[Kept]) -> int:
     """Return the bytes that they take together; shared layers count once."""
-    return sum({layer: size for each in kept for layer, size in each.layers.items()}.values())
+    return sum({layer: size for image in kept for layer, size in image.layers.items()}.values())
 
 
 @dataclass(kw_only=True)
 class Disk:
     """The images of one host, for all its lanes. Without a limit nothing is ever removed. Thread-safe.
 
-    `expected_bytes`: expected sizes of images that are not on the host, as far as known; `stay`: names of images that
-    others are made from.
+    `expected_bytes`: the expected sizes of images that are not on the host, as far as known. `stay`: the names of
+    images that others are made from; they are never removed.
     """
 
     limit_bytes: int | None = None
@@ -63,7 +64,7 @@ class Disk:
         if name not in self.expected_bytes:
             return False
         with self._lock:
-            needed = [each for each in engine.kept() if self._needed_in(each) < NEVER]
+            needed = [kept for kept in engine.kept() if self._needed_in(kept) < NEVER]
             return total_bytes(needed) + self._coming_bytes() + self._bytes(name) <= self.limit_bytes
 
     @contextmanager
@@ -85,6 +86,7 @@ class Disk:
             self._make_room(engine, 0, say)
 
     def got(self, prepared: Prepared) -> None:
+        """Note that an image is on the host."""
         with self._lock:
             self._images[prepared.reference] = prepared.image
 
@@ -109,9 +111,8 @@ class Disk:
     # ------------------------------------------------------------ making room
 
     def _make_room(self, engine: ImageStore, wanted_bytes: int, say: Say) -> None:
-        """Remove what may go, as long as that is needed.
-
-        What cannot be removed stays, and the limit is exceeded; the sweep warns about that at its start.
+        """Remove images until there is room for `wanted_bytes`, or until no more may go. The limit is then exceeded;
+        the sweep warns about that at its start.
         """
         if self.limit_bytes is None:
             return
@@ -120,7 +121,7 @@ class Disk:
             for victim in self._victims(kept):
                 if total_bytes(kept) + self._coming_bytes() + wanted_bytes <= self.limit_bytes:
                     return
-                without = [each for each in kept if each is not victim]
+                without = [image for image in kept if image is not victim]
                 freed_bytes = total_bytes(kept) - total_bytes(without)
                 if freed_bytes:
                     say(f"making room: removing {victim.name}, {freed_bytes >> 20} MiB")
@@ -134,17 +135,20 @@ class Disk:
         return self._measured.get(name, self.expected_bytes.get(name, 0))
 
     def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
-        """Return what may go, in the order of removal."""
-        able = [each for each in kept if each.name not in self.stay and self._may_go(self._images.get(each.reference))]
-        return sorted(able, key=lambda each: (-self._needed_in(each), -self._used_at(each)))
+        """Return the images that may go, in the order of removal."""
+        victims = [
+            image for image in kept if image.name not in self.stay and self._may_go(self._images.get(image.reference))
+        ]
+        return sorted(victims, key=lambda image: (-self._needed_in(image), -self._used_at(image)))
 
     def _may_go(self, image: Image | None) -> bool:
-        """Return whether an image may be removed: not while it is in use, and not if this run would have to build it
-        again, because the new build would not be the image that was measured."""
+        """Return whether an image may be removed. An image in use stays, and so does one that this run would have to
+        build again: the new build would not be the image that was measured.
+        """
         if image is None:
             return True
-        lasting = isinstance(image.source, Build) and self._distance(name_of(image)) < NEVER
-        return name_of(image) not in self._pins and not lasting
+        is_needed_build = isinstance(image.source, Build) and self._distance(name_of(image)) < NEVER
+        return name_of(image) not in self._pins and not is_needed_build
 
     def _needed_in(self, kept: Kept) -> int:
         """Return in how many blocks it is needed; NEVER for an image that this run has not prepared."""

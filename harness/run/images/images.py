@@ -1,4 +1,4 @@
-"""Images on a Docker engine: found, or pulled. An image is identified by its digest, never by its tag."""
+"""Finds or pulls images on a Docker engine. An image is identified by its digest, never by its tag."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     """Return the image of that name, pulled if it is missing or the registry has another one.
 
     A registry that does not answer matters only for a missing image. Raises ImageUnavailable (NetworkTrouble); `help`
-    replaces its last part, what to do.
+    replaces the remedy at its end.
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
@@ -46,9 +46,9 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     try:
         _download(client, reference, say=say)
     except APIError as error:
-        said = explanation(error)
-        text = f"{where}: {reference}: cannot be pulled: {said}; {_what_to_do(said, help=help)}"
-        raise unavailable(text, cause=said) from error
+        why = explanation(error)
+        text = f"{where}: {reference}: cannot be pulled: {why}; {_what_to_do(why, help=help)}"
+        raise unavailable(text, cause=why) from error
     pulled = local_image(client, reference)
     if pulled is None:
         raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
@@ -56,14 +56,14 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     return _found(reference, pulled)
 
 
-def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
-    if FULL_DISK in said.lower():
+def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
+    if FULL_DISK in why.lower():
         return MAKE_ROOM
-    if "verification failed" in said:
+    if "verification failed" in why:
         return "the registry, or a proxy in front of it, sent something other than that image"
-    if "no matching manifest for" in said:
+    if "no matching manifest for" in why:
         return "it has no build for that host's platform; use another image, or exclude it on this host"
-    if not help and BUSY.search(said):
+    if not help and BUSY.search(why):
         return "the registry is busy or broken; repeat the command later: it runs only what is missing"
     return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
 
@@ -99,32 +99,34 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
         return [client.api.inspect_distribution(reference)]  # type: ignore[no-untyped-call]
 
     try:
-        said = list(streamed(client.api, ask, beat=lambda: say("asking the registry")))
+        (answer,) = streamed(client.api, ask, beat=lambda: say("asking the registry"))
     except APIError:
         return True
-    return said[0]["Descriptor"]["digest"] in digests
+    return answer["Descriptor"]["digest"] in digests
 
 
 def _found(reference: str, image: Mapping[str, Any]) -> Found:
     repository = parse_repository_tag(reference)[0]
-    named = dict(ownership.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
-    return Found(id=image["Id"], digest=named.get(repository) or next(iter(named.values()), image["Id"]))
+    digests = dict(ownership.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
+    return Found(id=image["Id"], digest=digests.get(repository) or next(iter(digests.values()), image["Id"]))
 
 
 def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
     repository, tag = parse_repository_tag(reference)
     start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
-    told = "pulling"
-    events = streamed(client.api, start, beat=lambda: say(told))
-    for told in progress(events, clock_s=time.monotonic):
-        say(told)
+    state = "pulling"
+    events = streamed(client.api, start, beat=lambda: say(state))
+    for state in progress(events, clock_s=time.monotonic):
+        say(state)
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
-    """Yield `pulling 120/900 MiB`, at most once a second, from events. Raises APIError for an error event."""
+    """Yield `pulling 120/900 MiB`, at most once a second, from the events of a pull. Raises APIError for an error
+    event.
+    """
     done: dict[str, int] = {}
     total: dict[str, int] = {}
-    told_s = -1.0
+    yielded_s = -1.0
     error = None
     for event in events:
         error = event.get("error", error)
@@ -133,8 +135,8 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
             done[event["id"]], total[event["id"]] = detail["current"], detail["total"]
         elif event.get("status") == "Download complete" and event["id"] in total:
             done[event["id"]] = total[event["id"]]
-        if clock_s() - told_s >= 1:
-            told_s = clock_s()
+        if clock_s() - yielded_s >= 1:
+            yielded_s = clock_s()
             yield f"pulling {sum(done.values()) >> 20}/{sum(total.values()) >> 20} MiB" if total else "pulling"
     if error is not None:  # only now: reading on to the end lets the SDK close the connection
         raise APIError("pull failed", explanation=str(error))
@@ -160,10 +162,10 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
 
 
 def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
-    """Remove the images that the harness built or laid over a base, found by label and name; return their names.
+    """Remove the images that the harness built or installed over a base, by label and name; return their names.
 
-    Every image made from such an image inherits the label, so only the one whose name equals the label is the
-    harness's. An image that has another name as well belongs to a user too and stays; so does one in use.
+    Every image made from such an image inherits the label, so only the image whose name equals the label is the
+    harness's. An image that also has another name belongs to a user too, and stays; so does an image in use.
     """
     removed_names = []
     for image in client.api.images(filters={"label": label}):

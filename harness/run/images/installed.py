@@ -1,7 +1,7 @@
-"""Prints one hash over the Python distributions that an interpreter sees: what pip laid over a base, by content.
+"""Prints one hash over the content of all Python distributions that an interpreter sees.
 
-The Python of an image runs it after the install (`python -c`, CPython 3.6 to 3.13); it is never imported, and never
-part of a launch.
+The Python of an image runs it after an install (`python -c`, CPython 3.6 to 3.13). It is never imported, and never part
+of a launch.
 
 The hash is sha256 over each distribution's folder name and the lines of its RECORD. Lines of compiled files are left
 out, because they differ from install to install. A distribution without a RECORD (an egg) counts by its folder name.
@@ -13,10 +13,10 @@ from pathlib import Path
 
 patterns = ("*.dist-info", "*.egg-info")
 infos = {info for folder in sys.path if folder for pattern in patterns for info in Path(folder).glob(pattern)}
-found = hashlib.sha256()
+digest = hashlib.sha256()
 for info in sorted(infos, key=lambda info: (info.name, str(info))):
     record = info / "RECORD"
     lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
     kept = sorted(line for line in lines if not line.split(",")[0].endswith(".pyc"))
-    found.update("\n".join([info.name, *kept, ""]).encode())
-print(found.hexdigest())
+    digest.update("\n".join([info.name, *kept, ""]).encode())
+print(digest.hexdigest())

@@ -27,10 +27,11 @@ EngineImage = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """The questions that an engine is asked, through the Docker SDK or the command of a node (`slurm/images/`)."""
+    """A client of an engine: that of the Docker SDK, or the command of a node (`slurm/images/`)."""
 
     @property
-    def api(self) -> Any: ...
+    def api(self) -> Any:
+        """Return what answers as the SDK's low-level client does."""
 
 
 def mark_of(reference: str) -> str:
@@ -41,16 +42,16 @@ def mark_of(reference: str) -> str:
 def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
     """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
 
-    All names are recorded if the image is new, and the new names if it was the harness's; no name if the image was
-    there before for another reason.
+    Record all names of a new image, and the new names of one that was the harness's; record none if the image was there
+    before for another reason.
     """
-    known = before.get(str(image["Id"]))
-    if known is not None and not is_ours(known):
+    earlier = before.get(str(image["Id"]))
+    if earlier is not None and not is_ours(earlier):
         return
     for entry in before.values():
-        if entry is not known and is_ours(entry) and _names(entry) & _names(image):  # a tag that was republished
+        if entry is not earlier and is_ours(entry) and _names(entry) & _names(image):  # a tag that was republished
             _mark(client, (name for name in _names(entry) if "@" in name), entry)
-    new = _names(image) - (set() if known is None else _names(known))
+    new = _names(image) - (set() if earlier is None else _names(earlier))
     tagged = {_repository(name) for name in new if "@" not in name}
     _mark(client, (name for name in new if "@" not in name or _repository(name) not in tagged), image)
 
@@ -62,7 +63,7 @@ def _mark(client: Client, names: Iterable[str], image: EngineImage) -> None:
 
 
 def entries(client: Client, *, inner: bool = False) -> dict[str, EngineImage]:
-    """Return all images by id; with `inner` also the unnamed images that others were made from."""
+    """Return all images by id; with `inner` also the unnamed images from which others were made."""
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
 
@@ -100,7 +101,7 @@ def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
     return tuple(
         Kept(
             reference=str(entry["Id"]),
-            name=shown(entry),
+            name=shown_name(entry),
             made=is_made(entry),
             layers={key: size for key, size in layers[str(entry["Id"])].items() if key not in foreign},
         )
@@ -110,30 +111,31 @@ def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
 
 def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return bytes by layer. The engine does not name layers: the key is a hash of the history up to the layer."""
-    layers, known = {}, hashlib.sha256()
+    layers, so_far = {}, hashlib.sha256()
     for step in reversed(list(history)):
-        known.update(repr((step["Created"], step["CreatedBy"], step["Size"])).encode())
+        so_far.update(repr((step["Created"], step["CreatedBy"], step["Size"])).encode())
         if step["Size"]:
-            layers[known.hexdigest()] = int(step["Size"])
+            layers[so_far.hexdigest()] = int(step["Size"])
     return layers
 
 
 def remove(client: Client, image_id: str, *, say: Say) -> bool:
-    """Remove an image of the harness, under all its names. Return False if it is not the harness's; also, with the
-    reason reported, if it is in use."""
+    """Remove an image of the harness, under all its names; return whether it is gone. An image that is in use stays,
+    and `say` gets the reason; so does one that is not the harness's.
+    """
     entry = entries(client).get(image_id)
     if entry is None or not is_ours(entry):
         return False
     if users := client.api.containers(all=True, filters={"ancestor": image_id}):
-        say(f"{shown(entry)}: left alone: a container uses it ({users[0]['Names'][0].removeprefix('/')})")
+        say(f"{shown_name(entry)}: left alone: a container uses it ({users[0]['Names'][0].removeprefix('/')})")
         return False
     try:
         for name in _in_order(entry):
             if name in _names(entries(client).get(image_id, {})):  # a name by digest disappears with the last tag
                 client.api.remove_image(name)
     except (APIError, InfrastructureError) as error:
-        told = explanation(error) if isinstance(error, APIError) else str(error)
-        say(f"{shown(entry)}: left alone: {told}")
+        why = explanation(error) if isinstance(error, APIError) else str(error)
+        say(f"{shown_name(entry)}: left alone: {why}")
         return False
     return image_id not in entries(client)
 
@@ -159,6 +161,6 @@ def _repository(name: str) -> str:
     return name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
 
 
-def shown(entry: EngineImage) -> str:
+def shown_name(entry: EngineImage) -> str:
     """Return the name that a user knows, if it has one."""
     return next(_in_order(entry), str(entry["Id"]))

@@ -23,8 +23,8 @@ POLL_S = 0.1
 
 @dataclass(kw_only=True)
 class HostImages:
-    """The state of each image: ready, or the message why it is unavailable. Those who launch side by side share it, and
-    take turns in using `engine`.
+    """The state of each image: ready, or the message why it is unavailable. Launchers that work side by side share it,
+    and take turns in using `engine`.
 
     `open_another` opens a second connection to the same engine, for the pulls that run beside trials.
     """
@@ -38,9 +38,9 @@ class HostImages:
     _queue: deque[Cell] = field(default_factory=deque)
     _queued: set[ImageName] = field(default_factory=set)
     _order: list[ImageName] = field(default_factory=list)
-    """Order in which the images are pulled ahead."""
+    """The order in which images are pulled ahead."""
     _late: set[ImageName] = field(default_factory=set)
-    """Images that do not fit on the disk until they are launched."""
+    """Images for which there is no room on the disk before they are launched."""
     _noted: set[str] = field(default_factory=set)
     _engine_lock: threading.RLock = field(default_factory=threading.RLock)
     _thread: threading.Thread | None = None
@@ -81,7 +81,7 @@ class HostImages:
         return isinstance(self._known.get(name_of(cell.image)), Prepared)
 
     def turn(self, cell: Cell) -> int:
-        """Return its position in the order of the pulls; of several awaited images, the lowest arrives first."""
+        """Return the image's position in the order of the pulls: the lowest position arrives first."""
         name = name_of(cell.image)
         return self._order.index(name) if name in self._order else len(self._order)
 
@@ -97,7 +97,7 @@ class HostImages:
             yield present
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
-        """Set which cells will run from now on, block by block: the image that is needed last makes room first."""
+        """Set which cells will run from now on, block by block: the image that is needed last is removed first."""
         self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
@@ -142,14 +142,14 @@ class HostImages:
     def _again(self, cell: Cell, before: Prepared) -> Prepared:
         """Get a removed image again, by its digest: its tag may point to another image by now."""
         image = _by_digest(cell.image, before.digest)
-        found = self._get(self.engine, replace(cell, image=image))
-        if isinstance(found, str):
-            raise ImageUnavailable(found)
-        if found.digest != before.digest:
+        again = self._get(self.engine, replace(cell, image=image))
+        if isinstance(again, str):
+            raise ImageUnavailable(again)
+        if again.digest != before.digest:
             text = f"{image.version} was removed there, and its tag is another image now; start again to measure it"
             raise ImageUnavailable(f"{image.where}: {text}")
-        self._known[name_of(image)] = found
-        return found
+        self._known[name_of(image)] = again
+        return again
 
     def _note_once(self, text: str, *, place: str) -> None:
         """Report a problem of a whole series (its base, the network) at its first image only."""

@@ -1,1 +1,1 @@
-"""The process engine: trials in virtual environments of this machine."""
+"""The process engine: runs trials in virtual environments of this machine."""

@@ -1,7 +1,7 @@
-"""Creates a memory cgroup for one trial of the process engine, v1 or v2, if this user may create one.
+"""Creates a memory cgroup, v1 or v2, for one trial of the process engine, if this user may create one.
 
-It limits memory (swap included), records whether the kernel killed a process for lack of it, and lists every process to
-kill at the end, including those that left their process group.
+The cgroup limits memory (swap included), records whether the kernel killed a process for lack of it, and lists every
+process to kill at the end, including those that left their process group.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ REMOVAL_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class TrialCgroup:
+    """A memory cgroup of one trial, of `version` 1 or 2."""
+
     path: Path
     version: int
 
     @property
     def procs(self) -> Path:
+        """Return the file that lists its processes; a pid that is written to it joins the cgroup."""
         return self.path / "cgroup.procs"
 
     def limit(self, memory_bytes: int) -> None:
@@ -52,15 +55,18 @@ class TrialCgroup:
             swap.write_text(str(value))
 
     def oom_killed(self) -> bool:
+        """Return whether the kernel killed a process of it for lack of memory. Raises InfrastructureError."""
         events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
         counts = dict(line.split(maxsplit=1) for line in _text(events).splitlines())
         return int(counts.get("oom_kill", "0")) > 0
 
     def pids(self) -> list[int]:
+        """Return the pids of its processes; [] once it is gone. Raises InfrastructureError."""
         return [int(pid) for pid in _text(self.procs).split()]
 
     def remove(self) -> None:
-        """Remove the empty cgroup; the kernel needs a moment after the last process has died."""
+        """Remove the empty cgroup; the kernel needs a moment after the last process has died. Raises
+        InfrastructureError."""
         until_s = time.monotonic() + REMOVAL_S
         while self.path.exists():
             try:
@@ -73,7 +79,7 @@ class TrialCgroup:
 
 
 def _text(path: Path) -> str:
-    """Return the content of a cgroup's file; "" once the cgroup is gone: another run may remove a dead one too."""
+    """Return the content of a cgroup's file; "" once the cgroup is gone, as another run may remove a dead one too."""
     try:
         return path.read_text()
     except OSError as error:
@@ -83,7 +89,8 @@ def _text(path: Path) -> str:
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
-    """Make a memory cgroup below the process's own or the nearest writable one above it; None if impossible."""
+    """Make a memory cgroup below this process's own or the nearest writable one above it; None if that is
+    impossible."""
     for version, parent in _parents(root):
         path = parent / name
         try:

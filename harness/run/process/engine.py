@@ -1,4 +1,4 @@
-"""The process engine: trials as processes of this machine, in a virtual environment for each image. No Docker.
+"""The process engine: runs trials as processes of this machine, in a virtual environment for each image. No Docker.
 
 A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory cgroup
 if one can be made. This is not a sandbox: scenarios are the user's own code.
@@ -33,6 +33,7 @@ from harness.run.process import cgroups, environments, host_lock, leftovers
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.store import EnvironmentStore
 from harness.run.tail import BoundedTail
+from harness.run.waiting import piped
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
@@ -41,7 +42,7 @@ KILLED_S = 60.0  # seconds that a large process may need to release its memory a
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
-    """Return this machine as an engine. Raises EngineUnreachable if it is no Linux, by which the agent measures."""
+    """Return this machine as an engine. Raises EngineUnreachable on anything but Linux, which the agent needs."""
     if platform.system() != "Linux":
         raise EngineUnreachable(
             f"{host.where}: engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
@@ -51,11 +52,13 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessE
 
 
 class ProcessEngine(EnvironmentStore):
+    """Runs trials on this machine. `cgroup_root`: where cgroups are mounted."""
+
     def __init__(self, host: Host, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
         super().__init__(environ=environ, host_in_words="engine: process")
         self._host = host
         self._cgroup_root = cgroup_root
-        self.facts: Mapping[str, Any] = machine_facts()
+        self.facts: Mapping[str, Any] = _machine_facts()
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("asking for its GPUs")
@@ -70,7 +73,8 @@ class ProcessEngine(EnvironmentStore):
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
         with environments.in_use(python), _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
             command = [*prefix, str(python), "-B", str(root / "start.py")]
-            with _started(command, root=root, environment=_environment(launch, root), cgroup=cgroup) as process:
+            environment = {"HOME": str(root), "TMPDIR": str(root), **environment_of(launch)}
+            with _started(command, root=root, environment=environment, cgroup=cgroup) as process:
                 yield ProcessSession(process, cgroup)
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
@@ -97,6 +101,8 @@ class ProcessEngine(EnvironmentStore):
 
 
 class ProcessSession:
+    """A Session over the pipes of a process. `cgroup`: what limits the trial's memory, if one could be made."""
+
     def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
         self._process, self._cgroup = process, cgroup
         self._stdin, self._stdout, self._stderr = _pipes(process)
@@ -129,12 +135,11 @@ class ProcessSession:
             stderr_tail=self._stderr_tail.text(),
         )
 
-    def _read_stderr(self) -> bool:
+    def _read_stderr(self) -> None:
         data = os.read(self._stderr.fileno(), READ_BYTES)
         self._stderr_tail.add(data)
         if not data:
             self._poll.unregister(self._stderr)
-        return bool(data)
 
     def _drain_stderr(self) -> None:
         """Read what is available now; a grandchild may hold the pipe open for ever."""
@@ -144,7 +149,7 @@ class ProcessSession:
             self._stderr_tail.add(data)
 
 
-def machine_facts() -> dict[str, Any]:
+def _machine_facts() -> dict[str, Any]:
     return {
         "engine": "process",
         "name": platform.node(),
@@ -157,6 +162,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def cpu_model() -> str | None:
+    """Return the model of this machine's CPU; None if the system does not tell it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
@@ -196,17 +202,15 @@ def _temporary_folder() -> Path:
         raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
 
 
-def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
-    """Return the trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
+def environment_of(launch: LaunchRequest) -> dict[str, str]:
+    """Return a trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
         "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "VIRTUAL_ENV": str(folder.parent),
-        "HOME": str(root),
-        "TMPDIR": str(root),
         "LANG": "C.UTF-8",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # CUDA then numbers the GPUs as the driver does
-        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # none: no GPU, as in a container
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # "": no GPU, as in a container
         **dict(launch.prepared.image.environment),
         **dict(launch.scenario.environment),
     }
@@ -217,15 +221,7 @@ def _started(
     command: list[str], *, root: Path, environment: dict[str, str], cgroup: TrialCgroup | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=root,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = piped(command, environment=environment, folder=root)
     except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
         why = error.strerror if isinstance(error, OSError) else error
         text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
@@ -233,19 +229,21 @@ def _started(
     try:
         yield process
     finally:
-        kill_tree(process, cgroup)
-        _close_pipes(process)
+        _kill_tree(process, cgroup)
+        for pipe in _pipes(process):
+            with contextlib.suppress(BrokenPipeError):  # closing stdin flushes to a process that is gone
+                pipe.close()
 
 
-def kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     """Kill the process and everything that it started: its descendants, its process group and its cgroup.
 
     Raises InfrastructureError if the process does not end because it hangs in a driver or a network file system.
     """
-    group = _descendants(process.pid)
+    descendants = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    for pid in group:
+    for pid in descendants:
         leftovers.kill(pid)
     if cgroup is not None:
         leftovers.kill_cgroup(cgroup)
@@ -268,9 +266,3 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[b
     assert process.stdout is not None
     assert process.stderr is not None
     return process.stdin, process.stdout, process.stderr
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in _pipes(process):
-        with contextlib.suppress(BrokenPipeError):  # closing stdin flushes to a process that is gone
-            pipe.close()

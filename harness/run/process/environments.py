@@ -1,8 +1,8 @@
-"""Virtual environments of the process engine, made once with uv and kept in a cache.
+"""Makes the virtual environments of the process engine, each once, with uv, and keeps them in a cache.
 
 A virtual environment cannot be moved, so it is made in its final place, under a lock, and a marker is written last: an
-environment without the marker is incomplete and is made again. Trials hold a shared lock, so that nobody removes an
-environment while one runs in it.
+environment without the marker is incomplete and is made again. Each trial holds a shared lock, so that nobody removes
+its environment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
@@ -22,13 +21,12 @@ from pathlib import Path
 import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
-from harness.file_locks import try_lock
 from harness.model import Image, Install
 from harness.model.watching import Say
 from harness.run.engine import Prepared
 from harness.run.images import build_errors
 from harness.run.process import interpreters
-from harness.run.process.locks import locked, open_lock, protected
+from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
 from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
@@ -45,11 +43,10 @@ PASSED_ON = (
     "LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDACXX", "TORCH_CUDA_ARCH_LIST", "CARGO_HOME",
     "RUSTUP_HOME", "RUSTFLAGS", "RUSTC", "SOURCE_DATE_EPOCH", "SETUPTOOLS_SCM_*", "SETUPTOOLS_USE_DISTUTILS",
 )  # fmt: skip
-"""The variables (fnmatch) that uv gets, and with it the build code of packages that have no wheel: what makes the
-network, indexes and compilers work. The rest of the user's environment, which may hold keys of clouds, is kept back."""
+"""Patterns (fnmatch) of the variables that uv gets, and with it the build code of packages that have no wheel: those
+that the network, indexes and compilers need. The rest of the user's environment may hold keys of clouds."""
 KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
-"""Those of PASSED_ON that are kept back: what only publishes, and what points at another environment."""
-REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
+"""Patterns of PASSED_ON's variables that uv does not get: they only publish, or point at another environment."""
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -76,18 +73,19 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
     except InfrastructureError as error:
         raise ImageUnavailable(f"{image.where}: {error}") from error
     except OSError as error:
-        raise ImageUnavailable(f"{image.where}: {_told(error)}; {REMEDY}") from error
+        raise ImageUnavailable(f"{image.where}: {reason_of(error)}; {REMEDY}") from error
 
 
 def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
     interpreter = interpreters.find(source.python, environ=environ)
     if interpreter is None:
-        there = ", ".join(interpreters.known(environ)) or "none"
-        raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {there}")
+        versions = ", ".join(interpreters.versions(environ)) or "none"
+        raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {versions}")
     build = interpreters.build_of(interpreter)
     folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    digest = _found(folder, say=say)
+    with locked(folder, shared=True, say=say, waiting=WAITING):  # a shared lock does not wait for running trials
+        digest = _digest_in(folder)
     if digest is None:
         with locked(folder, say=say, waiting=WAITING):
             digest = _digest_in(folder)  # another run may have made it during the wait
@@ -111,26 +109,13 @@ def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
 
 def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
     more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
-    named = json.dumps([build, source.packages, *more])
-    return cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
-
-
-def _found(folder: Path, *, say: Say) -> str | None:
-    """Return the digest of a complete environment, else None. The shared lock does not wait for running trials."""
-    with locked(folder, shared=True, say=say, waiting=WAITING):
-        return _digest_in(folder)
+    content = json.dumps([build, source.packages, *more])
+    return cache_folder(environ) / hashlib.sha256(content.encode()).hexdigest()[:20]
 
 
 def in_use(python: Path) -> AbstractContextManager[None]:
     """Protect the environment of `python` from removal. Raises InfrastructureError if it was just removed."""
-    folder = python.parents[1]
-    gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
-    return protected(
-        folder,
-        is_there=lambda: is_complete(python),
-        gone=gone,
-        unusable=lambda error: f"{_told(error)}; {REMEDY}",
-    )
+    return protected(python.parents[1], what="environment", is_there=lambda: is_complete(python))
 
 
 def is_complete(python: Path) -> bool:
@@ -140,31 +125,22 @@ def is_complete(python: Path) -> bool:
 
 def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
     """Return the bytes of each environment in the cache, by its Python. Raises InfrastructureError."""
-    pythons = [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
+    pythons = [python_of(folder) for folder in _folders(environ)]
     return {python: size_bytes(python) for python in pythons}
 
 
 def size_bytes(python: Path) -> int:
     """Return the bytes of the environment; files shared with uv's cache count in full. Raises InfrastructureError."""
-    files = (path.lstat() for path in python.parents[1].rglob("*"))
+    details = (path.lstat() for path in python.parents[1].rglob("*"))
     try:
-        return sum(found.st_size for found in files if stat.S_ISREG(found.st_mode))
+        return sum(detail.st_size for detail in details if stat.S_ISREG(detail.st_mode))
     except OSError as error:
-        raise InfrastructureError(f"{_told(error)}; is another run removing it?") from error
+        raise InfrastructureError(f"{reason_of(error)}; is another run removing it?") from error
 
 
 def remove(python: Path, *, say: Say) -> bool:
     """Remove the environment of `python` unless it is in use; return whether it is gone. Raises InfrastructureError."""
-    try:
-        return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
-    except OSError as error:
-        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
-
-
-def disk_usage(environ: Mapping[str, str]) -> shutil._ntuple_diskusage:
-    """Return the usage of the file system where environments are, or will be."""
-    folder = cache_folder(environ)
-    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
+    return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
 
 
 def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
@@ -172,33 +148,36 @@ def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
 
     Anything else in that folder stays. Raises InfrastructureError.
     """
-    try:
-        folders = sorted(cache_folder(environ).glob("*"))
-        return [folder for folder in folders if _is_ours(folder) and _remove(folder, say=say)]
-    except OSError as error:
-        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+    return [folder for folder in _folders(environ) if _remove(folder, say=say)]
+
+
+def _folders(environ: Mapping[str, str]) -> list[Path]:
+    return [folder for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
 
 
 def _is_ours(folder: Path) -> bool:
-    made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
+    """Return whether a folder is an environment of the cache. Raises InfrastructureError if it cannot be read."""
+    try:
+        made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
+    except OSError as error:
+        raise InfrastructureError(f"{reason_of(error)}; remove it by hand") from error
     return made and NAME.fullmatch(folder.name) is not None and not folder.is_symlink()
 
 
 def _remove(folder: Path, *, say: Say) -> bool:
     """Remove an environment unless it is in use; return whether it was removed. An interrupted removal must leave a
-    folder that is neither complete nor unrecognised: the marker goes first, pyvenv.cfg last, with the folder itself."""
-    with open_lock(folder) as lock:
-        if not try_lock(lock):
-            say(f"{folder} is in use by another run; left alone")
-            return False
-        (folder / MARKER).unlink(missing_ok=True)
-        for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
-            shutil.rmtree(path)
-        shutil.rmtree(folder)
-        return True
+    folder that is incomplete and still recognised: the marker goes first, and pyvenv.cfg last, with the folder."""
+    with removable(folder, say=say) as is_free:
+        if is_free:
+            (folder / MARKER).unlink(missing_ok=True)
+            for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
+                shutil.rmtree(path)
+            shutil.rmtree(folder)
+    return is_free
 
 
 def python_of(folder: Path) -> Path:
+    """Return the interpreter of the environment in a folder."""
     return folder / "bin" / "python"
 
 
@@ -207,8 +186,8 @@ def digest_of(folder: Path, *, build: str) -> str:
     digest = hashlib.sha256(f"{build}\n".encode())
     for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
         # Lines of compiled files differ from install to install; those of the wheel do not.
-        kept = [line for line in record.read_text(errors="replace").splitlines() if _is_content(line)]
-        digest.update("\n".join([record.parent.name, *sorted(kept), ""]).encode())
+        lines = [line for line in record.read_text(errors="replace").splitlines() if _is_content(line)]
+        digest.update("\n".join([record.parent.name, *sorted(lines), ""]).encode())
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -230,38 +209,32 @@ def _digest_in(folder: Path) -> str | None:
 def _make(
     folder: Path, *, interpreter: Path, image: Image, source: Install, environ: Mapping[str, str], say: Say
 ) -> None:
-    tool, packages = uv.find_uv_bin(), source.packages
-    environment, told = settings_of_uv(environ), f"installing {' '.join(packages)}"
+    tool, python, environment = uv.find_uv_bin(), str(python_of(folder)), settings_of_uv(environ)
+    installing = f"installing {' '.join(source.packages)}"
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return run_command(list(command), environment=environment, beat=lambda: say(told))
+    def run(*command: str, must_succeed: bool = True) -> None:
+        done = run_command(list(command), environment=environment, beat=lambda: say(installing))
+        if must_succeed and done.returncode != 0:
+            raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {build_errors.of_uv(done.stderr)}")
 
-    _checked(run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder)), image)
-    if packages:
-        say(told)
+    run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder))
+    if source.packages:
+        say(installing)
         exact = ["--no-deps"] if source.exact else []
-        asked = ["-r", str(_listed(folder, source))] if source.hashes else ["--", *packages]
-        _checked(run(tool, "pip", "install", *exact, "--python", str(python_of(folder)), *asked), image)
+        requirements = ["--", *source.packages]
+        if source.hashes:  # an installer reads them only from a requirements file
+            listed = folder / "requirements.txt"
+            listed.write_text("\n".join(source.lines))
+            requirements = ["-r", str(listed)]
+        run(tool, "pip", "install", *exact, "--python", python, *requirements)
     # Compile now, so that the first trial does not spend the time. uv's own --compile-bytecode fails on 3.6. Packages
-    # may ship files that do not compile (templates, tests of syntax errors), so the exit code is ignored.
-    run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))
-
-
-def _listed(folder: Path, source: Install) -> Path:
-    """Write a requirement file: only there an installer reads hashes."""
-    path = folder / "requirements.txt"
-    path.write_text("\n".join(source.lines))
-    return path
-
-
-def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
-    if done.returncode != 0:
-        raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {build_errors.of_uv(done.stderr)}")
+    # may ship files that do not compile (templates, tests of syntax errors).
+    run(python, "-m", "compileall", "-q", str(folder / "lib"), must_succeed=False)
 
 
 def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of uv: what is in PASSED_ON, as build code sees it too. uv does not read pip's settings:
-    the indexes and folders that versions were looked up in (`harness.package_index`) are told as its own.
+    """Return the environment of uv: the variables of PASSED_ON, as build code sees them too. uv does not read pip's
+    settings, so the indexes and folders of the version lookup (`harness.package_index`) are passed as uv's own.
     """
     kept = {name: value for name, value in environ.items() if _fits(name, PASSED_ON) and not _fits(name, KEPT_BACK)}
     if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
@@ -272,8 +245,8 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
         "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),
         "UV_EXTRA_INDEX_URL": " ".join(filter(None, map(kept.get, ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")))),
     }
-    told = {**kept, **{name: value for name, value in both.items() if value}}
-    return {name: value for name, value in told.items() if not name.startswith("PIP_")}
+    settings = {**kept, **{name: value for name, value in both.items() if value}}
+    return {name: value for name, value in settings.items() if not name.startswith("PIP_")}
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:
@@ -287,8 +260,3 @@ def _write_marker(path: Path, content: Mapping[str, object]) -> None:
         file.flush()
         os.fsync(file.fileno())
     scratch.rename(path)
-
-
-def _told(error: OSError) -> str:
-    place = f"{error.filename}: " if error.filename else ""
-    return f"{place}{error.strerror or error}"

@@ -1,4 +1,4 @@
-"""The exclusive lease of a process host: a locked file. The kernel frees it when its holder ends, for whatever reason.
+"""Gives the exclusive lease of a process host: a locked file, which the kernel frees when its holder ends.
 
 The file is never removed: otherwise one of two waiting processes could lock a file that no longer exists.
 """
@@ -41,13 +41,9 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
     try:
         number = _opened(path)
     except OSError as error:
-        why = (
-            "is a link or a pipe, and no lease"
-            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
-            else error.strerror
-        )
-        text = f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder"
-        raise InfrastructureError(text) from error
+        odd = error.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
+        why = "is a link or a pipe, and no lease" if odd else error.strerror
+        raise InfrastructureError(f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder") from error
     with os.fdopen(number, "r+b", buffering=0) as file:
         _lock(number, say=say, stopped=stopped)
         since = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -57,21 +53,22 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
 
 
 def _opened(path: Path) -> int:
-    """Return its file descriptor. Without O_CREAT where it is there: kernels forbid that for files of other users.
+    """Open the file and return its descriptor. An existing file is opened without O_CREAT, which kernels forbid for
+    files of other users.
 
-    The folder is open to all users, and what is written goes into the file: one under another name as well (a link) is
-    not ours to write to, and a pipe would be waited for. Who made the file does not matter: the lease is of all users.
+    The folder is open to all users, and the harness writes to the file. A file with a second name (a hard link) may be
+    a user's own, and opening a pipe would wait. Any user may have made the file: the lease belongs to all of them.
     """
     with contextlib.suppress(FileNotFoundError):
-        return _of_one_name(opened(path, os.O_RDWR))
+        return _with_one_name(opened(path, os.O_RDWR))
     with contextlib.suppress(FileExistsError):  # another process made it just now
         number = opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.fchmod(number, 0o666)  # other users of this machine wait for it too
         return number
-    return _of_one_name(opened(path, os.O_RDWR))
+    return _with_one_name(opened(path, os.O_RDWR))
 
 
-def _of_one_name(number: int) -> int:
+def _with_one_name(number: int) -> int:
     """Return the descriptor of a file that has one name; close any other and raise OSError."""
     if os.fstat(number).st_nlink == 1:
         return number
@@ -79,7 +76,7 @@ def _of_one_name(number: int) -> int:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def _told(number: int) -> str:
+def _holder_in_words(number: int) -> str:
     """Return what the holder wrote, in one line: any user of this machine may have written it."""
     text = os.pread(number, HOLDER_BYTES, 0).decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -89,7 +86,7 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
     while not stopped():
         if file_locks.try_lock(number):
             return
-        say(f"waiting: {_told(number)} uses this host")
+        say(f"waiting: {_holder_in_words(number)} uses this host")
         time.sleep(BEAT_S)
     raise Interrupted("interrupted")
 
@@ -97,8 +94,8 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
 def holder(folder: Path) -> str | None:
     """Return who has the lock, in words; None if nobody does."""
     try:
-        number = _of_one_name(opened(folder / NAME, os.O_RDONLY))
-    except OSError:  # nobody ever had it, or it is not ours to read: `held` tells that
+        number = _with_one_name(opened(folder / NAME, os.O_RDONLY))
+    except OSError:  # nobody ever had it, or it cannot be read, which `held` reports
         return None
     with os.fdopen(number, "rb"):
-        return None if file_locks.try_lock(number, shared=True) else _told(number)
+        return None if file_locks.try_lock(number, shared=True) else _holder_in_words(number)

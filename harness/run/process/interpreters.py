@@ -14,21 +14,22 @@ def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
     """Return the interpreter of `version` ("3.7" or "3.7.16"), or None; without a version, the harness's own."""
     if version is None:
         return Path(sys.executable)
-    return next((path for path in candidates(environ) if matches(version_of(path), version)), None)
+    return next((path for path in candidates(environ) if is_version(version_of(path), version)), None)
 
 
-def known(environ: Mapping[str, str]) -> list[str]:
+def versions(environ: Mapping[str, str]) -> list[str]:
     """Return the Python versions on this machine, oldest first."""
     versions = {version for path in candidates(environ) if (version := version_of(path))}
     return sorted(versions, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
 
 
-def matches(version: str, wanted: str) -> bool:
+def is_version(version: str, wanted: str) -> bool:
+    """Return whether a version (3.7.16) is the wanted one, which may be shorter (3.7)."""
     return version == wanted or version.startswith(f"{wanted}.")
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the harness's own interpreter, then those of pyenv, of uv and on PATH."""
+    """Yield the harness's own interpreter, then those of pyenv, then of uv, then those on PATH."""
     yield Path(sys.executable)
     home = Path(environ.get("HOME", "/nonexistent"))
     pyenv = Path(environ.get("PYENV_ROOT", home / ".pyenv"))
@@ -36,30 +37,29 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     yield from sorted(pyenv.glob("versions/*/bin/python"), reverse=True)
     yield from sorted(data.glob("uv/python/cpython-*/bin/python"), reverse=True)
     for minor in range(20, 5, -1):
-        if found := shutil.which(f"python3.{minor}", path=environ.get("PATH")):
-            yield Path(found)
+        if path := shutil.which(f"python3.{minor}", path=environ.get("PATH")):
+            yield Path(path)
 
 
 def version_of(path: Path) -> str:
     """Return the version that the interpreter prints; "" if it does not run (a pyenv shim of a version that is not
     selected) or is older than 3.6, which the agent does not support."""
-    return _asked(
-        path, "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
-    )
+    code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
+    return _printed(path, code)
 
 
 def build_of(path: Path) -> str:
     """Return what distinguishes two interpreters of one version: path, compiler, time and options of the build."""
-    asked = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
-    return f"{path.resolve()} {_asked(path, f'import sys, sysconfig; print([{asked}])')}"
+    details = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
+    return f"{path.resolve()} {_printed(path, f'import sys, sysconfig; print([{details}])')}"
 
 
-def _asked(path: Path, code: str) -> str:
+def _printed(path: Path, code: str) -> str:
     """Return what the interpreter prints for `code`; "" if it fails."""
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             [path, "-I", "-c", code], capture_output=True, text=True, errors="replace", timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    return done.stdout.strip() if done.returncode == 0 else ""

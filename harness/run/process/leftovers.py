@@ -37,8 +37,8 @@ def new_name() -> str:
 def is_dead(name: str) -> bool:
     """Return whether `name` is the harness's and its owner, of this machine and boot, is gone."""
     text, _, _ = name.removeprefix(PREFIX).rpartition("_")
-    named = owner.parse(text.replace("_", ":"))
-    return name.startswith(PREFIX) and named is not None and owner.is_alive(named) is False
+    maker = owner.parse(text.replace("_", ":"))
+    return name.startswith(PREFIX) and maker is not None and owner.is_alive(maker) is False
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
@@ -72,10 +72,10 @@ def _dead_folders(folder: Path) -> list[Path]:
 
 def _is_dead_and_ours(path: Path) -> bool:
     try:
-        found = path.lstat()
+        details = path.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and is_dead(path.name)
+    return stat.S_ISDIR(details.st_mode) and details.st_uid == os.getuid() and is_dead(path.name)
 
 
 def remove_folder(path: Path) -> None:
@@ -94,7 +94,7 @@ def remove_folder(path: Path) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """Restore the owner's rights on all folders, which a scenario may have removed, as some languages' caches do."""
+    """Restore the owner's rights on all folders, which a scenario or some languages' caches may have removed."""
     with contextlib.suppress(OSError):  # gone, or another user's: the next attempt to remove it reports that
         folder.chmod(stat.S_IRWXU)
         for inner in folder.iterdir():

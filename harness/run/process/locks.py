@@ -1,4 +1,4 @@
-"""Locks of files in a folder that several machines may share; the kernel frees them when their holder ends."""
+"""Locks files in a folder that several machines may share; the kernel frees the locks when their holder ends."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from harness.file_locks import try_lock
 from harness.model.watching import Say
 from harness.run.waiting import BEAT_S
 
+REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
 
-def open_lock(path: Path) -> IO[str]:
-    """Open the lock file beside `path` for reading and writing: NFS needs the first for a shared lock, the second for
-    an exclusive one."""
+
+def reason_of(error: OSError) -> str:
+    """Return the file and the reason of an error, in words."""
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
+def _open_lock(path: Path) -> IO[str]:
+    """Open the lock file beside `path`. NFS needs it readable for a shared lock and writable for an exclusive one."""
     return path.with_suffix(".lock").open("a+")
 
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Iterator[None]:
-    """Hold the lock of `path`. `waiting` is said until it is free. Raises OSError."""
-    with open_lock(path) as lock:
+    """Hold the lock of `path`. Say `waiting` until it is free. Raises OSError."""
+    with _open_lock(path) as lock:
         while not try_lock(lock, shared=shared):
             say(waiting)
             time.sleep(BEAT_S)
@@ -31,17 +38,33 @@ def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Itera
 
 
 @contextmanager
-def protected(
-    path: Path, *, is_there: Callable[[], bool], gone: str, unusable: Callable[[OSError], str]
-) -> Iterator[None]:
-    """Protect `path` from removal. Raises InfrastructureError: `gone` if it was just removed, `unusable` if its lock
-    cannot be opened.
+def protected(path: Path, *, what: str, is_there: Callable[[], bool]) -> Iterator[None]:
+    """Protect `path` from removal; `what` names it in messages. Raises InfrastructureError if it was just removed, or
+    if its lock cannot be opened.
     """
     try:
-        lock = open_lock(path)
+        lock = _open_lock(path)
     except OSError as error:
-        raise InfrastructureError(unusable(error)) from error
+        raise InfrastructureError(f"{reason_of(error)}; {REMEDY}") from error
     with lock:
         if not try_lock(lock, shared=True) or not is_there():
-            raise InfrastructureError(gone)
+            raise InfrastructureError(
+                f"{path}: another run removed this {what} (`harness clean --images`); start again: trials are kept"
+            )
         yield
+
+
+@contextmanager
+def removable(path: Path, *, say: Say) -> Iterator[bool]:
+    """Hold the lock of `path` while it is removed; yield False, and say so, if another run uses it.
+
+    Raises InfrastructureError for an OSError of the block.
+    """
+    try:
+        with _open_lock(path) as lock:
+            is_free = try_lock(lock)
+            if not is_free:
+                say(f"{path} is in use by another run; left alone")
+            yield is_free
+    except OSError as error:
+        raise InfrastructureError(f"{reason_of(error)}; remove it by hand") from error

@@ -1,7 +1,8 @@
-"""The virtual environments of this machine, or of a folder that it shares with others, as an ImageStore."""
+"""Offers virtual environments, of this machine or of a folder that it shares with others, as an ImageStore."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,6 +50,10 @@ class EnvironmentStore:
         return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
 
     def room(self) -> Room:
-        """Return the file system where the environments are, or will be."""
-        usage = environments.disk_usage(self._environ)
-        return Room(free_bytes=usage.free, total_bytes=usage.total)
+        return room_of(environments.cache_folder(self._environ))
+
+
+def room_of(folder: Path) -> Room:
+    """Return the room on the file system where the folder is, or will be."""
+    usage = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists()))
+    return Room(free_bytes=usage.free, total_bytes=usage.total)

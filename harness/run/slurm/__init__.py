@@ -1,1 +1,1 @@
-"""The Slurm engine: trials as steps of an allocation that is held for the sweep."""
+"""The Slurm engine: runs trials as steps of an allocation that is held for the sweep."""

@@ -1,6 +1,6 @@
 """The Slurm engine: an allocation holds one node for the sweep, and each trial is a step of it.
 
-The files of a trial go to the node through the step's input, and the conversation through its input and output. Only
+A trial's files go to the node through the step's input, and the conversation goes through its input and output. Only
 images need a folder that this machine shares with the nodes.
 """
 
@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
 from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say, unheard
 from harness.run.engine import Kept, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
-from harness.run.hosts.gpus import PROBE_S, parse
+from harness.run.hosts.gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import leftovers
 from harness.run.process.store import EnvironmentStore
@@ -26,8 +26,8 @@ from harness.run.retrying import unavailable
 from harness.run.slurm.images.image_files import ImageFiles, check_folder
 from harness.run.slurm.images.node_images import NodeImages
 from harness.run.slurm.node import hold, left_behind, steps, unpacked
+from harness.run.slurm.node.allocated_gpus import allocated_gpus
 from harness.run.slurm.node.containers import NODE_FOLDER, WITH_FILES
-from harness.run.slurm.node.visible_gpus import ours
 from harness.run.slurm.queue import commands
 from harness.run.slurm.queue.allocation import Allocation
 from harness.run.slurm.trials import NodeStore, NodeTrials
@@ -40,16 +40,12 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     Raises EngineUnreachable if Slurm does not answer on this machine.
     """
     say("asking Slurm")
-    engine = SlurmEngine(host, environ=environ)
     try:
-        engine.set_version(commands.version(environ=environ, place=host.where))
-        commands.asked(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
-    except BaseException as error:
-        engine.close()
-        if isinstance(error, InfrastructureError):
-            raise EngineUnreachable(str(error)) from error
-        raise
-    return engine
+        version = commands.slurm_version(environ=environ, place=host.where)
+        commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
+    except InfrastructureError as error:
+        raise EngineUnreachable(str(error)) from error
+    return SlurmEngine(host, environ=environ, version=version)
 
 
 def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
@@ -62,25 +58,24 @@ def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, 
 
 
 class SlurmEngine:
-    def __init__(self, host: Host, *, environ: Mapping[str, str]) -> None:
+    """Runs trials on one node of the cluster. `version`: Slurm's name and version."""
+
+    def __init__(self, host: Host, *, environ: Mapping[str, str], version: str) -> None:
         assert host.slurm is not None
-        self._host, self._request, self._environ = host, host.slurm, environ
+        self._request, self._environ = host.slurm, environ
         self._place = str(host.where)
         if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
-        self._hold = hold.join(host, environ=environ)
+        self._hold = hold.join(host, environ=environ, version=version)
         self._images = _images_of(host.slurm, self._hold, environ=environ)
-        self._trials = NodeTrials(host=host, hold=self._hold, images=self._images)
+        self._trials = NodeTrials(hold=self._hold, images=self._images)
         self._is_closed = False
         self.facts: Mapping[str, Any] = self._hold.facts
 
-    def set_version(self, version: str) -> None:
-        self._hold.version = version
-
     def _node(self, say: Say) -> Allocation:
-        found = self._hold.node(say)
+        allocation = self._hold.node(say)
         self.facts = {**self._hold.facts, **self.facts}
-        return found
+        return allocation
 
     # ------------------------------------------------------------ images
 
@@ -90,8 +85,8 @@ class SlurmEngine:
             try:
                 self._trials.unpacked(self._node(say), prepared, say)
             except InfrastructureError as error:
-                told = f"{image.where}: {image.version}: cannot be unpacked: {error}"
-                raise unavailable(told, cause=str(error)) from error
+                message = f"{image.where}: {image.version}: cannot be unpacked: {error}"
+                raise unavailable(message, cause=str(error)) from error
         return prepared
 
     def at_hand(self, image: Image) -> bool:
@@ -120,30 +115,21 @@ class SlurmEngine:
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         place = f"{self._place}.gpus"
         allocation = self._node(say)
-        prepared = self._any(images, say)
+        prepared = first_available(self, images, say, place=place, remedy="see `series:`")
         name, payload = leftovers.new_name(), Payload(job={}, files=agent_files())
-        given = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
+        order = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
         probe, variables = self._trials.probe(allocation, name, prepared)
         command = [*steps.command_of(allocation, name=name), *probe]
-        with steps.started(allocation, command, first=given, place=place, variables=variables) as session:
+        with steps.started(allocation, command, first=order, variables=variables) as session:
             output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
-        visible = self._trials.on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
-        return ours(parse(output, place=place) or (), visible.strip(), place=place)
+        visible = steps.printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
+        return allocated_gpus(parse_gpus(output, place=place) or (), visible.strip(), place=place)
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         """Return the model of the node's CPU; a node is asked for if none is held."""
         self._node(say)
-        found = self.facts["cpu"]
-        return None if found is None else str(found)
-
-    def _any(self, images: Sequence[Image], say: Say) -> Prepared:
-        """Return the first of `images` that is available."""
-        for image in images[:-1]:
-            with contextlib.suppress(ImageUnavailable):  # reported when its cells are run
-                return self.prepare(image, say)
-        if not images:
-            raise InfrastructureError(f"{self._place}.gpus: there is no image to ask in; see `series:`")
-        return self.prepare(images[-1], say)
+        model = self.facts["cpu"]
+        return None if model is None else str(model)
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
@@ -156,14 +142,15 @@ class SlurmEngine:
     def lease(self, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
         """Hold a node: the queue is what keeps other sweeps away from it."""
 
-        def told(text: str) -> None:
+        def say_unless_stopped(text: str) -> None:
             if stopped():
                 raise Interrupted("interrupted")
             say(text)
 
-        with hold.waited_for(self._hold.lease, lambda: told(f"waiting: {owner.in_words()} uses this host")):
-            self._node(told)
-            yield _HeldNode(lambda: self._hold.renewed(told))
+        waiting = f"waiting: {owner.in_words()} uses this host"
+        with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
+            self._node(say_unless_stopped)
+            yield _HeldNode(lambda: self._hold.renewed(say_unless_stopped))
 
     # ------------------------------------------------------------ leftovers
 
@@ -177,10 +164,9 @@ class SlurmEngine:
         if allocation is None:
             return jobs
         if isinstance(self._images, NodeImages):
-            return jobs + left_behind.remove_containers(allocation, self._request.container, place=self._place)
-        unpacked_there = self._request.container == "pyxis"
-        containers = unpacked.remove_dead(allocation, place=self._place) if unpacked_there else 0
-        return jobs + containers + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
+            return jobs + left_behind.remove_containers(allocation, self._request.container)
+        containers = unpacked.remove_dead(allocation) if self._request.container == "pyxis" else 0
+        return jobs + containers + left_behind.remove_node_folders(allocation, NODE_FOLDER)
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has

@@ -1,4 +1,4 @@
-"""Starts what a trial's step runs on the node: a Python of a virtual environment, or a container."""
+"""Starts the trials of a host on its node: with the Python of a virtual environment, or in a container."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InfrastructureError
-from harness.model import Host, Scenario
 from harness.model.watching import Say, unheard
-from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
+from harness.run import memory_limit
+from harness.run.docker.containers import refused_default_ulimit
 from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process import environments, leftovers
+from harness.run.process.engine import environment_of
 from harness.run.process.store import EnvironmentStore
 from harness.run.slurm.images.image_files import ImageFiles
 from harness.run.slurm.images.node_images import NodeImages
 from harness.run.slurm.node import steps, unpacked
 from harness.run.slurm.node.containers import (
+    BARE,
     COMMANDS,
     INSIDE,
     NODE_FOLDER,
@@ -28,24 +30,21 @@ from harness.run.slurm.node.containers import (
 )
 from harness.run.slurm.node.hold import Hold
 from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.queue.commands import environment
-
-SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-STEP_S = 60.0
+from harness.run.slurm.queue.commands import slurm_environment
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTrials:
-    """Starts trials of one host, on the node that is held."""
+    """Starts trials of one host on the node that is held."""
 
-    host: Host
     hold: Hold
     images: NodeStore
 
     @property
     def container(self) -> str:
+        """Return the program that starts containers, or "none"."""
         return self.hold.request.container
 
     def started(self, allocation: Allocation, launch: LaunchRequest) -> contextlib.AbstractContextManager[Session]:
@@ -57,16 +56,9 @@ class NodeTrials:
         """Return the command that runs `inside.py` with all GPUs, and the variables that srun needs for it."""
         if isinstance(self.images, EnvironmentStore):
             return _python(prepared), {}
-        scenario = Scenario(name="gpus", where=self.host.where, shm_bytes=64 << 20)
-        start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=scenario,
+        start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=BARE,
                       gpus=("all",), keep_entrypoint=False, unpacked=self.unpacked(allocation, prepared))  # fmt: skip
         return COMMANDS[self.container](start), self._variables(start)
-
-    def on_node(self, allocation: Allocation, *command: str) -> str:
-        """Return what a short command prints on the node. Raises InfrastructureError."""
-        return steps.printed(
-            allocation, command, name=leftovers.new_name(), limit_s=STEP_S, place=self.hold.place, beat=lambda: None
-        )
 
     # ------------------------------------------------------------ virtual environments
 
@@ -75,30 +67,26 @@ class NodeTrials:
         python, memory_bytes = Path(launch.prepared.reference), launch.scenario.memory_bytes
         self._check_shared(allocation, python)
         name = leftovers.new_name()
-        given = steps.order(
+        order = steps.order(
             launch.payload,
             root=f"{NODE_FOLDER}/{name}",
-            environment=_environment(launch),
+            environment=environment_of(launch),
             only=True,
             data_limit_bytes=None if self.hold.limits_memory else memory_bytes,
         )
         command = [*steps.command_of(allocation, name=name, memory_bytes=memory_bytes), *_python(launch.prepared)]
-        with (
-            environments.in_use(python),
-            steps.started(
-                allocation, command, first=given, place=self.hold.place, removal=_removal("none", name)
-            ) as session,
-        ):
+        removal = _removal("none", name)
+        with environments.in_use(python), steps.started(allocation, command, first=order, removal=removal) as session:
             yield session
 
     def _check_shared(self, allocation: Allocation, python: Path) -> None:
         """Raise InfrastructureError if the node does not have the environment that was made here."""
         if str(python) in allocation.checked:
             return
-        found = self.on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python))
-        if found.strip() != "1":
+        output = steps.printed_on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)).strip()
+        if output != "1":
             raise InfrastructureError(
-                f"{self.hold.place}: node {allocation.node} cannot start {python} ({found.strip()[-200:]!r}); set"
+                f"{self.hold.place}: node {allocation.node} cannot start {python} ({output[-200:]!r}); set"
                 " `images:` to a folder that this machine and the nodes share, and have that Python on the nodes"
             )
         allocation.checked.add(str(python))
@@ -110,14 +98,14 @@ class NodeTrials:
         name, image, scenario = leftovers.new_name(), launch.prepared.image, launch.scenario
         gpus = tuple(gpu.uuid for gpu in launch.gpus)
         limit_bytes = scenario.memory_bytes if isinstance(self.images, ImageFiles) else None
-        chosen = visible_gpus(self.container, gpus)
-        given = steps.order(
+        selection = visible_gpus(self.container, gpus)
+        order = steps.order(
             launch.payload,
             root=None,
-            environment={**chosen, **dict(image.environment), **dict(scenario.environment)},
+            environment={**selection, **dict(image.environment), **dict(scenario.environment)},
             only=False,
             data_limit_bytes=None if self.hold.limits_memory else limit_bytes,
-            without=self._without(allocation, launch) if self.container == "pyxis" else None,
+            without=_without(allocation, launch) if self.container == "pyxis" else None,
             alone=self.container == "pyxis" and not scenario.network,
         )
         start = Start(
@@ -128,7 +116,7 @@ class NodeTrials:
             gpus=gpus,
             keep_entrypoint=image.keep_entrypoint,
             ulimits=self._ulimits(allocation, launch) if isinstance(self.images, NodeImages) else (),
-            memory_bytes=int(self.hold.facts["memory_bytes"] * MEMORY_SHARE),
+            memory_bytes=memory_limit.default_bytes(self.hold.facts["memory_bytes"]),
             names_capabilities="NVIDIA_DRIVER_CAPABILITIES" in launch.prepared.environment,
             unpacked=self.unpacked(allocation, launch.prepared),
         )
@@ -139,8 +127,7 @@ class NodeTrials:
             steps.started(
                 allocation,
                 command,
-                first=given,
-                place=self.hold.place,
+                first=order,
                 variables=self._variables(start),
                 removal=_removal(self.container, name),
             ) as session,
@@ -148,21 +135,13 @@ class NodeTrials:
             yield session
 
     def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = unheard) -> str:
-        """Return the container that pyxis made of the image, "" for other programs. Raises InfrastructureError."""
+        """Return the container that pyxis made of the image; "" for other programs. Raises InfrastructureError."""
         if self.container != "pyxis":
             return ""
-        return unpacked.unpack(allocation, prepared.reference, prepared.digest, place=self.hold.place, say=say)
+        return unpacked.unpack(allocation, prepared.reference, prepared.digest, say=say)
 
     def _variables(self, start: Start) -> Mapping[str, str]:
         return pyxis_variables(start) if self.container == "pyxis" else {}
-
-    def _without(self, allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
-        """Return what pyxis hands on to the container although it is not the image's."""
-        return {
-            "names": OUTSIDE,
-            "values": environment(allocation.environ),
-            "kept": sorted({*launch.prepared.environment, "PATH"}),
-        }
 
     def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
         """Protect the image from removal."""
@@ -171,18 +150,17 @@ class NodeTrials:
     def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
         """Return the scenario's ulimits without the default ones that the engine on the node may not set.
 
-        A container that does nothing finds out, once for each set of ulimits.
+        For each set of ulimits, an idle container is started once to find out.
         """
-        asked = launch.scenario.ulimits
-        while (left := tuple(one for one in asked if one[0] not in self.hold.refused_ulimits)) and (
+        wanted = launch.scenario.ulimits
+        while (left := tuple(ulimit for ulimit in wanted if ulimit[0] not in self.hold.refused_ulimits)) and (
             str(left) not in allocation.checked
         ):
-            name = leftovers.new_name()
-            start = Start(name=name, image=launch.prepared.reference, text="", keep_entrypoint=False, ulimits=left,
-                          scenario=Scenario(name="ulimits", where=self.host.where, shm_bytes=64 << 20))  # fmt: skip
-            nothing = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
+            start = Start(name=leftovers.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
+                          keep_entrypoint=False, ulimits=left)  # fmt: skip
+            idle = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
             try:
-                self.on_node(allocation, *nothing)
+                steps.printed_on_node(allocation, *idle)
             except InfrastructureError as error:
                 refused = refused_default_ulimit(str(error), launch.scenario)
                 if refused is None or refused in self.hold.refused_ulimits:
@@ -198,21 +176,17 @@ def _python(prepared: Prepared) -> list[str]:
 
 
 def _removal(container: str, name: str) -> list[str]:
-    """Return the command that removes what a trial has on the node, beside its memory."""
+    """Return the command that removes a trial's container or folder from the node."""
     if container in ("docker", "podman"):
         return [container, "rm", "--force", "--volumes", name]
     return ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"]
 
 
-def _environment(launch: LaunchRequest) -> dict[str, str]:
-    """Return the trial's whole environment, as the process engine gives it."""
-    folder = Path(launch.prepared.reference).parent
+def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
+    """Return which variables pyxis passes to the container although they are not the image's, as `inside.py` reads
+    it."""
     return {
-        "PATH": f"{folder}:{SHELL_PATH}",
-        "VIRTUAL_ENV": str(folder.parent),
-        "LANG": "C.UTF-8",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),
-        **dict(launch.prepared.image.environment),
-        **dict(launch.scenario.environment),
+        "names": OUTSIDE,
+        "values": slurm_environment(allocation.environ),
+        "kept": sorted({*launch.prepared.environment, "PATH"}),
     }

@@ -1,1 +1,1 @@
-"""One trial: the conversation with the agent, and its result."""
+"""One trial: its files, the conversation with the agent, and its result."""

@@ -1,4 +1,4 @@
-"""Holds the conversation with the agent of one trial, to the outcome.
+"""Holds the conversation with the agent of one trial until the trial has ended.
 
 The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
 `infrastructure`, which is no verdict on the image.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from harness.model import End, Trace
+from harness.model import End, Trace, Trial
 from harness.run.engine import Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.facts import facts_of
@@ -24,14 +24,14 @@ from harness.run.trial.messages import (
     MessageLines,
     Misunderstood,
     columns_of,
-    count,
+    count_of,
+    long_text_of,
     look_of,
     not_finite_of,
-    number,
-    parse,
+    number_of,
+    parse_message,
     text_of,
-    whole,
-    whole_text_of,
+    whole_number_of,
 )
 from harness.run.trial.samples import Samples
 
@@ -46,6 +46,7 @@ SIGKILL = 9
 OOM_REPORTED = "killed by the kernel: out of memory (reported by the engine)"
 PROTOCOL = 1
 FILE_NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
+NOT_ASKED = Exit()
 
 Decide = Callable[[Trace], str]
 OnStep = Callable[[int, float | None], None]
@@ -60,34 +61,17 @@ class Clock(Protocol):
     def time(self) -> float: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The end of a trial: the fields of the Trial that the conversation tells."""
-
-    end: End
-    message: str = ""
-    signal: int | None = None
-    exit_code: int | None = None
-    last_step: int = 0
-    peak_rss_kib: float | None = None
-    probe_cost: float | None = None
-    output_tail: str = ""
-    output_head: str = ""
-    output_bytes: int | None = None
-    not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    at_exit: bool = False
-    buffered: str = ""
-    stacks: str = ""
-
-
 class Conversation:
-    """Handles the agent's messages one by one until the trial has an outcome."""
+    """Handles the messages of an agent one by one until the trial has ended. `begun`: the trial as known before its
+    launch.
+    """
 
     def __init__(
         self,
         session: Session,
         launch: LaunchRequest,
         *,
+        begun: Trial,
         decide: Decide,
         on_step: OnStep,
         cancelled: Callable[[], bool],
@@ -95,12 +79,12 @@ class Conversation:
         clock: Clock,
     ) -> None:
         job = launch.payload.job
-        self.looks: tuple[int, ...] = tuple(job["looks"])
+        self._looks: tuple[int, ...] = tuple(job["looks"])
         times_s: list[float | None] = job.get("look_times_s") or [None]
-        self.time_s = times_s[-1]
         self._timed = any(time_s is not None for time_s in times_s)
-        self.samples = Samples(last_step=self.looks[-1] if job["script"] or job.get("program") else math.inf)
-        self.facts: dict[str, Any] = {}
+        self._begun = replace(begun, steps_asked=self._looks[-1], time_asked_s=times_s[-1])
+        self._samples = Samples(last_step=self._looks[-1] if job["script"] or job.get("program") else math.inf)
+        self._facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
         # The agent ends a trial after `timeout_s` of work, and what wraps the scenario has as long to report.
         self._limit_s = self._silence_limit_s + job["timeout_s"]
@@ -112,11 +96,16 @@ class Conversation:
         self._deciding_s = 0.0
         self._handlers = {
             "hello": self._hello, "ready": self._ready, "progress": self._progress,
-            "samples": self._samples, "counts": self._counts, "look": self._look, "file": self._file,
+            "samples": self._add_samples, "counts": self._counts, "look": self._look, "file": self._file,
         }  # fmt: skip
 
-    def hold(self) -> Outcome:
-        """Listen until the agent is done, gone, silent or busy for too long or not understood, or until `cancelled`."""
+    def hold(self) -> Trial:
+        """Listen until the agent is done, gone, silent or busy for too long or not understood, or until `cancelled`.
+        Return the trial, with all that was measured.
+        """
+        return replace(self._listen(), trace=self._samples.trace(), facts=self._facts)
+
+    def _listen(self) -> Trial:
         while not self._cancelled():
             data = self._session.receive(POLL_S)
             if data is None:
@@ -124,29 +113,30 @@ class Conversation:
             try:
                 for text in self._lines.feed(data):
                     self._heard_s = self._clock.monotonic()
-                    if outcome := self._take(parse(text)):
-                        return outcome
+                    if trial := self._take(parse_message(text)):
+                        return trial
             except Misunderstood as error:
-                return self._infrastructure(f"the agent's message was not understood: {error}")
-            if outcome := self._overdue():
-                return outcome
-        return Outcome(end="interrupted", message="interrupted", last_step=self.samples.newest_step)
+                return self._ended("infrastructure", f"the agent's message was not understood: {error}")
+            if trial := self._overdue():
+                return trial
+        return self._ended("interrupted", "interrupted")
 
-    def _overdue(self) -> Outcome | None:
-        """Return the outcome of an agent that is silent for too long, or speaks for too long."""
+    def _overdue(self) -> Trial | None:
+        """Return the trial if its agent is silent for too long, or speaks for too long."""
         now_s = self._clock.monotonic()
         silent_s, taken_s = now_s - self._heard_s, now_s - self._begun_s - self._deciding_s
-        if not self.facts and silent_s > STARTUP_S:
-            return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s")
+        if not self._facts and silent_s > STARTUP_S:
+            return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s", Exit())
         if silent_s > self._silence_limit_s:
-            return self._infrastructure(f"lost: no message from the agent for {silent_s:.0f} s")
+            return self._ended("infrastructure", f"lost: no message from the agent for {silent_s:.0f} s")
         if taken_s > self._limit_s:
             what = "the agent still speaks, and should have ended the trial"
-            return self._infrastructure(f"given up after {self._limit_s:.0f} s: {what}")
+            return self._ended("infrastructure", f"given up after {self._limit_s:.0f} s: {what}")
         return None
 
-    def _take(self, message: Message) -> Outcome | None:
-        if not self.facts and message["type"] != "hello":
+    def _take(self, message: Message) -> Trial | None:
+        """Handle a message; return the trial if it was the last one. Raises Misunderstood."""
+        if not self._facts and message["type"] != "hello":
             raise Misunderstood(f"{message['type']} before hello")
         if message["type"] == "done":
             return self._done(message)
@@ -154,32 +144,32 @@ class Conversation:
         return None
 
     def _hello(self, message: Message) -> None:
-        if self.facts or message.get("protocol") != PROTOCOL:
+        if self._facts or message.get("protocol") != PROTOCOL:
             raise Misunderstood(f"hello twice, or not of protocol {PROTOCOL}")
-        self.facts.update(facts_of(message))
+        self._facts.update(facts_of(message))
 
     def _ready(self, message: Message) -> None:
-        if "setup_s" in self.facts:
+        if "setup_s" in self._facts:
             raise Misunderstood("ready twice")
-        self.facts["setup_s"] = None
-        self.facts.update(facts_of(message))
+        self._facts["setup_s"] = None
+        self._facts.update(facts_of(message))
 
     def _progress(self, message: Message) -> None:
-        self._on_step(count(message, "step", most=math.inf), number(message, "rss_kib"))
+        self._on_step(count_of(message, "step", most=math.inf), number_of(message, "rss_kib"))
 
-    def _samples(self, message: Message) -> None:
-        self.samples.add(columns_of(message))
+    def _add_samples(self, message: Message) -> None:
+        self._samples.add(columns_of(message))
 
     def _counts(self, message: Message) -> None:
-        self.samples.set_counts(columns_of(message))
+        self._samples.set_counts(columns_of(message))
 
     def _look(self, message: Message) -> None:
-        if self.samples.looks > len(self.looks):  # one for each, and a last one after the answer "stop"
+        if self._samples.looks > len(self._looks):  # one for each, and a last one after the answer "stop"
             raise Misunderstood("look: more than were asked for")
-        self.samples.add_look(look_of(message, allowed=self.looks, any_step=self._timed))
+        self._samples.add_look(look_of(message, allowed=self._looks, any_step=self._timed))
         if message.get("last") is True:
             return
-        trace = self.samples.trace()
+        trace = self._samples.trace()
         asked_s = self._clock.monotonic()
         answer = "go" if trace is None else self._decide(trace)
         self._heard_s = self._clock.monotonic()
@@ -189,22 +179,23 @@ class Conversation:
     def _file(self, message: Message) -> None:
         name = text_of(message, "name")
         if not FILE_NAME.fullmatch(name):
-            raise Misunderstood("file: its name is none that we give")
-        self._on_file(name, whole_text_of(message, "text"))
+            raise Misunderstood("file: a name that the harness does not use")
+        self._on_file(name, long_text_of(message, "text"))
 
-    def _done(self, message: Message) -> Outcome:
+    def _done(self, message: Message) -> Trial:
         end = message.get("end")
         if not isinstance(end, str) or end not in ENDS:
-            raise Misunderstood("done: an end that is not known")
-        outcome = Outcome(
+            raise Misunderstood("done: an unknown end")
+        trial = replace(
+            self._begun,
             end=cast(End, end),
             message=text_of(message, "message"),
-            signal=whole(message, "signal"),
-            exit_code=whole(message, "exit_code"),
-            last_step=count(message, "last_step", most=math.inf),
-            peak_rss_kib=number(message, "peak_rss_kib"),
-            probe_cost=number(message, "probe_cost"),
-            output_tail=self._said_before() + text_of(message, "output_tail"),
+            signal=whole_number_of(message, "signal"),
+            exit_code=whole_number_of(message, "exit_code"),
+            last_step=count_of(message, "last_step", most=math.inf),
+            peak_rss_kib=number_of(message, "peak_rss_kib"),
+            probe_cost=number_of(message, "probe_cost"),
+            output_tail=self._banner() + text_of(message, "output_tail"),
             output_head=text_of(message, "output_head")[:HEAD_LIMIT],
             output_bytes=_count_or_none(message, "output_bytes"),
             not_finite=not_finite_of(message),
@@ -212,67 +203,61 @@ class Conversation:
             buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
             stacks=text_of(message, "stacks"),
         )
-        return self._killed(outcome) if outcome.signal == SIGKILL and end != "oom" else outcome
+        return self._killed(trial) if trial.signal == SIGKILL and end != "oom" else trial
 
-    def _said_before(self) -> str:
+    def _banner(self) -> str:
         """Return the output of the image's own entrypoint (such as a driver warning), which precedes the scenario's."""
         banner = self._lines.noise.text().strip()[-BANNER_LIMIT:]
         return f"{banner}\n" if banner else ""
 
-    def _killed(self, outcome: Outcome) -> Outcome:
-        """Return the outcome after SIGKILL: out of memory only if the engine reports it, else killed from outside."""
+    def _killed(self, trial: Trial) -> Trial:
+        """Return the trial after SIGKILL: out of memory only if the engine reports it, else killed from outside."""
         until_s = self._clock.monotonic() + LAST_WORDS_S
         while self._clock.monotonic() < until_s and self._session.receive(POLL_S) is not None:
             pass
         if self._session.exit().oom_killed:
-            return _with_end(outcome, "oom", OOM_REPORTED)
-        return _with_end(outcome, "infrastructure", outcome.message or "killed by signal 9 from outside")
+            return replace(trial, end="oom", message=OOM_REPORTED)
+        return replace(trial, end="infrastructure", message=trial.message or "killed by signal 9 from outside")
 
-    def _gone(self) -> Outcome:
-        """Return the outcome if the output ended without `done`: the engine knows the exit status."""
+    def _gone(self) -> Trial:
+        """Return the trial if the output ended without `done`: the engine knows the exit status."""
         self._lines.rest()
         last = self._session.exit()
         if last.oom_killed:
-            return self._outcome("oom", OOM_REPORTED, last)
-        if not self.facts:
+            return self._ended("oom", OOM_REPORTED, last)
+        if not self._facts:
             return self._not_started("the output ended before the agent started", last)
         if last.exit_code == 128 + SIGKILL:
-            return self._outcome("infrastructure", "killed from outside (signal 9)", last)
+            return self._ended("infrastructure", "killed from outside (signal 9)", last)
         detail = f": {last.error}" if last.error else ""
         code = "unknown" if last.exit_code is None else last.exit_code
-        return self._outcome("infrastructure", f"the agent ended without a result, exit code {code}{detail}", last)
+        return self._ended("infrastructure", f"the agent ended without a result, exit code {code}{detail}", last)
 
-    def _not_started(self, what: str, last: Exit | None = None) -> Outcome:
-        last = last or Exit()
+    def _not_started(self, what: str, last: Exit) -> Trial:
         own = [line for line in last.stderr_tail.splitlines() if line.startswith("harness: ")]
         if own:  # what starts the agent on a node knows better
-            return self._outcome("infrastructure", own[-1].removeprefix("harness: "), last)
-        said = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
+            return self._ended("infrastructure", own[-1].removeprefix("harness: "), last)
+        why = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         hint = "its Python did not start"
         if self._keeps_entrypoint:
             hint = "the image's entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first"
-        return self._outcome("infrastructure", f"{what}: {said or silent}; {hint}", last)
+        return self._ended("infrastructure", f"{what}: {why or silent}; {hint}", last)
 
-    def _infrastructure(self, message: str) -> Outcome:
-        return self._outcome("infrastructure", message, Exit())
-
-    def _outcome(self, end: End, message: str, last: Exit) -> Outcome:
-        return Outcome(
+    def _ended(self, end: End, message: str, last: Exit = NOT_ASKED) -> Trial:
+        """Return the trial if the agent did not tell its end; `last`: what the engine tells of it."""
+        return replace(
+            self._begun,
             end=end,
             message=message,
             exit_code=last.exit_code,
-            last_step=self.samples.newest_step,
+            last_step=self._samples.newest_step,
             output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
         )
 
 
 def _count_or_none(message: Message, name: str) -> int | None:
-    return None if message.get(name) is None else count(message, name, most=COUNT_LIMIT)
-
-
-def _with_end(outcome: Outcome, end: End, message: str) -> Outcome:
-    return Outcome(**{**vars(outcome), "end": end, "message": message})
+    return None if message.get(name) is None else count_of(message, name, most=COUNT_LIMIT)
 
 
 def _reason(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads the facts about an image in the messages `hello` and `ready`, which are not trusted."""
+"""Reads the facts about an image from the messages `hello` and `ready`, which are not trusted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def facts_of(message: Message) -> dict[str, Any]:
     """Return the fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of
     flat dicts (one for each GPU).
 
-    A field that the agent is known to send has the agent's type or is null: nobody who reads it has to ask. The value
-    of a variable that looks like a credential (NVIDIA_API_KEY) is withheld here, before anything is written.
+    A field that the agent is known to send has the agent's type or is null, so that readers need not check it. The
+    value of a variable that looks like a credential (NVIDIA_API_KEY) is withheld here, before anything is written.
+    Raises Misunderstood.
     """
     facts: dict[str, Any] = {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
     for name, fits in KINDS.items():
@@ -69,7 +70,7 @@ KINDS: Mapping[str, Callable[[object], bool]] = {
     "cgroup": _record_of(_is_measure),
     "gpus": _list_of(_is_gpu),
 }
-"""What each field of `hello` and `ready` is, as `harness/agent/__init__.py` describes them."""
+"""The types of the fields of `hello` and `ready`, as `harness/agent/__init__.py` describes them."""
 
 
 def _facts(value: object) -> object:
@@ -89,4 +90,4 @@ def _fact(value: object) -> Any:
         return writable(value)
     if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT):
         return value
-    raise Misunderstood("a fact that is no text, number or flat list of them")
+    raise Misunderstood("a fact that is neither a text nor a number nor a flat list of them")

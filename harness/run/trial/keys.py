@@ -1,4 +1,4 @@
-"""Computes the key of a trial: two trials with the same key measure the same thing."""
+"""Computes the key of a trial: trials with the same key measure the same thing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Parses the agent's messages out of the output of an image that is not trusted.
+"""Parses the agent's messages in the output of an image that is not trusted.
 
-`MessageLines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
+`MessageLines` finds the marked lines, `parse_message` reads the message in one of them, and the other functions read
+the fields of a message. All of them raise `Misunderstood` and nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Misunderstood(Exception):
 
 
 class MessageLines:
-    """Splits a stream of bytes into the agent's marked lines; the end of everything else is kept in `noise`."""
+    """Splits a stream of bytes into the agent's marked lines, and keeps the end of everything else in `noise`."""
 
     def __init__(self, marker: str) -> None:
         self._start = marker.encode() + b" "
@@ -66,22 +67,22 @@ class MessageLines:
         return text
 
     def _drop_open(self) -> None:
-        """Drop a line that is too long: of noise its end is kept; for a message raise Misunderstood."""
+        """Drop a line of noise that is too long, and keep its end. Raises Misunderstood for a message."""
         if self._open.startswith(self._start):
             raise Misunderstood("a line above 16 MiB")
         self.noise.add(bytes(self._open))
-        # What follows belongs to the same line: one byte that no marker starts with represents the dropped part.
+        # What follows belongs to the same line: a byte with which no marker begins stands for the dropped part.
         self._open[:] = b" "
         self._searched = 1
 
     def rest(self) -> None:
-        """Treat what is left without a line end as noise, at the end of output."""
+        """At the end of output, treat a last line without an end as noise."""
         self.noise.add(bytes(self._open))
         self._open.clear()
         self._searched = 0
 
 
-def parse(text: bytes) -> Message:
+def parse_message(text: bytes) -> Message:
     """Return the message in one marked line, with a valid type. Raises Misunderstood, also for extreme nesting, for
     which json raises RecursionError."""
     try:
@@ -100,15 +101,15 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """Return the number; raise ValueError for one like 1e999, which is valid JSON but infinite in Python."""
+    """Return the number. Raises ValueError for one like 1e999, which is valid JSON but infinite in Python."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range")
     return value
 
 
-def number(message: Message, name: str) -> float | None:
-    """Return a number or None (also if the field is missing)."""
+def number_of(message: Message, name: str) -> float | None:
+    """Return a number; None if the field is null or missing."""
     value = message.get(name)
     if value is None:
         return None
@@ -119,7 +120,7 @@ def number(message: Message, name: str) -> float | None:
     return float(value)
 
 
-def count(message: Message, name: str, *, most: float) -> int:
+def count_of(message: Message, name: str, *, most: float) -> int:
     """Return a whole number from 0 to `most`; null and a missing field count as 0."""
     value = message.get(name, 0)
     if value is None:
@@ -130,7 +131,7 @@ def count(message: Message, name: str, *, most: float) -> int:
     return value
 
 
-def whole(message: Message, name: str) -> int | None:
+def whole_number_of(message: Message, name: str) -> int | None:
     """Return a whole number below 2**32 in magnitude, or None."""
     value = message.get(name)
     if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
@@ -148,8 +149,8 @@ def text_of(message: Message, name: str) -> str:
     return writable(value[-TEXT_LIMIT:])
 
 
-def whole_text_of(message: Message, name: str) -> str:
-    """Return a text of any length that a line can have."""
+def long_text_of(message: Message, name: str) -> str:
+    """Return a text of any length."""
     value = message.get(name)
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
@@ -191,10 +192,10 @@ def _array(kind: str, values: object) -> Floats:
 
 def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
     """Return the counts of non-finite values in `done`: metric -> (steps that returned one, the first such step)."""
-    told = message.get("not_finite") or {}
-    if not isinstance(told, dict) or len(told) > METRICS_LIMIT:
+    metrics = message.get("not_finite") or {}
+    if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
         raise Misunderstood("done: not_finite is no record of metrics")
-    return {writable(name[:200]): _pair(pair) for name, pair in told.items()}
+    return {writable(name[:200]): _pair(pair) for name, pair in metrics.items()}
 
 
 def _pair(pair: object) -> tuple[int, int]:
@@ -204,14 +205,14 @@ def _pair(pair: object) -> tuple[int, int]:
 
 
 def look_of(message: Message, *, allowed: tuple[int, ...], any_step: bool = False) -> Look:
-    """Return the record in a `look` message; unknown fields are left out.
+    """Return the record in a `look` message without unknown fields.
 
-    The last look may be at any step, because the time limit may end the trial between two looks. So may all, with
-    `any_step`, for a trial whose looks are due by the time.
+    The last look may be at any step, because the time limit may end the trial between two looks. With `any_step`, which
+    is for a trial whose looks are due by time, every look may be.
     """
-    step = count(message, "step", most=allowed[-1])
+    step = count_of(message, "step", most=allowed[-1])
     fields = message.get("look")
-    asked = any_step or step in allowed or message.get("last") is True
-    if not asked or not isinstance(fields, dict):
+    is_due = any_step or step in allowed or message.get("last") is True
+    if not is_due or not isinstance(fields, dict):
         raise Misunderstood(f"look: none was asked for at step {step}")
-    return Look(step=step, **{name: number(fields, name) for name in LOOK_FIELDS})
+    return Look(step=step, **{name: number_of(fields, name) for name in LOOK_FIELDS})

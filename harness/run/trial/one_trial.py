@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from harness.model import Trial
@@ -32,25 +33,27 @@ def run_trial(
     Raises InfrastructureError if the trial could not be launched; whatever happens later is in the Trial.
     """
     begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
-    with engine.launch(launch) as session:
-        talk = Conversation(
-            session, launch, decide=decide, on_step=on_step, cancelled=cancelled, on_file=on_file, clock=clock
-        )
-        outcome = talk.hold()
-    return Trial(
+    gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
+    begun = Trial(
         cell_id=cell_id,
         number=number,
         key=key,
+        end="interrupted",
         run=launch.labels.get("harness.run", ""),
         round=round,
-        steps_asked=talk.looks[-1],
-        time_asked_s=talk.time_s,
         started=started.isoformat(timespec="microseconds"),
-        duration_s=clock.monotonic() - begun_s,
-        trace=talk.samples.trace(),
         image_digest=launch.prepared.digest,
         reference=launch.prepared.reference,
-        facts=talk.facts,
-        fingerprint={**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
-        **vars(outcome),
     )
+    with engine.launch(launch) as session:
+        trial = Conversation(
+            session,
+            launch,
+            begun=begun,
+            decide=decide,
+            on_step=on_step,
+            cancelled=cancelled,
+            on_file=on_file,
+            clock=clock,
+        ).hold()
+    return replace(trial, duration_s=clock.monotonic() - begun_s, fingerprint={**engine.facts, **gpus})

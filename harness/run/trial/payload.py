@@ -1,4 +1,4 @@
-"""Packs the files that are copied in for one trial: the agent, the scenario with its files, and the job."""
+"""Packs the files of one trial: the agent, the scenario with its files, and the job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOLD_ENVIRONMENT = (
     "CUDA_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "CUBLAS_*", "TF_*", "TENSORFLOW_*", "PYTORCH_*", "TORCH_*", "XLA_*",
     "JAX_*", "OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "MALLOC_*", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC",
 )  # fmt: skip
-"""Variables of the image whose values a result may contain; of all others it contains only the names."""
+"""Patterns of the image's variables whose values a result may contain; it contains only the names of all others."""
 
 AGENT = Path(__file__).parents[2] / "agent"
 """The agent's source. The harness treats it as data: it is copied, never imported."""
@@ -55,11 +55,11 @@ def payload_hash(variant: Variant) -> str:
 
 
 def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
-    found = {place: (content, executable) for place, content, executable in _scenario_files(scenario)}
+    own = list(_scenario_files(scenario))
     return Payload(
         job=job,
-        files={**agent_files(), **{place: content for place, (content, _) in found.items()}},
-        executable=frozenset(place for place, (_, executable) in found.items() if executable),
+        files={**agent_files(), **{place: content for place, content, _ in own}},
+        executable=frozenset(place for place, _, executable in own if executable),
     )
 
 
@@ -96,16 +96,16 @@ def _program(variant: Variant) -> dict[str, Any] | None:
 
 @functools.cache
 def _agent_constant(name: str) -> Any:
-    found = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return ast.literal_eval(found[1])
+    value = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert value is not None
+    return ast.literal_eval(value[1])
 
 
 @functools.cache
 def compiled_agent() -> Mapping[str, bytes]:
-    """Return the agent's modules as this Python compiles them: an image with the same Python need not, in every launch.
-    Any other Python compiles the source. A module is used only if it was made from the source beside it, so that they
-    are no part of what a trial's key covers.
+    """Return the agent's modules as compiled by this Python, so that an image with the same Python need not compile
+    them in every launch. Any other Python compiles the source. Python uses a compiled module only if it was made from
+    the source beside it, so a trial's key need not cover them.
     """
     files = {}
     with tempfile.TemporaryDirectory(prefix="harness-agent-") as folder:
@@ -141,9 +141,9 @@ def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
     """Return the files by their place in the scenario's folder. Raises MatrixError if two files go to one place."""
     sources: dict[PurePosixPath, Path] = {}
-    for asked in [*([scenario.file] if scenario.file else []), *scenario.files]:
-        home = (scenario.file or asked).parent
-        for place, path in _places(asked, home=_normal(home)):
+    for named in [*([scenario.file] if scenario.file else []), *scenario.files]:
+        home = (scenario.file or named).parent
+        for place, path in _places(named, home=_normal(home)):
             other = sources.setdefault(place, path)
             if os.path.realpath(other) != os.path.realpath(path):
                 raise MatrixError(_conflict(scenario, place, other, path))
@@ -155,7 +155,8 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 
 
 def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Yield where a file, or each file of a folder, goes: to its place relative to `home`, else to its own name."""
+    """Yield the place of a file, or of each file of a folder: relative to `home` if it is below it, else by its
+    name."""
     whole = _normal(path)
     place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
     if not path.is_dir():
@@ -172,8 +173,8 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
-def _conflict(scenario: Scenario, place: PurePosixPath, one: Path, other: Path) -> str:
+def _conflict(scenario: Scenario, place: PurePosixPath, *paths: Path) -> str:
     return (
-        f"{scenario.where}: files: {one} and {other} would both be {place} beside the script;"
+        f"{scenario.where}: files: {' and '.join(map(str, paths))} would both be {place} beside the script;"
         " rename one, or keep them in different folders below the script's"
     )

@@ -8,17 +8,17 @@ from harness.model import GROWTHS, Floats, Look, Trace
 from harness.model.measured import beyond_any_trace
 from harness.run.trial.messages import Misunderstood
 
-COUNTS_LIMIT = 10_000  # the agent has 256 and one for each look at most
+COUNTS_LIMIT = 10_000  # the agent sends 256 rows and one for each look at most
 COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Collects chunks as they arrive, and returns a Trace of all of them. Each chunk is more than twice as long as the
-    next one, so rows that arrive one by one take no more memory than together.
+    """Collects chunks of rows as they arrive. Each chunk is more than twice as long as the next one, so that rows that
+    arrive one by one take no more memory than together.
     """
 
     def __init__(self, *, last_step: float) -> None:
-        """Start without rows. `last_step` is the largest step that a sample may have."""
+        """Begin without rows. `last_step` is the largest step that a sample may have."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
         self._counts: dict[str, Floats] = {}
@@ -56,6 +56,7 @@ class Samples:
             raise Misunderstood("counts: fewer than none")
 
     def add_look(self, look: Look) -> None:
+        """Add a look, which follows all earlier ones."""
         self._looks.append(look)
 
     @property
@@ -65,6 +66,7 @@ class Samples:
 
     @property
     def newest_step(self) -> int:
+        """Return the step of the newest sample; 0 before the first."""
         return int(self._newest)
 
     def trace(self) -> Trace | None:

@@ -1,6 +1,6 @@
-"""Bisection: the fewest launches that name the version at which a history changes. Pure.
+"""Bisects a history: finds the version at which it changes with the fewest launches. Pure.
 
-    spots -> decide -> launch what it says -> spots -> decide -> ... -> "done"
+    versions -> decide -> launch what it says -> versions -> decide -> ... -> "done"
 
 `docs/search.md` describes the method and when it is right.
 """
@@ -8,22 +8,24 @@
 from harness.schedule.bisect.conclude import conclude, not_needed
 from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import (
-    LEVEL_METRICS,
+    LEVEL,
     Boundary,
     Decision,
     Evidence,
     Expected,
+    RowVersions,
     Rules,
     VersionEvidence,
     expected_launches,
 )
 
 __all__ = [
-    "LEVEL_METRICS",
+    "LEVEL",
     "Boundary",
     "Decision",
     "Evidence",
     "Expected",
+    "RowVersions",
     "Rules",
     "VersionEvidence",
     "conclude",

@@ -1,4 +1,4 @@
-"""Decision of a bisection: what to launch next. Pure: the same evidence gives the same decision.
+"""Decides what a bisection launches next. Pure: the same evidence gives the same decision.
 
 The search terminates: every decision launches only versions that can be launched and have fewer than `most` launches,
 so the sum of `most - launches` over these versions falls with every launch.
@@ -7,269 +7,271 @@ so the sum of `most - launches` over these versions falls with every launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.schedule.bisect import flaky_extent, halving
 from harness.schedule.bisect.conclude import bad_from_start, conclude
-from harness.schedule.bisect.records import Boundary, Decision, Rules, VersionEvidence, name_of
-from harness.schedule.bisect.side_by_side import compare
+from harness.schedule.bisect.records import (
+    LEVEL,
+    Boundary,
+    Decision,
+    DecisionKind,
+    RowVersions,
+    Rules,
+    VersionEvidence,
+    likeliest,
+    version_name,
+    version_names,
+)
+from harness.schedule.bisect.side_by_side import compare_levels
 from harness.schedule.bisect.states import (
     PATIENCE,
     StateChange,
-    agreeing,
     changes_of,
     doubtful_runs,
     enough_failures,
-    evidence,
+    evidence_of,
     failures_from,
+    has_agreeing,
     is_mixed,
     metrics_of,
-    state_of,
+    version_state,
 )
 
-LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
-SHOWN = 20
-"""Most entries of a posterior that are logged."""
 
-
-def decide(spots: Sequence[VersionEvidence], *, rules: Rules) -> Decision:
+def decide(versions: RowVersions, *, rules: Rules) -> Decision:
     """Return the next launches, or the end of the search with its conclusion."""
-    for ask in (_ends, _lucky, _between, _levels, _alike, _accused_once):
-        decision = ask(spots, rules)
+    for ask in (_ends, _lucky, _between, _levels, _alike, _bad_once):
+        decision = ask(versions, rules)
         if decision is not None:
             return decision
-    return Decision(launch=(), kind="done", reason=_found(spots, rules))
+    return Decision(launch=(), kind="done", reason=_found(versions, rules))
 
 
 # ---------------------------------------------------------------- both ends
 
 
-def _usable(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
-    """Return the versions that can be launched and are not known to say nothing."""
-    return [place for place, spot in enumerate(spots) if spot.testable and not _given_up(spot, rules)]
+def _usable(versions: RowVersions, rules: Rules) -> list[int]:
+    """Return the versions that can be launched and may give a result."""
+    return [place for place, version in enumerate(versions) if version.testable and not _given_up(version, rules)]
 
 
-def _given_up(spot: VersionEvidence, rules: Rules) -> bool:
-    return spot.launches >= min(PATIENCE, rules.most) and all(state_of(spot, each) is None for each in spot.states)
+def _given_up(version: VersionEvidence, rules: Rules) -> bool:
+    return version.launches >= min(PATIENCE, rules.most) and all(
+        version_state(version, each) is None for each in version.states
+    )
 
 
-def _outer(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
-    usable = _usable(spots, rules)
+def _outer(versions: RowVersions, rules: Rules) -> list[int]:
+    usable = _usable(versions, rules)
     return sorted({usable[0], usable[-1]}) if usable else []
 
 
-def _ends(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
+def _ends(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide to launch the oldest and the newest usable version, and the baseline."""
-    ends = _outer(spots, rules)
+    ends = _outer(versions, rules)
     usual = rules.baseline
-    wanted = ends if usual is None or usual in ends or not spots[usual].testable else sorted([*ends, usual])
-    silent = [p for p in wanted if not spots[p].launches or _is_silent(spots[p], rules)]
+    wanted = ends if usual is None or usual in ends or not versions[usual].testable else sorted([*ends, usual])
+    silent = [p for p in wanted if not versions[p].launches or _is_silent(versions[p], rules)]
     if not silent:
         return None
-    names = " and ".join(name_of(spots, place) for place in silent)
-    return Decision(launch=tuple(silent), kind="end", reason=f"nothing is known of {names}: both ends come first")
+    reason = f"nothing is known of {version_names(versions, silent)}: both ends come first"
+    return Decision(launch=tuple(silent), kind="end", reason=reason)
 
 
-def _is_silent(spot: VersionEvidence, rules: Rules) -> bool:
-    return not _given_up(spot, rules) and all(state_of(spot, metric) is None for metric in spot.states)
+def _is_silent(version: VersionEvidence, rules: Rules) -> bool:
+    return not _given_up(version, rules) and all(version_state(version, metric) is None for metric in version.states)
 
 
-def _alike(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """Decide to launch both ends again if nothing changes between them: all else rests on them, and a flaky failure
-    that comes late shows only in whole launches.
-    """
-    if any(changes_of(spots, metric) for metric in metrics_of(spots)):
+def _alike(versions: RowVersions, rules: Rules) -> Decision | None:
+    """Decide to launch both ends again, to their whole budgets, if nothing changes between them: all rests on them."""
+    if any(changes_of(versions, metric) for metric in metrics_of(versions)):
         return None
-    again = tuple(p for p in _outer(spots, rules) if not _believed(spots[p], rules))
+    again = tuple(p for p in _outer(versions, rules) if not _believed(versions[p], rules))
     if not again:
         return None
-    names = " and ".join(name_of(spots, place) for place in again)
-    reason = f"both ends are alike so far: {names} once more, to be sure"
+    reason = f"both ends are alike so far: {version_names(versions, again)} once more, to be sure"
     return Decision(launch=again, kind="confirm", reason=reason, whole=True)
 
 
-def _accused_once(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
+def _bad_once(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide to launch a version again that was bad once and has no known neighbour, so that no change confirms it."""
-    for metric in metrics_of(spots):
-        bad = [place for place, spot in enumerate(spots) if state_of(spot, metric)]
-        able = [place for place in bad if spots[place].testable and spots[place].launches < rules.most]
-        if able and not any(agreeing(spots[place], metric, bad=True, rules=rules) for place in bad):
-            place = max(able, key=lambda p: (evidence(spots[p], metric).bad, -p))
-            reason = f"{metric}: {name_of(spots, place)} was bad too few times to be believed: once more"
+    for metric in metrics_of(versions):
+        bad = [place for place, version in enumerate(versions) if version_state(version, metric)]
+        able = [place for place in bad if versions[place].launchable(rules)]
+        if able and not any(has_agreeing(versions[place], metric, bad=True, rules=rules) for place in bad):
+            place = max(able, key=lambda p: (evidence_of(versions[p], metric).bad, -p))
+            reason = f"{metric}: {version_name(versions, place)} was bad too few times to be believed: once more"
             return Decision(launch=(place,), kind="confirm", reason=reason, metric=metric)
     return None
 
 
-def _believed(spot: VersionEvidence, rules: Rules) -> bool:
-    bad = any(agreeing(spot, metric, bad=True, rules=rules) for metric in spot.states)
-    some = any(evidence(spot, metric).bad for metric in spot.states)
-    return bad or spot.launches >= (rules.most if some else min(rules.least, rules.most))
+def _believed(version: VersionEvidence, rules: Rules) -> bool:
+    bad = any(has_agreeing(version, metric, bad=True, rules=rules) for metric in version.states)
+    some = any(evidence_of(version, metric).bad for metric in version.states)
+    return bad or version.launches >= (rules.most if some else min(rules.least, rules.most))
 
 
 # ---------------------------------------------------------------- between two that differ
 
 
-def _lucky(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
+def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide to launch good versions between two bad ones again: are they good, or were they lucky?"""
-    for metric in metrics_of(spots):
-        for run in doubtful_runs(spots, metric):
-            able = [place for place in run if spots[place].testable and spots[place].launches < rules.most]
+    for metric in metrics_of(versions):
+        for run in doubtful_runs(versions, metric):
+            able = [place for place in run if versions[place].launchable(rules)]
             if able:
-                place = min(able, key=lambda p: (spots[p].launches, not spots[p].at_hand, p))
-                reason = f"{name_of(spots, place)} was good between two bad versions: may it have been lucky?"
+                place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
+                reason = f"{version_name(versions, place)} was good between two bad versions: may it have been lucky?"
                 return Decision(launch=(place,), kind="repeat", reason=reason, metric=metric)
     return None
 
 
-def _between(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    for metric in metrics_of(spots):
-        mixed = is_mixed(spots, metric)
-        for change in changes_of(spots, metric):
+def _between(versions: RowVersions, rules: Rules) -> Decision | None:
+    for metric in metrics_of(versions):
+        mixed = is_mixed(versions, metric)
+        for change in changes_of(versions, metric):
             ask = _part_time if mixed else _halve
-            decision = ask(spots, change, rules) or (None if mixed else _in_time(spots, change, rules))
+            decision = ask(versions, change, rules) or (None if mixed else _in_time(versions, change, rules))
             if decision is not None:
                 return decision
     return None
 
 
-def _halve(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
-    place = halving.pick(spots, change, rules)
+def _halve(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
+    place = halving.splitting_version(versions, change, rules)
     if place is None:
-        return _confirm(spots, change, change.good, rules)
-    count = len(halving.open_places(spots, change, rules))
-    reason = f"{_sides(spots, change)}: {name_of(spots, place)} splits the {count} version{'s'[: count > 1]} between"
-    return Decision(
-        launch=(place,), kind="halve", reason=reason, metric=change.metric, bracket=(change.before, change.after)
-    )
+        return _confirm(versions, change, rules)
+    count = len(halving.open_places(versions, change, rules))
+    splits = f"{version_name(versions, place)} splits the {count} version{'s' if count > 1 else ''} between"
+    reason = f"{_sides(versions, change)}: {splits}"
+    return _about(change, "halve", [place], reason)
 
 
-def _confirm(spots: Sequence[VersionEvidence], change: StateChange, good: int, rules: Rules) -> Decision | None:
+def _confirm(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch both sides again until each has launches that agree; so too the oldest version, if it is bad."""
-    sides = {good: False, change.bad: True}
-    oldest = bad_from_start(spots, change.metric)
+    sides = {change.good: False, change.bad: True}
+    oldest = bad_from_start(versions, change.metric)
     if oldest is not None:
         sides[oldest] = True
-    enough = enough_failures(spots, change, rules)
+    enough = enough_failures(versions, change, rules)
     lacking = [
         place
         for place, bad in sorted(sides.items())
-        if not (agreeing(spots[place], change.metric, bad=bad, rules=rules) and (place != change.bad or enough))
-        and spots[place].testable
-        and spots[place].launches < rules.most
+        if not (has_agreeing(versions[place], change.metric, bad=bad, rules=rules) and (place != change.bad or enough))
+        and versions[place].launchable(rules)
     ]
     if not lacking:
         return None
-    names = " and ".join(name_of(spots, place) for place in lacking)
-    reason = f"{_sides(spots, change)}: {names} once more, before a version is named"
-    return Decision(
-        launch=tuple(lacking), kind="confirm", reason=reason, metric=change.metric,
-        bracket=(change.before, change.after),
-    )  # fmt: skip
+    reason = f"{_sides(versions, change)}: {version_names(versions, lacking)} once more, before a version is named"
+    return _about(change, "confirm", lacking, reason)
 
 
-def _part_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
-    """Decide, for a flaky failure, which launch is the most informative about how far it reaches."""
-    known = flaky_extent.reach_of(spots, change)
-    place = flaky_extent.pick(spots, change, known, rules)
+def _about(change: StateChange, kind: DecisionKind, launch: Sequence[int], reason: str) -> Decision:
+    bracket = (change.before, change.after)
+    return Decision(launch=tuple(launch), kind=kind, reason=reason, metric=change.metric, bracket=bracket)
+
+
+def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
+    """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
+    reach = flaky_extent.reach_of(versions, change)
+    place = flaky_extent.most_informative(versions, change, reach, rules)
     if place is None:
-        return _confirm(spots, change, change.good, rules)
-    order = sorted(zip(known.places, known.outermost, strict=True), key=lambda each: -each[1])
-    posterior = tuple((int(p), round(float(chance), 4)) for p, chance in order[:SHOWN])
-    seen = evidence(spots[change.bad], change.metric)
-    share = known.fails(max(seen.survived, default=None))
+        return _confirm(versions, change, rules)
+    posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
+    seen = evidence_of(versions[change.bad], change.metric)
+    share = reach.fails(max(seen.survived, default=None))
     why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in a part of its launches"
     reason = (
-        f"{name_of(spots, change.bad)} {why}, so that good ones may be luck:"
-        f" {name_of(spots, place)} says most about how far it reaches"
+        f"{version_name(versions, change.bad)} {why}, so that good ones may be luck:"
+        f" {version_name(versions, place)} says most about how far it reaches"
     )
-    return Decision(
-        launch=(place,), kind="repeat", reason=reason, metric=change.metric,
-        bracket=(change.before, change.after), posterior=posterior,
-    )  # fmt: skip
+    return replace(_about(change, "repeat", [place], reason), posterior=posterior)
 
 
-def _in_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
+def _in_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch a side again if failures come so late or so seldom that the good side may have missed one."""
-    chance = flaky_extent.doubt(spots, change)
-    place = flaky_extent.settling(spots, change, rules) if chance > rules.alpha else None
+    chance = flaky_extent.doubt(versions, change)
+    place = flaky_extent.settling(versions, change, rules) if chance > rules.alpha else None
     if place is None:
         return None
-    good = name_of(spots, change.good)
+    good = version_name(versions, change.good)
     reason = (
         f"by the steps at which launches failed, {good} may be bad and have ended before its failure was due"
-        f" ({chance:.1%}): {name_of(spots, place)} once more"
+        f" ({chance:.1%}): {version_name(versions, place)} once more"
     )
-    return Decision(
-        launch=(place,), kind="repeat", reason=reason, metric=change.metric, bracket=(change.before, change.after)
-    )
+    return _about(change, "repeat", [place], reason)
 
 
-def _sides(spots: Sequence[VersionEvidence], change: StateChange) -> str:
+def _sides(versions: RowVersions, change: StateChange) -> str:
     words = ("good", "bad") if change.worse else ("bad", "good")
-    before, after = name_of(spots, change.before), name_of(spots, change.after)
+    before, after = version_name(versions, change.before), version_name(versions, change.after)
     return f"{change.metric}: {before} is {words[0]} and {after} {words[1]}"
 
 
-def _levels(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
+def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide on levels if nothing worse was found: versions that fail or leak have no levels to compare."""
-    if any(state_of(spot, metric) for spot in spots for metric in spot.states):
+    if any(version_state(version, metric) for version in versions for metric in version.states):
         return None
-    return compare(spots, rules)
+    return compare_levels(versions, rules)
 
 
 # ---------------------------------------------------------------- the end
 
 
-def _found(spots: Sequence[VersionEvidence], rules: Rules) -> str:
-    ends = _outer(spots, rules)
+def _found(versions: RowVersions, rules: Rules) -> str:
+    ends = _outer(versions, rules)
     if not ends:
         return "no version could be launched"
-    conclusions = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
-    since = {metric: bad_from_start(spots, metric) for metric in metrics_of(spots)}
-    conclusions += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
+    conclusions = [_in_words(versions, boundary, rules) for boundary in conclude(versions, rules=rules)]
+    since = {metric: bad_from_start(versions, metric) for metric in metrics_of(versions)}
+    conclusions += [_since(versions, p, metric, rules) for metric, p in since.items() if p is not None]
     if conclusions:
         return "; ".join(conclusions)
-    unclear = [name_of(spots, place) for place, spot in enumerate(spots) if _is_unclear(spot)]
+    unclear = version_names(versions, (place for place, version in enumerate(versions) if _is_unclear(version)))
     if unclear:
-        return f"nothing bad was found, but it is unclear whether {' and '.join(unclear)} is good: --trials for more"
+        return f"nothing bad was found, but it is unclear whether {unclear} is good: --trials for more"
     return "both ends are good; a bad version in between would need --search full"
 
 
-def _is_unclear(spot: VersionEvidence) -> bool:
+def _is_unclear(version: VersionEvidence) -> bool:
     """Return whether launches showed something that is neither good nor bad."""
-    return any(state_of(spot, metric) is None and (seen.bad or seen.unsure) for metric, seen in spot.states.items())
+    return any(
+        version_state(version, metric) is None and (seen.bad or seen.unsure) for metric, seen in version.states.items()
+    )
 
 
-def _told(spots: Sequence[VersionEvidence], boundary: Boundary, rules: Rules) -> str:
-    word = _word(boundary)
+def _in_words(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
+    word, after = _word(boundary), version_name(versions, boundary.after)
     sure = "" if boundary.confirmed else f", without {rules.agree} launches that agree on both sides"
     if not boundary.between:
         verb = "is" if boundary.confirmed else "may be"
-        return f"{boundary.metric}: {name_of(spots, boundary.after)} {verb} the {word}{sure}{_doubt(spots, boundary)}"
-    start = "the start" if boundary.before is None else name_of(spots, boundary.before)
-    return (
-        f"{boundary.metric}: the {word} lies between {start} and {name_of(spots, boundary.after)};"
-        f" {len(boundary.between)} between are unclear{sure}"
-    )
+        return f"{boundary.metric}: {after} {verb} the {word}{sure}{_doubt(versions, boundary)}"
+    start = "the start" if boundary.before is None else version_name(versions, boundary.before)
+    unclear = f"{len(boundary.between)} between are unclear{sure}"
+    return f"{boundary.metric}: the {word} lies between {start} and {after}; {unclear}"
 
 
 def _word(boundary: Boundary) -> str:
     """Return the word for a boundary. A level is no verdict: whether more is bad depends on the baseline."""
-    if boundary.metric in LEVEL_WORDS:
-        return f"first that is {LEVEL_WORDS[boundary.metric][not boundary.worse]}"
+    if boundary.metric == LEVEL:
+        return f"first that is {'slower' if boundary.worse else 'faster'}"
     return "first bad" if boundary.worse else "first good again"
 
 
-def _since(spots: Sequence[VersionEvidence], oldest: int, metric: str, rules: Rules) -> str:
-    if agreeing(spots[oldest], metric, bad=True, rules=rules):
-        return f"{metric}: bad since before {name_of(spots, oldest)}"
-    return f"{metric}: may be bad since before {name_of(spots, oldest)}, without {rules.agree} launches that agree"
+def _since(versions: RowVersions, oldest: int, metric: str, rules: Rules) -> str:
+    if has_agreeing(versions[oldest], metric, bad=True, rules=rules):
+        return f"{metric}: bad since before {version_name(versions, oldest)}"
+    return (
+        f"{metric}: may be bad since before {version_name(versions, oldest)}, without {rules.agree} launches that agree"
+    )
 
 
-def _doubt(spots: Sequence[VersionEvidence], boundary: Boundary) -> str:
+def _doubt(versions: RowVersions, boundary: Boundary) -> str:
     """Return the reservation about a version whose few launches all failed."""
-    if boundary.metric != "outcome" or not boundary.worse or boundary.before is None or is_mixed(spots, "outcome"):
+    if boundary.metric != "outcome" or not boundary.worse or boundary.before is None or is_mixed(versions, "outcome"):
         return ""
     change = StateChange(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
-    failed = failures_from(spots, change)
+    failed = failures_from(versions, change)
     launches = f"all {failed} launches" if failed > 1 else "the only launch"
     return f" ({launches} from there on failed; if it fails only in some of them, it may be older: see --search full)"

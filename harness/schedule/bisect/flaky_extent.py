@@ -1,4 +1,4 @@
-"""Extent of a flaky failure: a posterior over the outermost version that has it."""
+"""Estimates the extent of a flaky failure: a posterior over the outermost version that has it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.model import Floats
-from harness.schedule.bisect.records import Evidence, Rules, VersionEvidence
-from harness.schedule.bisect.states import StateChange, believed_states, evidence
-from harness.schedule.bisect.survival import chances, in_time, luck
+from harness.schedule.bisect.records import Evidence, RowVersions, Rules, VersionEvidence
+from harness.schedule.bisect.states import StateChange, believed_states, evidence_of
+from harness.schedule.bisect.survival import chance_of_luck, chances, chances_in_time
 
 NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
@@ -33,37 +33,35 @@ class Reach:
 
     def fails(self, steps: int | None) -> float:
         """Return the probability that a launch of `steps` steps fails, if its version is bad."""
-        return 1 - luck(self.seen, [_good(steps)])
+        return 1 - chance_of_luck(self.seen, [_good(steps)])
 
 
-def reach_of(spots: Sequence[VersionEvidence], change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
+def reach_of(versions: RowVersions, change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
     """Return the posterior: all versions outwards, up to the next bad one, may be bad and lucky so far."""
     outwards = -1 if change.worse else 1
-    states = believed_states(spots, change.metric)
-    places = [change.bad, *_until(states, spots, change.bad, step=outwards, stop=True)]
-    inside = [change.bad, *_until(states, spots, change.bad, step=-outwards, stop=False)]
-    seen = tuple(evidence(spots[place], change.metric) for place in inside)
-    fits = by(seen, [evidence(spots[place], change.metric) for place in places[1:]])
+    states = believed_states(versions, change.metric)
+    places = [change.bad, *_until(states, versions, change.bad, step=outwards, stop=True)]
+    inside = [change.bad, *_until(states, versions, change.bad, step=-outwards, stop=False)]
+    seen = tuple(evidence_of(versions[place], change.metric) for place in inside)
+    fits = by(seen, [evidence_of(versions[place], change.metric) for place in places[1:]])
     return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=seen)
 
 
-def _until(
-    states: Sequence[bool | None], spots: Sequence[VersionEvidence], start: int, *, step: int, stop: bool
-) -> list[int]:
+def _until(states: Sequence[bool | None], versions: RowVersions, start: int, *, step: int, stop: bool) -> list[int]:
     """Return the testable positions from `start` on, up to the next whose state is `stop`."""
-    found: list[int] = []
+    places: list[int] = []
     place = start + step
     while 0 <= place < len(states) and states[place] is not stop:
-        if spots[place].testable or spots[place].launches:
-            found.append(place)
+        if versions[place].testable or versions[place].launches:
+            places.append(place)
         place += step
-    return found
+    return places
 
 
-def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, rules: Rules) -> int | None:
+def most_informative(versions: RowVersions, change: StateChange, reach: Reach, rules: Rules) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
-    left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
-    steps = _steps(spots, reach.places, change, rules)
+    left = [0, *(_left(versions[place], rules) for place in reach.places[1:])]
+    steps = _steps(versions, reach.places, change, rules)
     fails = {each: reach.fails(each) for each in set(steps)}
     end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
     bits = {
@@ -74,7 +72,7 @@ def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, ru
     if not bits:
         return None
     best = max(bits.values())
-    at_hand = [place for place in bits if spots[place].at_hand and bits[place] >= NEARLY * best]
+    at_hand = [place for place in bits if versions[place].at_hand and bits[place] >= NEARLY * best]
     return max(at_hand or bits, key=bits.__getitem__)
 
 
@@ -89,45 +87,43 @@ def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
     return max((i for i in doubtful if reach.bad(i) * missed[i] <= rules.alpha), default=0)
 
 
-def doubt(spots: Sequence[VersionEvidence], change: StateChange) -> float:
+def doubt(versions: RowVersions, change: StateChange) -> float:
     """Return the probability that the good version is bad, and ended well only because its failure was not due yet. It
     is 0 where steps are not counted, as there is no evidence for it.
     """
-    if not evidence(spots[change.bad], change.metric).timed:
+    if not evidence_of(versions[change.bad], change.metric).timed:
         return 0.0
-    reach = reach_of(spots, change, by=in_time)
+    reach = reach_of(versions, change, by=chances_in_time)
     return reach.bad(reach.places.index(change.good))
 
 
-def settling(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
+def settling(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
     """Return the side of a change whose next launch, if it ends like those before, leaves the smaller doubt."""
-    good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
-    (steps,) = _steps(spots, [change.good], change, rules)
+    good, bad = (evidence_of(versions[place], change.metric) for place in (change.good, change.bad))
+    (steps,) = _steps(versions, [change.good], change, rules)
     again = {
         change.good: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
         change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
     }
-    able = [place for place in again if _left(spots[place], rules) > 0]
+    able = [place for place in again if _left(versions[place], rules) > 0]
 
     def left(place: int) -> float:
-        known = list(spots)
-        known[place] = replace(spots[place], states={**spots[place].states, change.metric: again[place]})
-        return doubt(known, change)
+        changed = list(versions)
+        changed[place] = replace(versions[place], states={**versions[place].states, change.metric: again[place]})
+        return doubt(changed, change)
 
     return min(able, key=left, default=None)
 
 
-def _left(spot: VersionEvidence, rules: Rules) -> int:
-    return max(0, rules.most - spot.launches) if spot.testable else 0
+def _left(version: VersionEvidence, rules: Rules) -> int:
+    return max(0, rules.most - version.launches) if version.testable else 0
 
 
-def _steps(
-    spots: Sequence[VersionEvidence], places: Sequence[int], change: StateChange, rules: Rules
-) -> list[int | None]:
+def _steps(versions: RowVersions, places: Sequence[int], change: StateChange, rules: Rules) -> list[int | None]:
     """Return how many steps the next launch of each version makes if it ends well: as many as the last such launch, or
     as the longest one of any version. None where steps are not counted.
     """
-    survived = [evidence(spot, change.metric).survived for spot in spots]
+    survived = [evidence_of(version, change.metric).survived for version in versions]
     longest = max((max(each) for each in survived if each), default=None)
     return [survived[place][-1] if survived[place] and not rules.whole else longest for place in places]
 

@@ -1,19 +1,17 @@
-"""Halving: which version to launch between two that differ, as long as every launch is believed."""
+"""Chooses the version to launch between two that differ, as long as every launch is believed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from harness.schedule.bisect.records import Rules, VersionEvidence
-from harness.schedule.bisect.states import StateChange, failures_from, is_open, says_nothing
+from harness.schedule.bisect.records import RowVersions, Rules
+from harness.schedule.bisect.states import StateChange, failures_from, may_be_settled, says_nothing
 
 
-def open_places(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> list[int]:
+def open_places(versions: RowVersions, change: StateChange, rules: Rules) -> list[int]:
     """Return the versions between the two sides that can still be launched."""
-    return [p for p in range(change.before + 1, change.after) if is_open(spots[p], change.metric, rules)]
+    return [p for p in range(change.before + 1, change.after) if may_be_settled(versions[p], change.metric, rules)]
 
 
-def pick(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
+def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
     """Return the version that halves what is between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
@@ -22,13 +20,13 @@ def pick(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) ->
     (but not close to the edge, which would cost launches on average), then one far from versions that said nothing
     (their neighbours often say nothing either), then the middle.
     """
-    places = open_places(spots, change, rules)
+    places = open_places(versions, change, rules)
     if not places:
         return None
     count = len(places) + 1
-    silent = [p for p in range(change.before + 1, change.after) if says_nothing(spots[p], change.metric)]
+    silent = [p for p in range(change.before + 1, change.after) if says_nothing(versions[p], change.metric)]
     largest = (1 << (count - 1).bit_length()) // 2
-    spare = count < 2 * largest and failures_from(spots, change) < 2
+    spare = count < 2 * largest and failures_from(versions, change) < 2
 
     def affordable(index: int) -> bool:
         older, newer = index, count - index
@@ -37,8 +35,8 @@ def pick(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) ->
 
     def rank(index: int) -> tuple[bool, int, int, int]:
         place = places[index - 1]
-        cheap = spots[place].at_hand and 4 * min(index, count - index) >= count
+        cheap = versions[place].at_hand and 4 * min(index, count - index) >= count
         distance = min((abs(place - other) for other in silent), default=0)
-        return not cheap, spots[place].launches, -min(distance, len(silent) + 1), abs(2 * index - count)
+        return not cheap, versions[place].launches, -min(distance, len(silent) + 1), abs(2 * index - count)
 
     return places[min(filter(affordable, range(1, count)), key=rank) - 1]

@@ -1,16 +1,19 @@
-"""Records of a bisection: what it sees of a history and what it answers. Positions are places in the series."""
+"""Records of a bisection: the evidence of each version, and its answers. Positions are places in the series."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.model import Interval
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
-LEVEL_METRICS = ("step_time", "peak_memory")
+LEVEL = "step_time"
+"""The metric whose levels are searched; those of other figures are only compared."""
+MOST_LOGGED = 20
+"""Most entries of a posterior that are logged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +53,8 @@ class VersionEvidence:
 
     The caller must ensure that each requested launch changes its version's evidence: `launches` grows, or `testable`
     becomes False for good. `launches` counts those that gave any result, `states` holds the result by metric
-    ("outcome", "memory", "slowdown"). `levels` are logs of a figure ("step_time", "peak_memory") by round; only figures
-    of one round are compared, so rounds of different days need different numbers. `at_hand`: no pull or build is
-    needed.
+    ("outcome", "memory", "slowdown"). `step_times` are logs of its step times by round; only those of one round are
+    compared, so rounds of different days need different numbers. `at_hand`: no pull or build is needed.
     """
 
     name: str = ""
@@ -60,7 +62,15 @@ class VersionEvidence:
     at_hand: bool = False
     launches: int = 0
     states: Mapping[str, Evidence] = field(default_factory=dict)
-    levels: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    step_times: Mapping[int, float] = field(default_factory=dict)
+
+    def launchable(self, rules: Rules) -> bool:
+        """Return whether it may be launched again."""
+        return self.testable and self.launches < rules.most
+
+
+RowVersions = Sequence[VersionEvidence]
+"""The versions of a row, oldest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +80,9 @@ class Rules:
     `agree`: launches on each side of a change that must agree before a version is named. `failures`: launches that
     should have failed, in all versions from the named one on, if the search can still afford it. `least`: launches of
     each end before two equal ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
-    right version out of an answer. `limits`: by level metric, the log of the ratio that counts (log1p of the matrix's
-    limit); a metric without a limit is not compared. `baseline` is launched with the ends. `whole`: the next launches
-    make as many steps as any can; otherwise a version's next launch may stop where its last one did.
+    right version out of an answer. `step_limit`: the log of the ratio of step times that counts (log1p of the matrix's
+    limit); None if they are not compared. `baseline` is launched with the ends. `whole`: the next launches make as many
+    steps as any can; otherwise a version's next launch may stop where its last one did.
     """
 
     agree: int = 2
@@ -80,7 +90,7 @@ class Rules:
     least: int = 3
     most: int = 8
     alpha: float = 0.004
-    limits: Mapping[str, float] = field(default_factory=dict)
+    step_limit: float | None = None
     baseline: int | None = None
     whole: bool = False
 
@@ -134,8 +144,20 @@ class Expected:
     most: int
 
 
-def name_of(spots: Sequence[VersionEvidence], place: int) -> str:
-    return spots[place].name or f"version {place}"
+def version_name(versions: RowVersions, place: int) -> str:
+    """Return the name of the version at a position."""
+    return versions[place].name or f"version {place}"
+
+
+def version_names(versions: RowVersions, places: Iterable[int]) -> str:
+    """Return the names of several versions, joined by "and"."""
+    return " and ".join(version_name(versions, place) for place in places)
+
+
+def likeliest(chances: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return the places with their probabilities, as they are logged: the likeliest first."""
+    order = sorted(chances, key=lambda each: -each[1])
+    return tuple((place, round(chance, 4)) for place, chance in order[:MOST_LOGGED])
 
 
 def expected_launches(versions: int, *, rules: Rules) -> Expected:

@@ -1,4 +1,4 @@
-"""Survival model of failures: how likely the good launches of a bad version are, by luck or by ending too early.
+"""Models failures as survival times: how likely the good launches of a bad version are, by luck or by an early end.
 
 A launch that failed at step t is a survival time; one that ended well is censored after its last step. Survival times
 are Weibull distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
@@ -23,8 +23,8 @@ SHAPES: Floats = np.array([4.0**power for power in range(9)])
 SAME_STEP = 0.9
 """Prior probability of the last shape; the others are equally likely."""
 OWN = 0.1
-"""Prior probability that each version fails at a time of its own. Two launches that fail in one step show it. With a
-larger value, two that do so nearly, by chance, would hide that failures may come at any step."""
+"""Prior probability that each version fails at a time of its own, as two launches that fail in one step show. With a
+larger value, two that nearly do so by chance would hide that failures may come at any step."""
 RANGE = 8.0
 """Log of the range in which a version's time of failure may lie, if each has one of its own."""
 
@@ -39,19 +39,19 @@ def chances(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
 @lru_cache(maxsize=64)
 def _chances(bad: tuple[Evidence, ...], further: tuple[Evidence, ...]) -> Floats:
-    """Compute `chances`, which several steps of one decision ask for."""
-    fits = np.asarray(ALWAYS * in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
+    """Compute `chances` once for the several steps of a decision that need it."""
+    fits = np.asarray(ALWAYS * chances_in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
     fits.flags.writeable = False
     return fits
 
 
-def luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:
+def chance_of_luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:
     """Return the probability that all these good launches are luck, given the failures of `bad`."""
     fits = chances(bad, good)
     return float(fits[-1] / fits[0])
 
 
-def in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
+def chances_in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
     """Return the probability that all launches that ended well did so before a failure that comes in every launch:
     those of `bad` and of the first i of `further`, for i from 0 on.
 
@@ -75,13 +75,13 @@ def _in_part(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
     """Return the same for a failure that comes in a share of the launches, times the probability of the failures. A
     launch that ended before others had failed counts only as far as it could have shown one.
     """
-    known = weights(sum(each.bad for each in bad), 0)[:-1]
+    rates = weights(sum(each.bad for each in bad), 0)[:-1]
     shown = np.ones(_ends(bad, further)[-1])
     if all(each.timed for each in (*bad, *further)):
         steps = np.sort([step for each in bad for step in each.failed_at])
         shown = np.searchsorted(steps, _survived(bad, further), side="right") / len(steps)
     spared = np.cumprod(np.insert(1 - RATES[:-1, None] * shown, 0, 1.0, axis=1), axis=1)
-    return np.asarray(known @ spared[:, _ends(bad, further)], dtype=np.float64)
+    return np.asarray(rates @ spared[:, _ends(bad, further)], dtype=np.float64)
 
 
 def _ends(bad: Sequence[Evidence], further: Sequence[Evidence]) -> list[int]:

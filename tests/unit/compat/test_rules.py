@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compat import DescribedImage, can_run, compatibility, doctor_rows
+from harness.compat import DescribedImage, can_run, compatibility, compatibility_on
 from harness.compat.cards import is_data_centre
-from harness.compat.requirements import holds
+from harness.compat.requirements import is_met
 from harness.model import Host, HostState, Where
 from harness.model.gpus import Gpu
 from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, image, ngc
@@ -132,7 +132,7 @@ def test_a_driver_is_too_old_exactly_below_what_is_asked_for(major: int, minor: 
     ],
 )
 def test_requirements_of_the_container_runtime(requirement: str, card: Gpu, expected: bool | None) -> None:
-    assert holds(requirement.replace(" , ", ","), card) is expected
+    assert is_met(requirement.replace(" , ", ","), card) is expected
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,21 @@ def host(name: str, *, gpus: str = "each", problem: str | None = None) -> HostSt
     return HostState(host=Host(name=name, engine="docker", gpus=asked, where=where), problem=problem)  # type: ignore[arg-type]
 
 
-def test_doctor_has_a_row_for_every_host_gpu_and_image() -> None:
-    hosts = [host("old"), host("new"), host("gone", problem="no answer"), host("cpu", gpus="none"), host("bare")]
-    images = {"20.12": ngc("20.12"), "22.12": ngc("22.12")}
-    rows = doctor_rows(hosts, images, gpus={"old": [RTX_3090], "new": [RTX_4090]})
-    told = {(row.host, row.image): (row.state, row.why) for row in rows}
-
-    assert len(rows) == 10
-    assert told["old", "20.12"][0] == told["old", "22.12"][0] == told["new", "22.12"][0] == "runs"
-    assert told["new", "20.12"] == ("incompatible", "CUDA 11.1 has no code for sm_89")
-    assert told["gone", "20.12"] == ("unknown", "no answer")
-    assert told["cpu", "22.12"] == ("runs", "without a GPU")
-    assert told["bare", "22.12"] == ("unknown", "the host reported no GPU")
-    assert [row.gpu for row in rows[:3]] == [RTX_3090, RTX_3090, RTX_4090]
+@pytest.mark.parametrize(
+    ("state", "card", "image", "answer", "why"),
+    [
+        (host("old"), RTX_3090, "20.12", "runs", "CUDA 11.1 on sm_86"),
+        (host("old"), RTX_3090, "22.12", "runs", ""),
+        (host("new"), RTX_4090, "22.12", "runs", ""),
+        (host("new"), RTX_4090, "20.12", "incompatible", "CUDA 11.1 has no code for sm_89"),
+        (host("gone", problem="no answer"), None, "20.12", "unknown", "no answer"),
+        (host("cpu", gpus="none"), None, "22.12", "runs", "without a GPU"),
+        (host("bare"), None, "22.12", "unknown", "the host reported no GPU"),
+    ],
+)
+def test_doctor_judges_an_image_on_a_host(
+    state: HostState, card: Gpu | None, image: str, answer: str, why: str
+) -> None:
+    found = compatibility_on(state, card, ngc(image))
+    assert found.state == answer
+    assert why in found.why

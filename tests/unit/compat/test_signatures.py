@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.compat import Signature, explain, signature
+from harness.compat import Signature, explain_failure, signature
 from harness.compat.signatures import SIGNS
 from harness.model import Trace, Trial
 
@@ -170,15 +170,15 @@ def test_a_command_that_is_sampled_in_time_made_no_steps() -> None:
     steps = Trace(step=made, columns={"rss_kib": made, "step_s": made})
     failed = trial("crash", output=CUFFT, steps=30)
 
-    assert explain(replace(failed, trace=beats)) is not None
-    assert explain(replace(failed, trace=steps)) is None
+    assert explain_failure(replace(failed, trace=beats)) is not None
+    assert explain_failure(replace(failed, trace=steps)) is None
 
 
 def test_only_a_failure_is_explained() -> None:
     told = Signature(kind="incompatible", why="its cuFFT cannot make a plan on this GPU")
-    assert explain(trial("crash", output=CUFFT)) == told
-    assert explain(trial("setup", output=CUFFT)) == told
-    assert explain(trial("crash", output=CUFFT, steps=12)) is None
-    assert explain(trial("completed", output=DETECTED)) is None, "it warned, and ran"
-    assert explain(trial("oom", message=OOM_TORCH)) is None
-    assert explain(trial("hang", message="no progress", output=XID_79, steps=12)) is not None
+    assert explain_failure(trial("crash", output=CUFFT)) == told
+    assert explain_failure(trial("setup", output=CUFFT)) == told
+    assert explain_failure(trial("crash", output=CUFFT, steps=12)) is None
+    assert explain_failure(trial("completed", output=DETECTED)) is None, "it warned, and ran"
+    assert explain_failure(trial("oom", message=OOM_TORCH)) is None
+    assert explain_failure(trial("hang", message="no progress", output=XID_79, steps=12)) is not None

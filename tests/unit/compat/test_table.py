@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from harness.compat import DescribedImage, load, needs_of
-from harness.compat.table import shipped
-from harness.compat.versions import numbers, short, sm
+from harness.compat import DescribedImage
+from harness.compat.images import needs_of
+from harness.compat.table import load_table, shipped
+from harness.compat.versions import major_minor, numbers, sm
 from harness.errors import UsageError
 
 # release, TensorFlow, Python, CUDA, least driver, from NGC's release notes; `~` where they are read off a neighbour.
@@ -134,20 +135,20 @@ tensorflow1:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version: 1", "version: 2", "t.yaml: version: "),
-        ('"11.0"', "11.0", "t.yaml: tensorflow1.0.cuda: "),
-        ('"11.0"', '"11.x"', "t.yaml: tensorflow1.0.cuda: "),
-        ("driver:", "drivr:", "t.yaml: tensorflow1.0.dri"),
-        ('"20.07"', '"20.06"', "t.yaml: tensorflow1: releases listed twice: 20.06"),
-        ('"20.07"', '"20.05"', "t.yaml: tensorflow1: releases must stand oldest first"),
-        ('"20.07"', '"2007"', "t.yaml: tensorflow1.0.releases.1: "),
-        ("version: 1", "version: [", "t.yaml: no YAML: "),
+        ("version: 1", "version: 2", "ngc.yaml: version: "),
+        ('"11.0"', "11.0", "ngc.yaml: tensorflow1.0.cuda: "),
+        ('"11.0"', '"11.x"', "ngc.yaml: tensorflow1.0.cuda: "),
+        ("driver:", "drivr:", "ngc.yaml: tensorflow1.0.dri"),
+        ('"20.07"', '"20.06"', "ngc.yaml: tensorflow1: releases listed twice: 20.06"),
+        ('"20.07"', '"20.05"', "ngc.yaml: tensorflow1: releases must stand oldest first"),
+        ('"20.07"', '"2007"', "ngc.yaml: tensorflow1.0.releases.1: "),
+        ("version: 1", "version: [", "ngc.yaml: is not YAML: "),
     ],
 )
 def test_a_wrong_table_is_refused_with_the_place(old: str, new: str, message: str) -> None:
-    assert load(GOOD).release("20.07") is not None
+    assert load_table(GOOD).release("20.07") is not None
     with pytest.raises(UsageError) as error:
-        load(GOOD.replace(old, new), source="t.yaml")
+        load_table(GOOD.replace(old, new))
     assert str(error.value).startswith(message)
 
 
@@ -178,7 +179,7 @@ def test_any_text_is_a_version_or_none(text: str) -> None:
 
 
 def test_names_of_versions() -> None:
-    assert (short("11.1.1"), short("12"), sm("8.9"), sm("12.0"), numbers(None)) == (
+    assert (major_minor("11.1.1"), major_minor("12"), sm("8.9"), sm("12.0"), numbers(None)) == (
         "11.1",
         "12",
         "sm_89",

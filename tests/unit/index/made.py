@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.results import write_result
+from harness.cli.shared.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunVerdict, Variant
 from harness.store import RunDirectory
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
 
 POP = build.variant("pop", size=8)
@@ -40,7 +40,7 @@ def write_run(
     )
     path = out / matrix / f"202603{day:02}T040000Z-00{day:02}"
     (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(to_json(result.plan)))
+    (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan)))
     write_result(result, RunDirectory(path))
     return path
 

@@ -13,14 +13,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import cli
-from harness.cli.results import write_result
+from harness.cli.history import VERDICTS
+from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.history import list_drifts, remember
+from harness.flows.runs.history import list_drifts, remember
 from harness.index import FILE
 from harness.index.schema import TABLES
 from harness.report.content import cards
+from harness.report.text import words
 from harness.store import RunDirectory
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.index import made
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE
@@ -39,13 +41,29 @@ def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
     made.three_days(tmp_path)
     made.write_run(tmp_path, 4, {"1.0": made.good()}, matrix="other")
     assert [line.split()[:4] for line in harness(tmp_path, "runs", "--last", "2").stdout.splitlines()[1:]] == [
-        ["2026-03-03", "04:00", "nightly/20260303T040000Z-0003", "regression"],
-        ["2026-03-04", "04:00", "other/20260304T040000Z-0004", "ok"],
+        ["2026-03-03", "04:00", "nightly/20260303T040000Z-0003", "bad"],
+        ["2026-03-04", "04:00", "other/20260304T040000Z-0004", "good"],
     ]
-    told = json.loads(harness(tmp_path, "runs", "--json", "--matrix", "nightly", "--verdict", "ok").stdout)
+    told = json.loads(harness(tmp_path, "runs", "--json", "--matrix", "nightly", "--verdict", "good").stdout)
     assert [run["path"] for run in told] == ["nightly/20260301T040000Z-0001"]
     assert harness(tmp_path, "runs", "--since", "1h").stdout == "no runs\n"
     assert len(harness(tmp_path, "runs", "--csv").stdout.splitlines()) == 5
+
+
+def test_each_verdict_of_a_run_is_a_word_that_people_read(tmp_path: Path) -> None:
+    """`runs` said regression, the report bad, and the README that something is."""
+    assert {stored: shown for shown, stored in VERDICTS.items()} == {
+        stored: shown for stored, shown in words.RUN_VERDICTS.items() if stored != "running"
+    }
+
+
+def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path) -> None:
+    slow = made.good(0.030)
+    signals = {**slow.signals, "step_time": replace(slow.signals["step_time"], seen="bad")}
+    made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": replace(slow, signals=signals)})
+    lines = harness(tmp_path, "history").stdout.splitlines()
+    assert [line.split()[1:4] for line in lines[2:4]] == [["✓", "flat", "0.0002"], ["✗", "step", "time"]]
+    assert "✗ worse than before" in harness(tmp_path, "history", "--signal", "peak_memory").stdout
 
 
 def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
@@ -60,7 +78,7 @@ def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
     assert shown < len(findings), "or there would be nothing to merge"
     path = tmp_path / "nightly" / "20260301T040000Z-0001"
     (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(to_json(judged.plan)))
+    (path / "plan.json").write_text(json.dumps(plan_to_json(judged.plan)))
     named = tuple(replace(cell, cell_id=cell.cell.id, trials=()) for cell in judged.cells)
     write_result(replace(judged, cells=named), RunDirectory(path))
     (run,) = json.loads(harness(tmp_path, "runs", "--json").stdout)

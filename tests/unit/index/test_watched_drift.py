@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from harness.assess import findings
 from harness.assess.row_verdicts import judge_block
 from harness.cli import cli
-from harness.cli.results import write_result
+from harness.cli.shared.results import write_result
 from harness.model import Finding, Look, Trace, Trial
 from harness.run.scheduler import CellRun
 from harness.store import RunDirectory
-from harness.store.plan_file import to_json
+from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
 
 VERSIONS, ROWS, STEPS, LAUNCHES = 12, 250, 4000, 3
@@ -59,7 +59,7 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
     result = replace(result, started=began, verdict="ok", cells=cells, findings=judged.findings, attribution=())
     path = out / "nightly" / f"202603{day:02}T040000Z-00{day:02}"
     (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(to_json(result.plan)))
+    (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan)))
     write_result(result, RunDirectory(path))
     return judged.findings
 

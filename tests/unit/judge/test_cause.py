@@ -134,7 +134,7 @@ SQUARES = st.integers(1, 4).flatmap(
 TRUTHS = ("image", "lane", "both")
 
 
-@settings(max_examples=many(300))
+@settings(max_examples=many(100, 3000))
 @given(rows=SQUARES)
 def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]) -> None:
     square = Square(lanes=LANES[: len(rows)], states=rows)
@@ -151,7 +151,7 @@ def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]
     assert (told.cause == "undecided") == (told.doubt is not None)
 
 
-@settings(max_examples=many(300))
+@settings(max_examples=many(100, 3000))
 @given(
     truth=st.sampled_from(TRUTHS),
     since=st.integers(1, 2),
@@ -208,7 +208,7 @@ def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
     return truth, places, Square(lanes=[lane(*place) for place in places], states=rows)
 
 
-@settings(max_examples=many(300, 10_000))
+@settings(max_examples=many(100, 10_000))
 @given(world=planted())
 def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
     """Of what takes an image too, it may be that only the bad side was seen: then the card or the image may be told."""
@@ -231,7 +231,7 @@ def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
     return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
 
 
-@settings(max_examples=many(150, 3000))
+@settings(max_examples=many(75, 3000))
 @given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
 def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
     """Whatever the cell that is asked for turns out to be, it is never asked for again; at the end of all none is."""

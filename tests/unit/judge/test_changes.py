@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.comparison.compared import Compared
-from harness.judge.history.changes import find_changes, holm, not_comparable, wants_launches
-from harness.judge.history.transitions import transitions
+from harness.judge.comparison.round_tables import never_side_by_side
+from harness.judge.history.changes import find_changes, holm
+from harness.judge.history.transitions import transitions, wants_launches
 from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trace_of, trial_of
 
@@ -355,10 +356,10 @@ def test_a_slower_day_is_no_slower_version(place):
     slower = [1.0 if day == "monday" else 1.5 for day in days]
     trials = history_of(days, slower, extra_kib=40_000)
     assert levels_of(trials) == []
-    assert not_comparable(trials, steps=STEPS) == (place,)
+    assert never_side_by_side(trials, steps=STEPS) == (place,)
     same_day = history_of(["monday"] * 6, [1, 1, 1, 1, 1, 1.5])
     assert levels_of(same_day) == [("step_time", "first_bad", 4, 5)]
-    assert not_comparable(same_day, steps=STEPS) == ()
+    assert never_side_by_side(same_day, steps=STEPS) == ()
 
 
 def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
@@ -369,7 +370,7 @@ def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
 def test_versions_of_two_days_are_not_compared_at_all():
     trials = history_of(["monday", "tuesday"], [1, 2])
     assert levels_of(trials) == []
-    assert not_comparable(trials, steps=STEPS) == (0, 1)
+    assert never_side_by_side(trials, steps=STEPS) == (0, 1)
 
 
 def test_rounds_of_several_days_are_all_compared():
@@ -378,14 +379,14 @@ def test_rounds_of_several_days_are_all_compared():
         for place, ms in enumerate([1, 1, 1, 2, 2, 2])
     ]
     assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
-    assert not_comparable(trials, steps=STEPS) == ()
+    assert never_side_by_side(trials, steps=STEPS) == ()
 
 
 def test_few_launches_are_no_matter_of_days():
     trials = history_of(["monday"] * 4, [1, 1, 1, 1])
     trials[2] = trials[2][:2]
-    assert not_comparable(trials, steps=STEPS) == ()
-    assert not_comparable([], steps=STEPS) == ()
+    assert never_side_by_side(trials, steps=STEPS) == ()
+    assert never_side_by_side([], steps=STEPS) == ()
 
 
 def test_peak_memory():
@@ -454,7 +455,7 @@ def test_launches_too_short_to_compare_are_no_matter_of_days():
         trace = trials[place][short].trace
         assert trace is not None
         trace.columns["step_s"][:] /= 100
-    assert not_comparable(trials, steps=STEPS) == ()
+    assert never_side_by_side(trials, steps=STEPS) == ()
 
 
 @pytest.mark.parametrize("alone", [(3,), (3, 5)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.judge.comparable import conditions, differences, set_apart
 from harness.judge.comparison.compared import Compared
-from harness.judge.history.changes import find_changes, refused
+from harness.judge.history.changes import find_changes
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 
@@ -79,8 +79,8 @@ def test_versions_of_two_kernels_are_not_compared():
     trials.append([trial(n, seed=5, ms=2.0, kernel="6.5.0") for n in range(3)])
     cells = [cell_of(each) for each in trials]
     assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
-    assert [str(each) for each in refused(trials)] == ["host kernel 6.1.0 and 6.5.0"]
+    assert [str(each) for each in set_apart(trials)[1]] == ["host kernel 6.1.0 and 6.5.0"]
     same = [*trials[:5], [trial(n, seed=5, ms=2.0) for n in range(3)]]
     found = find_changes(of_block(same), limits=LIMITS, seed=0)
     assert [change.after for change in found] == [5]
-    assert refused(same) == ()
+    assert set_apart(same)[1] == ()

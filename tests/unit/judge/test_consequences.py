@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.attribution.consequences import explained
+from harness.judge.attribution.consequences import with_consequences
 from harness.model import SIGNALS, Effect, Finding
 from tests.unit.report import build
 
@@ -33,7 +33,7 @@ def change(metric: str, effect: Effect | None, *, before: int | None = 2, after:
 
 
 def causes(*findings: Finding) -> list[str]:
-    return [one.consequence_of for one in explained(findings, {"multidict": VERSIONS})]
+    return [one.consequence_of for one in with_consequences(findings, {"multidict": VERSIONS})]
 
 
 def test_a_leak_that_raises_the_peak_and_slows_the_steps_is_one_finding() -> None:
@@ -122,7 +122,7 @@ METRICS = sorted(SIGNALS)
     )
 )
 def test_what_is_explained_has_a_cause_that_is_not(findings: list[Finding]) -> None:
-    told = explained(findings, {"multidict": VERSIONS})
+    told = with_consequences(findings, {"multidict": VERSIONS})
     assert [replace(one, consequence_of="") for one in told] == findings
     for one in told:
         if one.consequence_of:
@@ -134,5 +134,5 @@ def test_what_is_explained_has_a_cause_that_is_not(findings: list[Finding]) -> N
 def test_the_order_of_findings_makes_no_difference(turn: int) -> None:
     found = [change("memory", LEAK), change("peak_memory", ratio(1.4)), change("tail", ratio(2)), change("shm", LEAK)]
     turned = found[turn:] + found[:turn]
-    told = {one.metric: one.consequence_of for one in explained(turned, {"multidict": VERSIONS})}
+    told = {one.metric: one.consequence_of for one in with_consequences(turned, {"multidict": VERSIONS})}
     assert told == {"memory": "shm", "peak_memory": "shm", "tail": "shm", "shm": ""}

@@ -38,8 +38,8 @@ def test_more_rounds_hide_less(rounds, versions, freedom):
 @pytest.mark.parametrize(("rounds", "versions"), [(2, 24), (3, 3), (3, 6), (3, 24), (3, 90), (5, 24)])
 def test_one_bad_version_of_twice_what_is_visible_is_found(rounds, versions):
     """Of 90 versions in three rounds 4.3 % was promised, and 10 % was found in none of three histories."""
-    found = 0
-    for seed in range(20):
+    found, count = 0, many(10, 20)
+    for seed in range(count):
         rng = np.random.default_rng([seed, rounds, versions])
         table, bad = rng.normal(0, 0.02, (rounds, versions)), int(rng.integers(versions))
         spread = spread_within(without_rounds(table))
@@ -47,4 +47,4 @@ def test_one_bad_version_of_twice_what_is_visible_is_found(rounds, versions):
         table[:, bad] += 2 * least_found(table, spread=spread, alpha=ALPHA)
         shifts = find_levels(table, least=0.01, alpha=ALPHA, seed=0).shifts
         found += any(shift.before < bad <= shift.after for shift in shifts) or (bad == 0 and bool(shifts))
-    assert found >= 19
+    assert found >= 0.95 * count

@@ -32,9 +32,9 @@ def test_a_clock_that_falls_is_no_slowdown():
     assert "slowdown" in seen.verdicts
     (marked,) = judge_launches([replace(drifting, disturbed="hot")], limits=LIMITS, steps=STEPS)
     assert marked.verdicts == tuple(name for name in seen.verdicts if name != "slowdown")
-    assert marked.found is not None
-    assert (marked.found.step_ms, marked.found.step_drift) == (None, None)
-    assert "hot" in marked.found.why
+    assert marked.trace_verdict is not None
+    assert (marked.trace_verdict.step_ms, marked.trace_verdict.step_drift) == (None, None)
+    assert "hot" in marked.trace_verdict.why
 
 
 def test_a_leak_is_a_leak_however_hot_the_card_is():

@@ -17,7 +17,7 @@ from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.enough_rounds import wants_round
-from harness.judge.unpaired import ComparedCell, compare
+from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 
@@ -56,10 +56,10 @@ def test_what_is_cleared_has_step_times_elsewhere() -> None:
         for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
     ]
     assert all(side.verdict.step_ms is not None for side in sides)
-    step_time, *_ = compare(sides[1], sides[2], steps=STEPS, limits=LIMITS)
+    step_time, *_ = compare_cell(sides[1], sides[2], steps=STEPS, limits=LIMITS)
     assert step_time.ratio == pytest.approx(1.0, rel=0.05)
     alone = [replace(side, verdict=cell_of(list(side.trials))) for side in sides]
-    assert compare(alone[1], alone[2], steps=STEPS, limits=LIMITS)[0].ratio is None
+    assert compare_cell(alone[1], alone[2], steps=STEPS, limits=LIMITS)[0].ratio is None
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
     """It may be the pull's; taken for nothing, a version whose steps grow was good in every sweep that pulled it."""
     (seen,) = judge_launches([trial_of(drift=1.0, pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert seen.verdicts == ("inconclusive",)
-    assert seen.found is not None
-    assert seen.found.why.startswith("step times are not judged (an image was pulled beside it); ")
+    assert seen.trace_verdict is not None
+    assert seen.trace_verdict.why.startswith("step times are not judged (an image was pulled beside it); ")
     (quiet,) = judge_launches([trial_of(pulled=pulled)], limits=LIMITS, steps=STEPS)
-    assert quiet.found is not None
-    assert quiet.found.why.startswith("RSS is flat")
+    assert quiet.trace_verdict is not None
+    assert quiet.trace_verdict.why.startswith("RSS is flat")
     assert needs_whole_budget([seen.trial], limits=LIMITS, steps=STEPS)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from harness.judge.cell.verdict import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared import Compared
-from harness.judge.history.changes import find_changes, wants_launches
+from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
-from harness.judge.history.transitions import outcome_changes
+from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.model import CellVerdict, Change, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named

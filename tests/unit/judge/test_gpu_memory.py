@@ -10,7 +10,7 @@ import pytest
 
 from harness.judge.comparison.launch_figures import RULES
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.stopping import decide
+from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.verdict import judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, cell_of, memory, times, trace_of, trial_of
@@ -142,6 +142,17 @@ def test_beside_a_leak_of_resident_memory_the_gpu_is_mentioned() -> None:
     assert "RSS grows" in found.why
 
 
+def test_the_reason_names_the_pattern_by_which_gpu_memory_grows() -> None:
+    """A pool with saw-teeth was said to grow at one pace all the time."""
+    rows = np.arange(BUDGET, dtype=np.float64)
+    teeth = 300_000 + RATE * rows + 300 * (rows % 350)
+    found = judged(trial(gpu_pool_kib=np.round(teeth)))
+
+    assert found.verdict == "leak"
+    assert "at the floor under its saw-teeth" in found.why
+    assert "at the same pace all the time" not in found.why
+
+
 def test_two_launches_make_a_leak_of_the_cell() -> None:
     cell = cell_of([trial(seed=seed, gpu_pool_kib=pool(RATE)) for seed in range(2)])
     assert (cell.verdict, cell.layer) == ("leak", "gpu pool")
@@ -169,8 +180,8 @@ def test_a_launch_goes_on_at_a_look_until_its_gpu_is_decided() -> None:
     rarely = {**one.trace.columns, "gpu_process_kib": sampled(still, every=BUDGET // 8)}
     undecided = type(one.trace)(step=one.trace.step, columns=rarely)
 
-    assert decide(one.trace, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
-    assert decide(undecided, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+    assert decide_at_look(one.trace, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+    assert decide_at_look(undecided, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
 
 
 def test_the_peak_of_a_pool_is_that_inside_the_steps() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.judge.attribution.param_rules import find_rule, holds
+from harness.judge.attribution.param_rules import find_rule, rule_holds
 from harness.model import ParamCondition, Rule, Scalar, Scenario, Variant, Where
 from tests.nightly import many
 
@@ -105,7 +105,7 @@ def test_all_bad_needs_no_rule() -> None:
 def test_1_and_true_and_1_0_are_three_values() -> None:
     rule = find_rule([variant(n=1)], [variant(n=True), variant(n=1.0)])
     assert rule is not None
-    assert [holds(rule, variant(n=value)) for value in (1, True, 1.0)] == [True, False, False]
+    assert [rule_holds(rule, variant(n=value)) for value in (1, True, 1.0)] == [True, False, False]
 
 
 # ---------------------------------------------------------------- against brute force
@@ -127,7 +127,7 @@ def every_rule(size: int) -> Iterator[Rule]:
 
 
 def separates(rule: Rule, bad: Sequence[Variant], good: Sequence[Variant]) -> bool:
-    return all(holds(rule, one) for one in bad) and not any(holds(rule, one) for one in good)
+    return all(rule_holds(rule, one) for one in bad) and not any(rule_holds(rule, one) for one in good)
 
 
 @settings(max_examples=many(60))
@@ -136,7 +136,7 @@ def test_a_planted_rule_is_found_and_no_smaller_one_exists(seed: object, size: i
     rng = seed
     planted = rng.choice(list(every_rule(size)))  # type: ignore[attr-defined]
     ran = [one for one in SPACE if rng.random() < share]  # type: ignore[attr-defined]
-    bad = [one for one in ran if holds(planted, one)]
+    bad = [one for one in ran if rule_holds(planted, one)]
     good = [one for one in ran if one not in bad]
     assume(bad and good)
     found = find_rule(bad, good)

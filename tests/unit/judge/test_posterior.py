@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate
 from scipy.special import chdtri
 
 from harness.judge.comparison.round_effects import Spread
@@ -61,6 +60,8 @@ def test_the_recursion_is_the_sum_over_all_splits(means, changes, deviation):
 
 def test_the_level_is_integrated_out():
     """By quadrature, over a level that may be anything."""
+    from scipy import integrate  # here, because every process of pytest imports every file
+
     values, variance = np.array([0.1, 0.3, 0.25]), 0.04
     density = lambda level: math.prod(  # noqa: E731
         math.exp(-((value - level) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance) for value in values

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.trace.rows import MOST_ROWS, even_rows, thinned
+from harness.judge.trace.rows import MOST_ROWS, even_rows, thinned_rows
 from harness.judge.trace.verdict import judge_trace
 from harness.model import Trace, TraceVerdict
 from tests.nightly import many
@@ -69,7 +69,7 @@ def test_what_is_no_measurement_is_left_out():
 def test_thinning_keeps_the_floor_and_makes_no_wave():
     """Every k-th row of saw-teeth of k rows would be a slow wave, or a line."""
     teeth = np.arange(1_000_000.0) % 5.01
-    rows, steps_per_row = thinned(teeth, 1.0)
+    rows, steps_per_row = thinned_rows(teeth, 1.0)
     assert len(rows) == MOST_ROWS
     assert steps_per_row == 5
     assert float(rows.max()) < 1.02

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import generators, nasty, step_times
-from harness.judge.trace.stopping import decide
+from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.verdict import judge_metric, judge_trace, prefix
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.nightly import many
@@ -24,37 +24,38 @@ def judge(trace: Trace, limits: Limits = LIMITS) -> TraceVerdict:
 
 QUIET = {**generators.QUIET, **nasty.QUIET}
 LEAKS = {**generators.LEAKS, **nasty.LEAKS}
+RUNS = many(20, 40)
 
 
 @pytest.mark.parametrize("name", QUIET)
 def test_no_false_alarm(name):
     """A false alarm sends someone after a bug that is not there."""
     rng = np.random.default_rng(20260101)
-    found = [judge(trace_of(generators.pages(QUIET[name](rng, 4000)))).verdict for _ in range(40)]
+    found = [judge(trace_of(generators.pages(QUIET[name](rng, 4000)))).verdict for _ in range(RUNS)]
     assert found.count("leak") == 0
 
 
 @pytest.mark.parametrize("name", step_times.QUIET)
 def test_no_false_slowdown(name):
     rng = np.random.default_rng(20260102)
-    found = [judge(trace_of(step_s=step_times.QUIET[name](rng, 4000))).verdict for _ in range(40)]
-    assert found.count("slowdown") <= 1
+    found = [judge(trace_of(step_s=step_times.QUIET[name](rng, 4000))).verdict for _ in range(RUNS)]
+    assert found.count("slowdown") <= RUNS / 40
 
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_leaks_are_found(name):
     """A leak that is missed ships."""
     rng = np.random.default_rng(20260103)
-    found = [judge(trace_of(generators.pages(LEAKS[name](rng, 4000, rng.uniform(1, 30))))).verdict for _ in range(40)]
-    assert found.count("leak") >= 36
+    found = [judge(trace_of(generators.pages(LEAKS[name](rng, 4000, rng.uniform(1, 30))))).verdict for _ in range(RUNS)]
+    assert found.count("leak") >= 0.9 * RUNS
     assert not {"flat", "plateau"} & set(found)
 
 
 @pytest.mark.parametrize("name", step_times.SLOWDOWNS)
 def test_slowdowns_are_found(name):
     rng = np.random.default_rng(20260104)
-    found = [judge(trace_of(step_s=step_times.SLOWDOWNS[name](rng, 4000))).verdict for _ in range(40)]
-    assert found.count("slowdown") >= 38
+    found = [judge(trace_of(step_s=step_times.SLOWDOWNS[name](rng, 4000))).verdict for _ in range(RUNS)]
+    assert found.count("slowdown") >= 0.95 * RUNS
 
 
 @given(st.floats(1, 1000), st.integers(0, 100))
@@ -259,28 +260,28 @@ def test_own_metrics_follow_the_same_rule():
 
 def test_a_flat_trial_stops_but_not_the_one_for_the_whole_budget():
     flat = trace_of(memory(steps=500), step_s=times(steps=500))
-    assert decide(flat, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
-    assert decide(flat, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
+    assert decide_at_look(flat, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+    assert decide_at_look(flat, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
 
 
 @pytest.mark.parametrize("ms", [0.014, 0.1])
 def test_a_trial_whose_steps_took_hardly_any_time_goes_on(ms):
     """More of them cost nothing, and tell step times better."""
     short = trace_of(memory(steps=500), step_s=times(ms, steps=500))
-    assert decide(short, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+    assert decide_at_look(short, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(1000.0, "stop"), (100.0, "go"), (5.0, "go")])
 def test_a_leak_stops_only_when_it_is_large(rate, answer):
     """A filling buffer looks the same: stopping early would call it a leak."""
     leak = trace_of(memory(rate, steps=2000), step_s=times(steps=2000))
-    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == answer
+    assert decide_at_look(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == answer
 
 
 def test_a_leak_at_its_first_look_goes_on_where_no_other_launch_tells_whether_it_ends():
     leak = trace_of(memory(1000, steps=500), step_s=times(steps=500))
-    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
-    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+    assert decide_at_look(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
+    assert decide_at_look(leak, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
 
 
 def test_the_past_is_what_was_seen_then():
@@ -310,8 +311,8 @@ def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
     """
     cache = trace_of(memory() + kib_a_step * np.minimum(np.arange(4000), 2800))
     parts = [prefix(cache, look) for look in STEPS.looks()[:-1]]
-    assert {decide(part, limits=LIMITS, steps=STEPS, whole_budget=True) for part in parts} == {"go"}
-    ended = [part for part in parts if decide(part, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"]
+    assert {decide_at_look(part, limits=LIMITS, steps=STEPS, whole_budget=True) for part in parts} == {"go"}
+    ended = [part for part in parts if decide_at_look(part, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"]
     assert {judge(part).verdict for part in ended} <= {"suspect"}
     assert judge(cache).verdict != "leak"
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
-from harness.matrix.keys import Limits, MatrixFile, ScenarioEntry
+from harness.matrix.keys import MatrixFile, ScenarioEntry
+from harness.matrix.keys.scenario import Limits
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan import make_plan
@@ -200,13 +201,6 @@ def test_silent_index_stops_a_range_but_not_a_list(load: Load) -> None:
         load(with_series("{install: ['numpy=={version}'], versions: '>=2.0'}"), index=FakeIndex(silent=True))
 
 
-def test_check_versions_false_does_not_ask(load: Load) -> None:
-    index = FakeIndex()
-    load(GOOD)
-    load_matrix(Path("matrix.yaml"), environ={}, index=index, check_versions=False)
-    assert index.asked == []
-
-
 def test_python_and_base(load: Load) -> None:
     text = "{install: ['numpy=={version}'], versions: [2.0.0], python: 3.10}"
     (image,) = load(with_series(text)).series[0].images
@@ -326,7 +320,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=many(400), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(150, 4000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(
         st.tuples(st.integers(0, 2000), st.integers(0, 30), st.one_of(st.sampled_from(PIECES), st.text(max_size=8))),
@@ -338,14 +332,14 @@ def test_no_text_gives_anything_but_a_matrix_or_a_matrix_error(load: Load, cuts:
     check_outcome(load, mutated(GOOD, cuts))
 
 
-@settings(max_examples=many(100), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(60, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=200))
 def test_no_bytes_give_anything_but_a_matrix_error(load: Load, raw: bytes) -> None:
     with pytest.raises(MatrixError, match=r"^matrix\.yaml:"):
         load(raw)
 
 
-@settings(max_examples=many(100), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(60, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=8)), min_size=1, max_size=4))
 def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
     load: Load, folder: Path, cuts: list[tuple[int, int, str]]

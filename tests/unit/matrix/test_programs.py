@@ -10,6 +10,7 @@ from harness.errors import MatrixError
 from harness.matrix import load_matrix
 from harness.model import Program, Variant
 from harness.run.trial.payload import pack, payload_hash
+from tests.unit.matrix.conftest import FakeIndex
 
 HEAD = "version: 1\nseries:\n  env: {install: ['numpy=={version}'], versions: ['2.1.3']}\nscenarios:\n  a:\n"
 
@@ -23,7 +24,7 @@ def read(folder: Path, text: str) -> list[str]:
     path = folder / "m.yaml"
     path.write_text(HEAD + "".join(f"    {line}\n" for line in text.splitlines()))
     try:
-        load_matrix(path, environ={}, check_versions=False)
+        load_matrix(path, environ={}, index=FakeIndex(silent=True))
     except MatrixError as error:
         return [line.replace(f"{folder}/", "") for line in str(error).splitlines()]
     return []
@@ -50,11 +51,11 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
     ("text", "problem"),
     [
         ("program: gone.py", "m.yaml:6: scenarios.a.program: 'gone.py' does not exist"),
-        ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is no file"),
+        ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is not a file"),
         ("program: m.yaml", "m.yaml:6: scenarios.a.program: m.yaml:2: is not Python"),
         ("program: train.py\ncommand: [x]", "scenarios.a: give exactly one of script, program, module and command"),
         ("module: pkg.go", "scenarios.a.module: pkg lies beside the matrix, but is not copied; add it: files: [pkg]"),
-        ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is no name of a module"),
+        ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is not the name of a module"),
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
         (
             "program: train.py\nprinted: {loss: 'loss: (.*)'}",
@@ -70,7 +71,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
             "program: train.py\nsteps_are: torhc",
             "m.yaml:7: scenarios.a.steps_are: 'torhc' is not allowed; write auto, ",
         ),
-        ("program: train.py\nsteps_are: {function: one}", "scenarios.a.steps_are.function: 'one' is no function"),
+        ("program: train.py\nsteps_are: {function: one}", "scenarios.a.steps_are.function: 'one' is not a function"),
         ("program: train.py\nsteps_are: {function: 'train:Net.oen'}", "train.py has no Net.oen; did you mean 'one'?"),
         ("program: train.py\nsteps_are: {function: '__main__:Net'}", "Net is a class; name a function or a method"),
         ("program: train.py\nsteps_are: {function: 'train:two'}", "train.py:4: two is async"),
@@ -87,7 +88,7 @@ def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> N
         tmp_path,
         "program: train.py\nfiles: [pkg]\nargs: ['--batch={b}', x]\nparams: {b: 8}\nprinted: {loss: 'loss: {}'}",
     )
-    (scenario,) = load_matrix(tmp_path / "m.yaml", environ={}, check_versions=False).scenarios
+    (scenario,) = load_matrix(tmp_path / "m.yaml", environ={}, index=FakeIndex(silent=True)).scenarios
     variant = Variant(scenario=scenario, params=(("b", 8),))
 
     assert scenario.title == "Train a net."
@@ -114,7 +115,7 @@ def test_another_way_to_count_steps_is_another_trial(tmp_path: Path) -> None:
         assert not read(folder, f"program: train.py\nsteps_are: {steps_are}")
         hashes.add(
             payload_hash(
-                Variant(scenario=load_matrix(folder / "m.yaml", environ={}, check_versions=False).scenarios[0])
+                Variant(scenario=load_matrix(folder / "m.yaml", environ={}, index=FakeIndex(silent=True)).scenarios[0])
             )
         )
     assert len(hashes) == 3

@@ -66,11 +66,14 @@ def test_a_list_asks_nobody(read: Read) -> None:
     [
         (
             '{match: "*-tf1-py3", from: "24"}',
-            "matrix.yaml:5: series.tags.tags: no tag of registry.local/tensorflow is like '*-tf1-py3' from 24; "
+            "matrix.yaml:5: series.tags.tags: no tag of registry.local/tensorflow matches '*-tf1-py3' from 24; "
             "newest of them: 20.12-tf1-py3, 21.02-tf1-py3, 22.12-tf1-py3, 23.03-tf1-py3",
         ),
-        ('{match: "*-tf3"}', "is like '*-tf3'; it has 6 tags: latest, 22.12-tf1-py3, 20.12-tf1-py3, 23.03-tf1-py3, …"),
-        ('{match: "*", to: newest}', "matrix.yaml:5: series.tags.tags.to: 'newest' is no version; write one such as"),
+        ('{match: "*-tf3"}', "matches '*-tf3'; it has 6 tags: latest, 22.12-tf1-py3, 20.12-tf1-py3, 23.03-tf1-py3, …"),
+        (
+            '{match: "*", to: newest}',
+            "matrix.yaml:5: series.tags.tags.to: 'newest' is not a version; write one such as",
+        ),
     ],
 )
 def test_a_range_without_tags_says_what_there_is(read: Read, tags: str, says: str) -> None:

@@ -18,10 +18,10 @@ PLAIN = TEXTS.filter(lambda text: "$" not in text and "}" not in text)
 def test_sizes_are_exact(number: int, unit: str) -> None:
     expected = number * values.UNITS[unit]
     if expected <= values.MOST_BYTES:
-        assert values.size_bytes(f"{number}{unit}") == values.size_bytes(f"{number} {unit}") == expected
+        assert values.whole_bytes(f"{number}{unit}") == values.whole_bytes(f"{number} {unit}") == expected
     else:
         with pytest.raises(ValueError, match="too large"):
-            values.size_bytes(f"{number}{unit}")
+            values.whole_bytes(f"{number}{unit}")
 
 
 @given(eighths=st.integers(1, 10**6))
@@ -45,23 +45,25 @@ def test_shares(percent: int) -> None:
 
 
 def test_a_share_that_may_be_none() -> None:
-    assert values.fraction_or_none("none") is None
-    assert values.fraction_or_none("10%") == pytest.approx(0.1)
+    assert values.or_none(values.fraction)("none") is None
+    assert values.or_none(values.fraction)("10%") == pytest.approx(0.1)
     with pytest.raises(ValueError, match="nothing is not a share"):
-        values.fraction_or_none(None)
+        values.or_none(values.fraction)(None)
 
 
-@pytest.mark.parametrize("parse", [values.size, values.seconds, values.fraction, values.whole, values.truth])
+@pytest.mark.parametrize(
+    "parse", [values.exact_size, values.seconds, values.fraction, values.whole_number, values.truth]
+)
 @pytest.mark.parametrize("value", [None, [], {}, "", "x", "-1", "1e5", "٣", "1.5.5", "nan", "inf", "KiB", "1 1"])
 def test_what_is_none_of_these_is_refused(parse: object, value: object) -> None:
-    if parse is values.whole and value == "-1":
-        assert values.whole(value) == -1
+    if parse is values.whole_number and value == "-1":
+        assert values.whole_number(value) == -1
         return
     with pytest.raises(ValueError, match=r"not|wanted"):
         parse(value)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("parse", [values.size, values.seconds, values.fraction, values.whole])
+@pytest.mark.parametrize("parse", [values.exact_size, values.seconds, values.fraction, values.whole_number])
 def test_true_is_no_number(parse: object) -> None:
     with pytest.raises(ValueError, match="true"):
         parse(True)  # type: ignore[operator]

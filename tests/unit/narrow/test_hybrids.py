@@ -11,7 +11,7 @@ from harness.model import LIBRARIES, Graft, Image, Install, Where
 from harness.model.narrowed import Hybrid
 from harness.narrow.components import components
 from harness.narrow.coupling import couple
-from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
+from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import Inventory, read_inventory
 from tests.unit.narrow.test_coupling import inventory
 
@@ -48,21 +48,21 @@ def everything() -> frozenset[str]:
 
 
 def source_of(hybrid: Hybrid) -> Graft:
-    source = grafted(sides(), hybrid).source
+    source = grafted_hybrid(sides(), hybrid).source
     assert isinstance(source, Graft)
     return source
 
 
 def test_an_environment_holds_each_package_of_the_side_that_was_asked_for() -> None:
-    made = installed(sides(), Hybrid(base="A", from_b=frozenset({"one"})))
+    made = installed_hybrid(sides(), Hybrid(base="A", from_b=frozenset({"one"})))
     assert made.source == Install(base="base", python="3.11", packages=("one==2", "same==5", "two==1"), exact=True)
     assert dict(made.environment) == {"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"}
     assert made.version == "1 with one"
 
 
 def test_a_package_that_only_one_side_has_comes_and_goes_with_that_side() -> None:
-    with_it = installed(sides(), Hybrid(base="A", from_b=frozenset({"new"}))).source
-    without = installed(sides(), Hybrid(base="B", from_b=everything() - {"new"})).source
+    with_it = installed_hybrid(sides(), Hybrid(base="A", from_b=frozenset({"new"}))).source
+    without = installed_hybrid(sides(), Hybrid(base="B", from_b=everything() - {"new"})).source
     assert isinstance(with_it, Install)
     assert isinstance(without, Install)
     assert "new==1" in with_it.packages
@@ -70,19 +70,19 @@ def test_a_package_that_only_one_side_has_comes_and_goes_with_that_side() -> Non
 
 
 def test_a_variable_is_swapped_alone() -> None:
-    made = installed(sides(), Hybrid(base="A", from_b=frozenset({"LEVEL"})))
+    made = installed_hybrid(sides(), Hybrid(base="A", from_b=frozenset({"LEVEL"})))
     assert dict(made.environment)["LEVEL"] == "2"
     assert isinstance(made.source, Install)
     assert "one==1" in made.source.packages
 
 
 def test_both_ends_are_the_versions_themselves() -> None:
-    assert installed(sides(), Hybrid(base="A")) == grafted(sides(), Hybrid(base="A")) == image("1")
-    assert installed(sides(), Hybrid(base="B", from_b=everything())) == image("2")
+    assert installed_hybrid(sides(), Hybrid(base="A")) == grafted_hybrid(sides(), Hybrid(base="A")) == image("1")
+    assert installed_hybrid(sides(), Hybrid(base="B", from_b=everything())) == image("2")
 
 
 def test_a_sham_swap_is_made_by_the_same_method_from_its_own_side() -> None:
-    made = installed(sides(), Hybrid(base="A", sham=frozenset({"one"})))
+    made = installed_hybrid(sides(), Hybrid(base="A", sham=frozenset({"one"})))
     assert isinstance(made.source, Install)
     assert made.source.exact
     assert made.source.packages == ("one==1", "same==5", "two==1")
@@ -109,7 +109,7 @@ def test_a_library_takes_the_place_of_the_one_that_is_mapped() -> None:
 
 def test_a_library_with_another_interface_comes_first_on_the_loader_s_path() -> None:
     b = replace(B, mapped={"/cuda/libx.so.2.0": "new"})
-    graft = grafted(sides(A, b), Hybrid(base="B", from_b=everything() - {"libx.so"})).source
+    graft = grafted_hybrid(sides(A, b), Hybrid(base="B", from_b=everything() - {"libx.so"})).source
     assert isinstance(graft, Graft)
     assert (graft.copy, graft.libraries) == ((), ("/cuda/libx.so.1.0",))
     assert dict(graft.environment)["LD_LIBRARY_PATH"] == f"{LIBRARIES}:/cuda"
@@ -124,7 +124,7 @@ def test_a_hybrid_that_loaded_another_library_than_asked_for_is_not_believed() -
 def test_a_package_goes_where_the_base_has_its_packages() -> None:
     moved = {name: replace(each, place="/usr/lib/python3/dist-packages") for name, each in B.distributions.items()}
     b = replace(B, distributions=moved)
-    graft = grafted(sides(A, b), Hybrid(base="A", from_b=frozenset({"new"}))).source
+    graft = grafted_hybrid(sides(A, b), Hybrid(base="A", from_b=frozenset({"new"}))).source
     assert isinstance(graft, Graft)
     assert graft.copy[0] == ("/usr/lib/python3/dist-packages/new/__init__.py", "/site/new/__init__.py")
 

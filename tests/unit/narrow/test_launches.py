@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.model import Finding, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
 from harness.model.narrowed import Hybrid, HybridOutcome
-from harness.schedule.narrow_launches import HybridLaunches, outcomes
+from harness.schedule.narrow_launches import HybridLaunches, hybrid_outcomes
 from tests.unit.judge.making import BUDGET, STEPS, failed, trace_of, trial_of
 from tests.unit.report import build
 
@@ -47,7 +47,7 @@ def told(
         series="s", lane=build.HERE, variant=VARIANT, metric=metric, kind="first_bad", before="A", after="B",
         verdict=verdict,
     )  # fmt: skip
-    found = outcomes(measured, ends=(A, B), finding=finding, scenario=SCENARIO)
+    found = hybrid_outcomes(measured, ends=(A, B), finding=finding, scenario=SCENARIO)
     return [each for each in found if each.hybrid == MIXED]
 
 

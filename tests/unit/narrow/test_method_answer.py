@@ -11,17 +11,18 @@ from unittest.mock import Mock
 import pytest
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
-from harness.flows import narrow
-from harness.flows.parts import narrow_sides
+from harness.flows.narrow import search as narrow
+from harness.flows.narrow import sides as narrow_sides
+from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Host, Lane
 from harness.narrow.components import components
 from harness.narrow.inventory import Inventory
 from harness.narrow.search import NarrowRules
 from harness.run.engine import Kept, Prepared
 from harness.run.scheduler import CellRun
-from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
+from harness.schedule.narrow_scheduler import NarrowScheduler
+from harness.schedule.row_queue import RowQueue
 from tests.unit.judge.making import failed
 from tests.unit.narrow.test_coupling import coupled, inventory
 from tests.unit.narrow.test_hybrids import A as OLD
@@ -39,8 +40,9 @@ class OnlyBFails:
     def __init__(self, ends: HarnessError | None = None) -> None:
         self.ends = ends
 
-    def run(self, row: OneRow) -> None:
-        made = cast(NarrowScheduler, row.block.scheduler)
+    def run(self, rows: RowQueue) -> None:
+        (row,) = rows.ahead("local")
+        made = cast(NarrowScheduler, row.scheduler)
         while (batch := made.next()).runs:
             for run in batch.runs:
                 run.prepared = Prepared(image=run.cell.image, reference="python", digest="d")
@@ -59,7 +61,7 @@ class Search:
         self.looks, self.removed, self._folder = 0, list[str](), folder
         self.seen: Inventory | HarnessError = B
         self.host = OnlyBFails()
-        monkeypatch.setattr(narrow, "_host_run", lambda *args, **more: self.host)
+        monkeypatch.setattr(narrow, "_worker", lambda *args, **more: self.host)
         monkeypatch.setattr(narrow_sides, "prepared", lambda *args: None)
         monkeypatch.setattr(narrow_sides, "inventory", self._look)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.flows.parts.questions import Files, of_run, plan_of_files
-from harness.model import Finding
+from harness.flows.narrow import questions
+from harness.flows.narrow.questions import Files, of_run, plan_of_files
+from harness.model import Finding, Program, Variant
+from harness.run.trial.payload import pack
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
 
@@ -35,6 +37,17 @@ def test_the_sides_of_a_finding_are_its_last_good_and_first_bad_version(run: Sto
         assert script.read_text() == stored_run.SCRIPT
         assert question.seen, "the launches of the bad version tell how often it fails"
     assert not script.exists()
+
+
+def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, tmp_path: Path) -> None:
+    """A finding of `harness try` or `init` could not be narrowed: the program was there twice."""
+    scripted = run.findings[0].variant.scenario
+    program = Program(path=scripted.script)
+    kept = questions._scenario(run, replace(scripted, script=None, program=program), tmp_path / "copy")
+    assert kept.program is not None
+    assert kept.program.path is not None
+    assert kept.program.path.read_text() == stored_run.SCRIPT
+    assert pack(Variant(scenario=kept)).files, "its files go to different places"
 
 
 def test_a_repair_is_no_finding_to_narrow(run: StoredRun) -> None:

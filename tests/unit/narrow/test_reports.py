@@ -21,7 +21,7 @@ from harness.report.terminal import narrow as terminal_narrow
 from harness.report.terminal import run_report
 from harness.report.text import narrowed as text
 from harness.store import RunDirectory
-from harness.store.saved_narrowed import keep, read_narrowed
+from harness.store.saved_narrowed import keep_narrowed, read_narrowed
 from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds
 from tests.unit.report import build
 
@@ -36,16 +36,16 @@ def test_a_narrowing_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     made = MadeLevels(groups=groups(8), effect=lambda from_b: 0.2 * ("g3" in from_b), spread=0.01)
     several = (found({"g1"}), found({"g1", "g5"}, about=2), replace(made.narrowed(), good="a", bad="b"))
     for each in several:
-        keep(each, RunDirectory(tmp_path))
+        keep_narrowed(each, RunDirectory(tmp_path))
     assert read_narrowed(tmp_path) == several
     assert sorted(path.name for path in tmp_path.glob("narrow-*")) == [f"narrow-{each}.json" for each in (1, 2, 3)]
 
 
 def test_a_finding_that_is_narrowed_again_has_one_answer(tmp_path: Path) -> None:
     first, again = found({"g1"}), found({"g2"})
-    keep(first, RunDirectory(tmp_path))
-    keep(found({"g4"}, about=2), RunDirectory(tmp_path))
-    keep(again, RunDirectory(tmp_path))
+    keep_narrowed(first, RunDirectory(tmp_path))
+    keep_narrowed(found({"g4"}, about=2), RunDirectory(tmp_path))
+    keep_narrowed(again, RunDirectory(tmp_path))
     assert [each.culprits[0].groups for each in read_narrowed(tmp_path)] == [("g2",), ("g4",)]
 
 
@@ -56,7 +56,7 @@ def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_answer_stands_first_and_its_proof_below() -> None:
-    assert text.told(found({"g3"})) == [
+    assert text.sentences(found({"g3"})) == [
         "finding 1: culprit: g3 1.0 → 2.0; 20.12 with it is bad, 22.12 without it is good",
         "20.12: good in 5 launches",
         "22.12: bad in 5 of 5 launches",
@@ -70,7 +70,7 @@ def test_the_answer_stands_first_and_its_proof_below() -> None:
 
 def test_a_method_that_changes_the_result_is_the_answer() -> None:
     made = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: hybrid.base == "A" or None)
-    answer, *rest = text.told(made.narrowed())
+    answer, *rest = text.sentences(made.narrowed())
     assert answer == (
         "not narrowed: old put together again from its own parts is bad, so swapping itself changes the result, and no "
         "hybrid proves anything"
@@ -78,7 +78,7 @@ def test_a_method_that_changes_the_result_is_the_answer() -> None:
     assert "old put together again from its own parts: bad in 2 of 2 launches" in rest
     assert "old with 3 of its own groups put in again: bad in 2 of 2 launches" in rest
     one = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: "g2" in hybrid.sham or None)
-    answer, *rest = text.told(one.narrowed())
+    answer, *rest = text.sentences(one.narrowed())
     assert answer.startswith("not narrowed: old with its own g2 put in again is bad, so swapping itself changes")
     assert "old with 3 of its own groups put in again: good in 2 launches" in rest
 
@@ -90,7 +90,7 @@ def test_no_group_is_said_to_change_the_result_alone_while_the_others_are_not_kn
         method=lambda hybrid: "g2" in hybrid.sham or None,
         refuses=lambda hybrid: hybrid.sham == {"g0", "g1", "g3"},
     )
-    answer, *rest = text.told(made.narrowed())
+    answer, *rest = text.sentences(made.narrowed())
     assert answer.startswith("not narrowed: old put together again from its own parts is bad, so swapping itself")
     assert "old with its own g2 put in again: bad in 2 of 2 launches" in rest
 
@@ -114,7 +114,7 @@ def test_each_kind_of_answer_is_a_sentence() -> None:
     assert "culprits together: g1 1.0 → 2.0 and g5 1.0 → 2.0" in text.headline(found({"g5", "g1"})).replace(
         "g5 1.0 → 2.0 and g1 1.0 → 2.0", "g1 1.0 → 2.0 and g5 1.0 → 2.0"
     )
-    first, second = [line for line in text.told(found({"g1"}, {"g5"})) if "enough for it" in line]
+    first, second = [line for line in text.sentences(found({"g1"}, {"g5"})) if "enough for it" in line]
     assert "22.12 without it is still bad: there is another cause" in first
     assert "without it and the causes named before is good" in second
     good = MadeVersions(groups=groups(4), is_bad=lambda from_b: False).narrowed()
@@ -141,17 +141,27 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
     bad = ComponentGroup(id="g0", components=(Component(kind="distribution", name=name, old="1.0", new="2.0"),))
     made = MadeVersions(groups=(bad, group("g1")), is_bad=holds({"g0"})).narrowed()
     assert text.install_lines(made) == []
-    assert all("\n" not in line for line in text.told(made))
+    assert all("\n" not in line for line in text.sentences(made))
 
 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
     assert text.component_text(secret) == "variable API_TOKEN absent → [withheld]"
     told = terminal_narrow.differing(
-        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True
-    )
+        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True,
+        by_exit_code=True,
+    )  # fmt: skip
     assert "[withheld]" in told
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize("by_exit_code", [True, False])
+def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit_code: bool) -> None:
+    told = terminal_narrow.differing(
+        [group("g1")], hybrids=5, launches=18, most=99, sweeps=True, by_exit_code=by_exit_code
+    )
+    assert told.startswith("the two versions differ in 1 group; to prove that it is the culprit takes about 5 hybrids")
+    assert ("If it is a level" in told) == (not by_exit_code)
 
 
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SizeTry, Variant
-from harness.probes import Unreadable, leaks, lines, ops, search_largest, settings
+from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
 from tests.unit.report import build
 
 
@@ -21,23 +21,23 @@ def trace(**rows: list[float | None]) -> str:
 
 def test_the_op_that_rose_most_is_first() -> None:
     """Not the one with the largest ratio: from 1 to 10 µs costs nobody anything."""
-    first, second, gone = ops(trace(tiny=[0.001, 0.010], slow=[0.2, 3.0], gone=[0.5, 0.0]))
+    first, second, gone = read_ops(trace(tiny=[0.001, 0.010], slow=[0.2, 3.0], gone=[0.5, 0.0]))
     assert (first.op, first.ms, first.ratio, first.expected_bytes) == ("slow", (0.2, 3.0), pytest.approx(15), 16)
     assert (second.op, gone.op, gone.expected_bytes) == ("tiny", "gone", None)
 
 
 def test_of_one_moment_the_longest_op_is_first() -> None:
-    assert [row.op for row in ops(trace(short=[1.0], long=[2.0]))] == ["long", "short"]
+    assert [row.op for row in read_ops(trace(short=[1.0], long=[2.0]))] == ["long", "short"]
 
 
 def test_an_op_that_never_ran_at_first_has_no_ratio() -> None:
-    (row,) = ops(trace(late=[0.0, 3.0]))
+    (row,) = read_ops(trace(late=[0.0, 3.0]))
     assert row.ratio is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ops": [{}], "expected_bytes": {}}', '{"ops": 1e999}', "[" * 9999])
 def test_what_an_image_invents_is_refused(text: str) -> None:
-    for read in (ops, lines):
+    for read in (read_ops, read_lines):
         with pytest.raises(Unreadable):
             read(text)
 
@@ -58,14 +58,14 @@ def test_what_is_lost_once_is_not_lost_a_step() -> None:
         record("DefinitelyLost", 160, 20, "malloc (libc)", "name (lib.so)", "_PyEval_A (ceval.c:2)"),
         record("DefinitelyLost", 80, 10, "malloc (libc)", "name (lib.so)", "_PyEval_Other (ceval.c:3)"),
     )
-    found, errors, problem = leaks(longer, control, further_steps=2)
+    found, errors, problem = read_leaks(longer, control, further_steps=2)
     assert [(leak.blocks, leak.blocks_a_step, leak.bytes_a_step) for leak in found] == [(30, 10, 80), (2, 0, 0)]
     assert found[0].stack == ("malloc (libc)", "name (lib.so)")  # one place, whichever frame of Python called it
     assert (errors, problem) == ({"InvalidRead": 2}, "")
 
 
 def test_a_report_that_broke_off_is_a_problem() -> None:
-    _, _, problem = leaks(report(), report(complete=False), further_steps=1)
+    _, _, problem = read_leaks(report(), report(complete=False), further_steps=1)
     assert "incomplete" in problem
 
 
@@ -100,7 +100,7 @@ def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellRes
 
 def test_the_frontier_has_what_nothing_beats_in_both() -> None:
     cells = [cell(100, 10, n=1), cell(200, 5, n=2), cell(250, 6, n=3), cell(90, None, n=4), cell(300, 8, batch=4)]
-    found = {each.name: each for each in settings(cells)}
+    found = {each.name: each for each in frontier_settings(cells)}
     assert {name: each.on_frontier for name, each in found.items()} == {
         "1 s n=1": True, "1 s n=2": True, "1 s n=3": False, "1 s batch=4": True,
     }  # fmt: skip

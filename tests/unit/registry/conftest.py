@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.registry import Registry
-from harness.registry.access import Access
+from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, ExchangeLimits
 from harness.registry.credentials import Logins
 

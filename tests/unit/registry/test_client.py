@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.registry import Registry, RegistryDenied, RegistryTrouble, client, pull_bytes, pull_plan
+from harness.registry import Registry, RegistryDenied, RegistryTrouble, client
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -211,22 +211,22 @@ def test_a_manifest_that_is_none(server: Server, world: World, body: bytes) -> N
 # ---------------------------------------------------------------- pulls
 
 
-def test_shared_layers_are_fetched_once(server: Server, world: World) -> None:
+def test_layers_have_their_sizes_and_the_digests_that_images_share(server: Server, world: World) -> None:
     first, second = an_image(1000, 10), an_image(1000, 7, 7)
-    blobs = sum(len(reply.body) for path, reply in an_image(1).items() if "/blobs/" in path)
+    configuration = sum(len(reply.body) for path, reply in an_image(1).items() if "/blobs/" in path)
     manifest = second.pop("/v2/team/app/manifests/one")
     serve(server, {**first, **second, "/v2/team/app/manifests/two": manifest})
-    one, two, gone = (f"{server.host}/team/app:{tag}" for tag in ("one", "two", "gone"))
-    plan = pull_plan(world.registry(), [one, two, one, gone])
-    assert plan.total_bytes == 1017 + blobs
-    assert list(plan.unknown) == [gone]
-    assert pull_bytes(world.registry(), two) == 1007 + blobs
+    one, two = (world.registry().layers(f"{server.host}/team/app:{tag}") for tag in ("one", "two"))
+    assert [layer.size_bytes for layer in one] == [configuration, 1000, 10]
+    assert [layer.size_bytes for layer in two] == [configuration, 1000, 7, 7]
+    assert one[1].digest == two[1].digest
+    assert two[2].digest == two[3].digest
 
 
 def test_a_size_that_no_layer_has(server: Server, world: World) -> None:
     serve(server, an_image(-5))
     with pytest.raises(RegistryTrouble):
-        pull_bytes(world.registry(), f"{server.host}/team/app:one")
+        world.registry().layers(f"{server.host}/team/app:one")
 
 
 def test_one_registry_from_the_environment() -> None:

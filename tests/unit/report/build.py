@@ -134,7 +134,7 @@ def with_signals(result: RunResult) -> RunResult:
 
 BLIND = SignalVerdict(
     seen="blind", value=0.0143e-3, limit=0.1, visible=0.352,
-    why="3 launches on this host are too few: --trials 3:12, or limits: {step_time: 40%}",
+    why="3 launches on this host are too few: --trials 12, or limits: {step_time: 40%}",
 )  # fmt: skip
 
 

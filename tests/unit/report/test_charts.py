@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Setting
+from harness.model import CellVerdict, Effect, Setting, SignalVerdict
 from harness.model.evidence import Issue
 from harness.report.charts import definitions as charts
 from harness.report.charts import library, traces
 from harness.report.charts.definitions import Drawing
 from harness.report.content import table
+from harness.report.content.cards import cards
 from harness.report.issue import commands, plot
 from harness.report.page import details, full_cells, html_page
 from harness.report.terminal import frontier
@@ -130,6 +131,40 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
     assert drawn["versions"].rows == page.rows
     assert [point["tone"] for point in page.rows["points"]] == ["good"] * 3 + ["bad"] * 2
     assert [one["version"] for one in page.rows["changes"]] == ["1.21.0"]
+
+
+def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None:
+    """A newest version of another day was red, because the version before it is slower: nothing was compared with it.
+    In the page's chart a leak made it red.
+    """
+    apart = SignalVerdict(seen="blind", value=2.1, limit=0.5, why="it was measured on another day")
+    slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        setup = {"3.7.9": {"setup_time": slow}, "3.7.10": {"setup_time": apart}}.get(version, {})
+        return build.seen(build.leak(7.8) if version == "3.7.10" else build.flat(), **setup)
+
+    slower = build.finding(
+        build.ORJSON, build.HERE, build.DELETED, before="3.7.8", after="3.7.9", metric="setup_time", verdict="slower",
+        effect=Effect(value=6.77, unit="ratio", ci=(6.1, 7.2)), p=0.0002,
+    )  # fmt: skip
+    place = [(build.ORJSON, [build.HERE], [build.DELETED])]
+    points = cards(build.run(place, judge, findings=[slower]))[0].figure.points
+    assert [(point.tone, point.own) for point in points[2:]] == [("bad", True), ("unsure", False)]
+    for findings in ([slower], []):
+        history = first_history(build.run(place, judge, findings=findings))
+        drawing = next(one for one in history.drawings if one.title == "setup time, s")
+        assert drawing.rows["points"][-1]["tone"] == "unsure"
+
+
+def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
+    """A version that left files open was red in the chart of its memory, which was flat."""
+    drawings = {one.title: one.rows for one in first_history(build.signalled()).drawings}
+    files, memory = drawings["open files, files/step"], drawings["growth, KiB a step (grey: more is ruled out)"]
+    assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
+    assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
+    assert [change["version"] for change in files["changes"]] == ["6.2.0"]
+    assert [point["version"] for point in memory["points"] if point["tone"] == "unsure"] == ["6.3.2"], "so far"
 
 
 def test_a_frontier_names_every_setting() -> None:
@@ -258,7 +293,7 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
         ("other packages", "six", "1", "-"),
         ("loaded libraries", "libcufft.so", "10", "11"),
     }
-    assert "the same on both sides: Python (1)" in apart.notes
+    assert "the same on both sides (number of facts): Python (1)" in apart.notes
     assert any(note.startswith("not known: environment: ") for note in apart.notes)
     assert {one.rows for one in others} == {()}
 

@@ -196,10 +196,10 @@ def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
 
 def test_markdown_fits_a_step_summary() -> None:
     """With what matters: the sentence and the findings."""
-    result = build.large(versions=30, variants=12)
+    result = build.large(versions=10, variants=6)
     lanes = [replace(build.HERE, gpu=f"{'GPU ' * 600}{number}") for number in range(12)]
     tables = tuple(
-        replace(cell, cell=replace(cell.cell, lane=lane, variant=build.variant(f"{'long' * 50}{cell.cell_id}")))
+        replace(cell, cell=replace(cell.cell, lane=lane, variant=build.variant(f"{'long' * 100}{cell.cell_id}")))
         for lane in lanes
         for cell in result.cells
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -176,3 +177,28 @@ def test_what_one_launch_shows_is_told_when_interrupted() -> None:
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text
     assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text
+
+
+@pytest.mark.parametrize(
+    ("unmeasured", "told"),
+    [
+        ((), "multidict 6.6.4 seems bad first (multidict_pop, local)"),
+        (
+            (-2,),
+            "6.6.4 seems bad (multidict_pop, local): step time; 6.5.0 is good so far, and 1 version betw",
+        ),
+        (
+            range(-10, -1),
+            "6.6.4 seems bad (multidict_pop, local): step time; 9 versions before it are not measured yet",
+        ),
+    ],
+)
+def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measured(
+    unmeasured: Sequence[int], told: str
+) -> None:
+    """An interrupted sweep --fresh called 6.5.0 the first bad one; the run before it had found 6.3.0."""
+    result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why="step time"))
+    cells = list(result.cells)
+    for place in unmeasured:
+        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was run"))
+    assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from harness.model import RunResult
 from harness.report.exports import junit, markdown
-from harness.report.exports.summary import summarise
+from harness.report.exports.summary import encoded
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text.clean import plain
@@ -112,7 +112,7 @@ def test_markdown_has_no_markup_of_theirs(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_summary_keeps_it_as_it_is(text: str) -> None:
-    loaded = json.loads(json.dumps(summarise(poisoned(text))))
+    loaded = json.loads(encoded(poisoned(text)))
     assert loaded["cells"][1]["image"] == text
     assert loaded["cells"][1]["params"] == {"param": text}
 

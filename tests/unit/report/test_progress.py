@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import ProgressListener
-from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.lane_progress import LaneState
 from harness.report.terminal.live import LiveProgress
 from harness.report.terminal.progress import LenientStream, PlainProgress, live_progress, open_progress, plain_progress
 
@@ -47,6 +47,7 @@ def a_run(watch: ProgressListener, *, lane: str = "local") -> None:
         watch.step(lane=lane, step=step, rss_kib=30_000 + 8.0 * step)
     watch.trial_ended(lane=lane, cell=CELL, number=1, text="leak 7.84 KiB/step", bad=True)
     watch.trial_ended(lane=lane, cell=CELL, number=2, text="flat to step 500", bad=False, reused=True)
+    watch.trial_ended(lane=lane, cell=CELL, number=3, text="leak 7.84 KiB/step", bad=True, reused=True)
     watch.note("host old is gone")
 
 
@@ -57,10 +58,22 @@ def test_plain_lines() -> None:
     assert stream.getvalue().splitlines() == [
         "image local: 6.3.0: installing multidict==6.3.0",
         "BAD local 1/3: multidict 6.3.0 on local: multidict_pop, trial 1: leak 7.84 KiB/step",
-        f"trial local 2/3: {CELL}, trial 2: flat to step 500 (known from an earlier run)",
         "note host old is gone",
+        "known 2 launches from earlier runs, 1 of them bad",
     ]
     assert "\r" not in stream.getvalue()
+
+
+def test_known_launches_are_told_before_the_first_new_one() -> None:
+    """A rerun of a large matrix printed thousands of lines about what its user had seen before."""
+    stream = io.StringIO()
+    with plain_progress(stream) as watch:
+        for number in (1, 2, 3):
+            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False, reused=True)
+        watch.trial_ended(lane="local", cell=CELL, number=4, text="flat", bad=False)
+    assert stream.getvalue().splitlines() == [
+        "known 3 launches from earlier runs", f"trial local 4/4: {CELL}, trial 4: flat"
+    ]  # fmt: skip
 
 
 def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> None:
@@ -160,7 +173,7 @@ def test_bars_fit_any_width(width: int) -> None:
 
 def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> None:
     clock = Clock()
-    state = LaneState(pace=TrialPace(clock=clock), most=4)
+    state = LaneState(elapsed_s=clock, most=4)
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
     assert state.newest.rate_kib_per_step() is None
@@ -243,7 +256,7 @@ def test_many_threads_lose_no_line(*, live: bool) -> None:
 
 def test_launches_side_by_side_are_all_named() -> None:
     """One bar for several launches must not look as if the others had vanished."""
-    state, begun, checked = LaneState(pace=TrialPace(clock=Clock())), threading.Event(), threading.Event()
+    state, begun, checked = LaneState(elapsed_s=Clock()), threading.Event(), threading.Event()
 
     def other() -> None:
         state.begin_trial("b #1", steps=10)

@@ -46,7 +46,7 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     blind = {"tail": build.BLIND}
     strip = signal_words.strip(build.seen(build.flat(), **bad, **blind))
     assert signal_words.marks(strip) == "✗✓✗?✗·"
-    assert signal_words.told(strip) == (
+    assert signal_words.strip_text(strip) == (
         "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results not checked"
     )
     assert len(signal_words.GROUP_NAMES) == len(GROUPS) == len(strip)
@@ -390,20 +390,19 @@ def test_the_schema_knows_every_signal() -> None:
 
 
 def test_a_cell_of_the_summary_has_its_signals_with_their_units() -> None:
-    cell = summary.summarise(build.signalled())["cells"][0]
+    cell = json.loads(summary.encoded(build.signalled()))["cells"][0]
     assert cell["provisional"] is False
     assert cell["signals"]["tail"] | {"value": None, "ci": None} == {
         "seen": "good", "value": None, "ci": None, "limit": 1.0, "visible": 0.4, "why": "", "unit": "s",
     }  # fmt: skip
-    blind = summary.summarise(one_row(build.seen(build.flat(), step_time=build.BLIND)))["cells"][0]["signals"]
+    row = one_row(build.seen(build.flat(), step_time=build.BLIND))
+    blind = json.loads(summary.encoded(row))["cells"][0]["signals"]
     assert (blind["step_time"]["seen"], blind["step_time"]["visible"]) == ("blind", 0.352)
 
 
 @pytest.mark.parametrize("result", [build.signalled(), build.varied(), one_row(build.flat())])
-def test_what_is_written_is_what_is_summarised(result: RunResult) -> None:
-    written = summary.encoded(result)
-    assert json.loads(written) == json.loads(json.dumps(summary.summarise(result)))
-    assert len(written.splitlines()) >= len(result.cells)
+def test_the_summary_has_a_line_for_each_cell(result: RunResult) -> None:
+    assert len(summary.encoded(result).splitlines()) >= len(result.cells)
 
 
 def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:

@@ -76,7 +76,7 @@ def test_it_shows_what_is_open_and_since_when(tmp_path: Path) -> None:
     publish(runs, site)
     front = words(site / "index.html")
     assert "Nothing is open." in front
-    assert "✓ nothing open 3 runs 2026-03-03 04:00 regression, fixed in a newer version" in front, "one truth"
+    assert "✓ nothing open 3 runs 2026-03-03 04:00 bad, fixed in a newer version" in front, "one truth"
     told = words(site / "m-nightly/series-app.html")
     assert "fixed: app on local, pop size=8: memory leak since 1.2 (last good 1.1), fixed in 1.3" in told
     assert "2 new images, 1.0 to 1.1" in told
@@ -90,6 +90,15 @@ def test_it_shows_what_is_open_and_since_when(tmp_path: Path) -> None:
     assert "1 open" in (site / "m-nightly/badge.svg").read_text()
     assert not (site / "findings-2026.html").exists()
     assert not (site / "m-nightly/run-20260303t040000z-0003.html").exists()
+
+
+def test_without_runs_no_folder_is_left_and_the_advice_names_the_runs(tmp_path: Path) -> None:
+    for runs in (tmp_path / "nowhere", tmp_path):
+        done = CliRunner().invoke(cli, ["publish", "--in", str(runs), "--out", str(tmp_path / "site")])
+        assert isinstance(done.exception, UsageError)
+        assert "--in" in str(done.exception)
+        assert "--out" not in str(done.exception)
+    assert not (tmp_path / "site").exists()
 
 
 def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:

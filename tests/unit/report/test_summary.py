@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.model import RunResult
-from harness.report.exports.summary import summarise
+from harness.report.exports.summary import encoded
 from tests.unit.report import build, faults
 
 RESULTS = [
@@ -29,7 +29,7 @@ def schema() -> dict[str, Any]:
 
 
 def through_json(result: RunResult) -> Any:
-    return json.loads(json.dumps(summarise(result), allow_nan=False))
+    return json.loads(encoded(result))
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)

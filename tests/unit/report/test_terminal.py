@@ -41,7 +41,7 @@ def test_a_whole_report() -> None:
            6.3.1 (more than 0.017 KiB/step would have shown)
 
         ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
-        figures: leak, and after ≤ the leak that flat rules out, in KiB a step
+        figures, in KiB per step: a leak's rate; after ≤, the smallest leak that `flat` rules out
 
         Findings
          - multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).

@@ -68,6 +68,14 @@ hint: see the documentation
         "RuntimeError: nvcc is needed: The build backend returned an error "
         "Call to `setuptools.build_meta` failed (exit status: 1)"
     )
+    assert (
+        build_errors.of_uv(
+            "  × Failed to download `six==1.16.0`\n  ╰─▶ Hash mismatch for `six==1.16.0`\n\n      Expected:\n"
+            "        sha256:0000\n\n      Computed:\n        sha256:8abb\n"
+        )
+        == "the file of six==1.16.0 is not the one that its --hash names; if you trust the file, write "
+        "--hash=sha256:8abb"
+    )
     assert build_errors.of_uv("") == "uv failed without a message"
 
 

@@ -21,7 +21,7 @@ from harness.run.images.build import base_names, content_hash, context_files
 from harness.run.images.images import progress
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import cache_folder, digest_of
-from harness.run.process.interpreters import matches
+from harness.run.process.interpreters import is_version
 from harness.run.tail import BoundedTail
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -144,8 +144,8 @@ def test_settings_of_the_environment(tmp_path: Path) -> None:
     assert proxies({"HTTPS_PROXY": "http://p:1", "HOME": "/"}) == {"HTTPS_PROXY": "http://p:1"}
     assert cache_folder({"HARNESS_CACHE": "/c"}) == Path("/c/environments")
     assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/harness/environments")
-    assert matches("3.1.0", "3.1")
-    assert not matches("3.11.0", "3.1")
+    assert is_version("3.1.0", "3.1")
+    assert not is_version("3.11.0", "3.1")
 
 
 def test_a_tail_is_bounded_and_is_the_end() -> None:

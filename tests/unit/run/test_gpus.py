@@ -13,7 +13,7 @@ from harness.model import Host, Where
 from harness.model.gpus import Gpu
 from harness.plan import choose_lanes
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.hosts.gpus import mismatch, parse
+from harness.run.hosts.gpus import mismatch, parse_gpus
 
 OLD = Gpu(uuid="GPU-1a2b3c4d-0001", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6")
 NEW = Gpu(uuid="GPU-5e6f7a8b-0002", name="NVIDIA GeForce RTX 4090", index=1, compute_capability="8.9")
@@ -136,10 +136,10 @@ def fields(gpu: Gpu, **changed: Any) -> dict[str, Any]:
 
 def test_the_probe_is_read() -> None:
     told = fields(OLD, compute_capability="8.6", driver="535.54", memory_mib=24576, power_limit_w=350.0, ecc=False)
-    (gpu,) = parse(f"== a banner ==\n{json.dumps({'gpus': [told]})}\n", place="p") or ()
+    (gpu,) = parse_gpus(f"== a banner ==\n{json.dumps({'gpus': [told]})}\n", place="p") or ()
     assert (gpu.driver, gpu.memory_mib, gpu.power_limit_w, gpu.ecc, gpu.mig) == ("535.54", 24576, 350.0, False, None)
-    assert parse("{}", place="p") is None
-    assert parse('{"gpus": []}', place="p") == ()
+    assert parse_gpus("{}", place="p") is None
+    assert parse_gpus('{"gpus": []}', place="p") == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_probe_is_read() -> None:
 )  # fmt: skip
 def test_a_probe_that_says_something_else(output: str) -> None:
     with pytest.raises(InfrastructureError, match=r"^p: ") as caught:
-        parse(output, place="p")
+        parse_gpus(output, place="p")
     assert "\n" not in str(caught.value)
 
 
@@ -165,7 +165,7 @@ def test_a_probe_that_says_something_else(output: str) -> None:
 def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: str) -> None:
     """Two GPUs of one UUID made two lanes of one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
-        parse(json.dumps({"gpus": gpus}), place="p")
+        parse_gpus(json.dumps({"gpus": gpus}), place="p")
     assert str(caught.value) == f"p: the driver's list of GPUs is wrong: {said}; see `nvidia-smi -L` there"
 
 

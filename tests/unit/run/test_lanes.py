@@ -164,7 +164,7 @@ def launches(
     if kept is not None:
         kept += [call.args[0] for call in launcher.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]
-    return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(twin)" in cell else "")) for cell in cells]
+    return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(A/A replicate)" in cell else "")) for cell in cells]
 
 
 @pytest.mark.parametrize(

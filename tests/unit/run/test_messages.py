@@ -15,13 +15,13 @@ from harness.run.trial.messages import (
     MessageLines,
     Misunderstood,
     columns_of,
-    count,
+    count_of,
     look_of,
     not_finite_of,
-    number,
-    parse,
+    number_of,
+    parse_message,
     text_of,
-    whole,
+    whole_number_of,
 )
 
 MARKER = "00ff"
@@ -82,19 +82,19 @@ def test_noise_keeps_its_end() -> None:
 )
 def test_what_is_no_message_is_refused(text: bytes) -> None:
     with pytest.raises(Misunderstood):
-        parse(text)
+        parse_message(text)
 
 
 @given(value=ANYTHING)
 def test_no_field_can_raise_anything_else(value: object) -> None:
     message = {"type": "done", "x": value, "columns": value, "look": value, "step": value}
-    for reader in (number, whole, text_of):
+    for reader in (number_of, whole_number_of, text_of):
         try:
             reader(message, "x")
         except Misunderstood:
             continue
     for action in (
-        lambda: count(message, "x", most=10),
+        lambda: count_of(message, "x", most=10),
         lambda: json.dumps(facts_of(message), allow_nan=False),
         lambda: columns_of(message),
         lambda: columns_of({"columns": {"step": value}}),
@@ -133,9 +133,9 @@ def test_what_is_too_large_to_reckon_with_is_missing() -> None:
     assert str(columns["loss"].tolist()) == "[1e+30, nan]"
     for value in (1e31, 10**400, float("inf"), float("nan")):
         with pytest.raises(Misunderstood):
-            number({"type": "done", "x": value}, "x")
+            number_of({"type": "done", "x": value}, "x")
     with pytest.raises(Misunderstood):
-        count({"type": "done", "x": 10**20}, "x", most=float("inf"))
+        count_of({"type": "done", "x": 10**20}, "x", most=float("inf"))
 
 
 def test_facts_are_flat_and_can_be_written() -> None:

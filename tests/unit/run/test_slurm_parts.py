@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +17,11 @@ from harness.model.gpus import Gpu
 from harness.run.engine import Payload
 from harness.run.slurm.images.image_files import IMPORT
 from harness.run.slurm.node import containers, steps
+from harness.run.slurm.node.allocated_gpus import allocated_gpus
 from harness.run.slurm.node.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.node.inside import is_outside
-from harness.run.slurm.node.visible_gpus import ours
 from harness.run.slurm.queue import commands
-from harness.run.slurm.queue.allocation import options
+from harness.run.slurm.queue.allocation import Allocation, salloc_options
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
 
@@ -36,12 +38,12 @@ CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=nu
     ],
 )
 def test_another_job_s_card_is_never_taken(found: tuple[Gpu, ...], visible: str, chosen: tuple[Gpu, ...]) -> None:
-    assert ours(found, visible, place="here") == chosen
+    assert allocated_gpus(found, visible, place="here") == chosen
 
 
 def test_a_card_that_the_driver_does_not_list_is_told() -> None:
     with pytest.raises(InfrastructureError, match=r"here: Slurm gave the GPUs 7, and the driver lists .*RTX 3090"):
-        ours(CARDS, "7", place="here")
+        allocated_gpus(CARDS, "7", place="here")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_card_that_the_driver_does_not_list_is_told() -> None:
     ],
 )
 def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:
-    line = commands.explained(said)
+    line = commands.slurm_complaint(said)
     assert told in line
     assert "\n" not in line
     assert "salloc: error" not in line
@@ -69,21 +71,22 @@ def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
     (tmp_path / "sinfo").chmod(0o755)
     with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
-        commands.version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
+        commands.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
     """SLURM_MEM_PER_NODE of the job that the harness runs in would be an option of its own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
-    kept = commands.environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
+    kept = commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
     assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
 
 
 def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
-    asked = options(SlurmRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0), node="n1")
+    request = SlurmRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
+    asked = salloc_options(request, node="n1")
     assert {"--gres=gpu:1", "--mem=8G", "--time=1:30", "--nodelist=n1", "--exclusive"} <= set(asked)
     assert "--mem=0" not in asked
-    shared = options(SlurmRequest(container="none", exclusive=False), node=None)
+    shared = salloc_options(SlurmRequest(container="none", exclusive=False), node=None)
     assert not {"--exclusive", "--mem=0"} & set(shared)
 
 
@@ -239,3 +242,23 @@ def test_a_node_that_does_not_see_the_images_says_so(tmp_path: Path) -> None:
     assert done.stderr == (
         f"this node does not see {gone}: choose a folder for images: that this machine and the nodes share\n"
     )
+
+
+class Unkillable(subprocess.Popen[bytes]):
+    """A program that no signal ends, as one that waits for a file server that is gone."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send nothing."""
+
+
+def test_a_sweep_does_not_wait_for_ever_for_a_step_that_cannot_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "ENDS_S", 0.1)
+    monkeypatch.setattr(steps, "KILLED_S", 0.1)
+    command, pipe = [sys.executable, "-c", "import time; time.sleep(60)"], subprocess.PIPE
+    with Unkillable(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        allocation = Allocation(
+            job="1", node="n1", cpus=1, until_s=0.0, place="here", environ={}, holder=process
+        )  # fmt: skip
+        steps.StepSession(process, allocation).end()
+        assert process.poll() is None, "end() came back although the step runs on"
+        os.kill(process.pid, signal.SIGKILL)

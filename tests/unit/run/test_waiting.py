@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from harness.errors import Interrupted
+from harness.run import waiting
 from harness.run.waiting import run_command, streamed
 
 SOON_S = 3.0
@@ -105,3 +107,21 @@ def test_an_error_of_the_call_is_raised_where_it_is_waited_for() -> None:
         with pytest.raises(docker.errors.NotFound, match="no such image"):
             list(streamed(client, refuse, beat=give_up))
         assert client.hooks["response"] == []
+
+
+def test_a_command_that_takes_too_long_is_killed() -> None:
+    with pytest.raises(TimeoutError):
+        run_command(["sleep", "60"], environment={"PATH": os.environ["PATH"]}, limit_s=0.1)
+
+
+def test_a_program_that_cannot_be_ended_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit, a program that waits for a dead file server would hold a sweep for ever."""
+    spared: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
+    monkeypatch.setattr(waiting, "KILLED_S", 0.1)
+    with pytest.warns(ResourceWarning, match="still running"), pytest.raises(Interrupted):
+        run_command(["sleep", "60"], environment={"PATH": os.environ["PATH"]}, beat=give_up)
+    (pid,) = spared
+    assert psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.schedule.bisect import Decision, Evidence, Rules, VersionEvidence, conclude, decide
 
-RULES = Rules(limits={"step_time": math.log1p(0.03)})
+RULES = Rules(step_limit=math.log1p(0.03))
 
 
 def measured(
@@ -28,7 +28,7 @@ def measured(
                 spots[place],
                 launches=spots[place].launches + 1,
                 states={"outcome": Evidence(good=spots[place].launches + 1)},
-                levels={"step_time": {**spots[place].levels.get("step_time", {}), number: figure}},
+                step_times={**spots[place].step_times, number: figure},
             )
         log.append(decision)
     return spots, [*log, decision]
@@ -62,7 +62,7 @@ def test_two_steps_are_both_found():
 def test_both_sides_ran_side_by_side_before_a_version_is_named():
     """In three rounds at least: it is what the judge compares."""
     spots, _ = measured(steps_of(24, {9: 0.2}), spread=0.01, seed=3)
-    assert len(spots[8].levels["step_time"].keys() & spots[9].levels["step_time"].keys()) >= 3
+    assert len(spots[8].step_times.keys() & spots[9].step_times.keys()) >= 3
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import COSTLY, NEAR, ORDER, RowStanding, RowState, choose, gives_way, in_order
+from harness.schedule.priority import COSTLY, NEAR, ORDER, RowStanding, RowState, by_urgency, choose, gives_way
 
 STANDINGS = st.builds(
     RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
@@ -28,26 +28,25 @@ def seconds(row: RowState) -> float:
 def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: list[RowState]) -> None:
     choice = choose(rows)
     assert choice is not None
-    chosen = rows[choice.place]
+    chosen = rows[choice]
     same = [row for row in rows if row.group == chosen.group]
     assert chosen.group == min(row.group for row in rows)
     assert all(ORDER.index(chosen.urgency) <= ORDER.index(row.urgency) or row.urgency == "first" for row in same)
-    assert choice.urgency == chosen.urgency
-    assert choice.reason
+    assert chosen.reason
 
 
 @given(ROWS)
 def test_what_is_chosen_does_not_depend_on_the_rows_behind_it(rows: list[RowState]) -> None:
     """A user who leaves out a row that would come later gets the same launches first."""
-    order = in_order(rows)
+    order = by_urgency(rows)
     assert sorted(order) == list(range(len(rows)))
     first = choose(rows)
     assert first is not None
-    assert order[0] == first.place
+    assert order[0] == first
     kept = [rows[place] for place in sorted(order[: max(1, len(order) // 2)])]
     again = choose(kept)
     assert again is not None
-    assert kept[again.place] == rows[first.place]
+    assert kept[again] == rows[first]
 
 
 @given(ROWS)
@@ -56,7 +55,7 @@ def test_only_a_cheap_confirmation_comes_before_the_first_round_of_another_row(r
     plain = [replace(row, group=0, finishes=False) for row in rows]
     choice = choose(plain)
     assert choice is not None
-    chosen = plain[choice.place]
+    chosen = plain[choice]
     first_s = [seconds(row) for row in plain if row.urgency == "first"]
     assert chosen.urgency == "first" or not first_s or seconds(chosen) <= min(first_s)
     assert chosen.urgency in ("first", "confirm") or not first_s
@@ -68,14 +67,14 @@ def test_nothing_good_is_launched_again_while_something_bad_waits_to_be_confirme
     choice = choose(later)
     assert choice is not None
     waits = any(row.confirms or row.standing.suspect for row in later)
-    assert (choice.urgency == "confirm") == waits
+    assert (later[choice].urgency == "confirm") == waits
 
 
 @given(st.lists(st.floats(NEAR, 3), min_size=1, max_size=9))
 def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[float]) -> None:
     choice = choose([RowState(standing=RowStanding(nearness=share)) for share in shares])
     assert choice is not None
-    assert shares[choice.place] == max(shares)
+    assert shares[choice] == max(shares)
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.booleans())
@@ -84,7 +83,7 @@ def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], n
     standing = RowStanding(nearness=1.0 if near else 0.0)
     choice = choose([RowState(next_s=cost, spent_s=100 - cost, standing=standing) for cost in costs])
     assert choice is not None
-    assert costs[choice.place] == min(costs)
+    assert costs[choice] == min(costs)
 
 
 def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_round() -> None:
@@ -94,15 +93,11 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
         RowState(first=True, launches=6),
         RowState(spent_s=90, next_s=200, standing=RowStanding(suspect=True)),
     )
-    choice = choose([first, again, cheap], launch_s=10)
-    assert choice is not None
-    assert (choice.place, choice.urgency) == (2, "confirm")
-    dearer = choose([first, again, replace(cheap, spent_s=600, confirms=True)], launch_s=10)
-    assert dearer is not None
-    assert dearer.urgency == "confirm"  # two launches more, and it is named
-    unknown = choose([first, again, cheap], launch_s=0)
-    assert unknown is not None
-    assert unknown.urgency == "first"
+    assert cheap.urgency == "confirm"
+    assert choose([first, again, cheap], launch_s=10) == 2
+    dearer = replace(cheap, spent_s=600, confirms=True)
+    assert choose([first, again, dearer], launch_s=10) == 2, "two launches more, and it is named"
+    assert choose([first, again, cheap], launch_s=0) == 0
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6))
@@ -113,9 +108,9 @@ def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[flo
     while not all(had):
         choice = choose(states)
         assert choice is not None
-        row, cost = states[choice.place], costs[choice.place]
-        had[choice.place] += 1
-        states[choice.place] = replace(row, spent_s=row.spent_s + cost)
+        row, cost = states[choice], costs[choice]
+        had[choice] += 1
+        states[choice] = replace(row, spent_s=row.spent_s + cost)
         assert all(state.spent_s <= max(costs) + 1e-6 for state in states)
 
 
@@ -126,8 +121,8 @@ def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(rows: 
     if gives_way(first, rows, launch_s=1.0):
         choice = choose(rows, launch_s=1.0)
         assert choice is not None
-        assert choice.urgency in ("first", "confirm")
-        assert rows[choice.place].takes_s(1.0) <= 60.0 / COSTLY
+        assert rows[choice].urgency in ("first", "confirm")
+        assert rows[choice].takes_s(1.0) <= 60.0 / COSTLY
     assert not gives_way(first, [], launch_s=1.0)
     cheap = RowState(group=row.group, first=True, launches=5)
     assert gives_way(first, [cheap], launch_s=1.0)

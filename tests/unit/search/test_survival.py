@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.stats import gamma
 
 from harness.schedule.bisect import Evidence, survival
 
@@ -38,16 +36,22 @@ def test_more_good_launches_are_less_likely_to_be_luck(failed, survived):
 @given(failures, steps, steps)
 def test_a_longer_launch_never_proves_less(failed, one, other):
     short, long = sorted((one, other))
-    assert survival.luck(bad(*failed), good([long])) <= survival.luck(bad(*failed), good([short])) + 1e-9
+    assert (
+        survival.chance_of_luck(bad(*failed), good([long]))
+        <= survival.chance_of_luck(bad(*failed), good([short])) + 1e-9
+    )
 
 
 def test_at_a_constant_hazard_it_is_the_integral_over_what_the_hazard_may_be(monkeypatch):
     """Shape 1 alone, prior 1/hazard: the posterior is a Gamma distribution of the total time on test."""
+    from scipy.integrate import quad  # here, because every process of pytest imports every file
+    from scipy.stats import gamma
+
     monkeypatch.setattr(survival, "SHAPES", np.ones(1))
     monkeypatch.setattr(survival, "_prior", lambda: np.zeros(1))
     survival._failures.cache_clear()
     at, fine, more = [300, 1200, 2500], [4000], [4000, 700]
-    found = survival.in_time([*bad(at), *good(fine)], good(more))
+    found = survival.chances_in_time([*bad(at), *good(fine)], good(more))
     total = sum(each - 0.5 for each in at) + sum(fine)
     hazard = gamma(len(at), scale=1 / total)
     expected, _ = quad(lambda rate: hazard.pdf(rate) * math.exp(-rate * sum(more)), 0, 0.02)
@@ -60,7 +64,7 @@ def test_what_no_launch_outlives_is_told_from_what_some_do():
     two = good([4000, 4000])
 
     def luck(*by_version: list[int]) -> float:
-        return float(survival.in_time(bad(*by_version), two)[1])
+        return float(survival.chances_in_time(bad(*by_version), two)[1])
 
     assert max(luck([3], [5], [60]), luck([2000], [2000], [2000]), luck([3999, 3999], [3999]), luck([1, 1], [1])) < 1e-4
     assert luck([100], [3000, 3000]) < 0.004
@@ -70,10 +74,10 @@ def test_what_no_launch_outlives_is_told_from_what_some_do():
 
 def test_launches_that_ended_before_anything_failed_prove_nothing():
     late = bad([3000, 3010], [3005])
-    assert survival.luck(late, good([500])) > 0.99
-    assert survival.luck(late, good([4000])) < 0.01
+    assert survival.chance_of_luck(late, good([500])) > 0.99
+    assert survival.chance_of_luck(late, good([4000])) < 0.01
 
 
 def test_without_steps_the_share_of_launches_is_all_there_is():
     """A command counts none: nothing is known of when it failed."""
-    assert survival.luck([Evidence(bad=2)], [Evidence(good=1)]) == pytest.approx(0.0093, abs=0.001)
+    assert survival.chance_of_luck([Evidence(bad=2)], [Evidence(good=1)]) == pytest.approx(0.0093, abs=0.001)

@@ -1,8 +1,8 @@
-"""Count the steps of an unmodified program, and read the numbers that it logs: one file for each framework.
+"""Counts the steps of an unmodified program and reads the numbers that it logs, with one file for each framework.
 
-Each file has `MODULES`, module name -> function(module, hook), called when the program has imported the module. It
-changes the module so that `hook.mark()` is called after each step and `hook.log({name: number})` with what is logged.
-The framework computes what it would without it.
+Each file has `MODULES`, module name -> function(module, hook), called when the program has imported the module. The
+function changes the module so that `hook.mark()` is called after each step and `hook.log({name: number})` with what is
+logged. What the framework computes stays the same.
 """
 
 import functools
@@ -29,20 +29,17 @@ class Hook(object):
         self._log = log
 
     def log(self, values):
-        """Note the numbers among `values`, a mapping; anything else in it is left out."""
+        """Log the numbers in `values`, if that is a mapping; anything else in it is left out."""
         if hasattr(values, "items"):
-            found = {}
-            for name, value in list(values.items()):
-                told = number(value)
-                if isinstance(name, str) and told is not None:
-                    found[name] = told
-            if found:
-                self._log(found)
+            logged = {name: as_number(value) for name, value in list(values.items()) if isinstance(name, str)}
+            logged = {name: value for name, value in logged.items() if value is not None}
+            if logged:
+                self._log(logged)
 
 
-def number(value):
-    """Return a number, or a tensor of one number in the processor's memory, as a float or int; else None. A tensor of
-    a GPU is not read: the program would wait for it."""
+def as_number(value):
+    """Return a float or int for a number, or for a tensor of one number in the processor's memory; else None. A tensor
+    on a GPU is not read, because the program would wait for it."""
     if isinstance(value, numbers.Real):
         return value
     place = getattr(getattr(value, "device", None), "type", None)
@@ -52,14 +49,17 @@ def number(value):
 
 
 def awaited(steps_are, ticker, log, note):
-    """Return module name -> functions, for importing.Finder. `note(kind, module name)` tells what was changed."""
-    chosen = STEPS if steps_are == "auto" else {steps_are: STEPS[steps_are]} if steps_are in STEPS else {}
-    found = {}
-    for kind, modules in list(chosen.items()) + [("log", modules) for modules in LOGS]:
+    """Return module name -> functions, for importing.Finder.
+
+    `note(kind, changed)` is called when a module was imported, with whether it could be changed.
+    """
+    chosen = [kind for kind in STEPS if steps_are in ("auto", kind)]
+    functions = {}
+    for kind, modules in [(kind, STEPS[kind]) for kind in chosen] + [("log", modules) for modules in LOGS]:
         hook = Hook(kind, ticker.mark, log)
         for name, change in modules.items():
-            found.setdefault(name, []).append(_changing(change, hook, functools.partial(note, kind, name)))
-    return found
+            functions.setdefault(name, []).append(_changing(change, hook, functools.partial(note, kind)))
+    return functions
 
 
 def _changing(change, hook, note):
@@ -67,7 +67,7 @@ def _changing(change, hook, note):
         try:
             change(module, hook)
         except AttributeError:
-            note(False)  # another version of the framework: it is said if no step is seen
+            note(False)  # an unknown version of the framework, which the message says if no step is seen
             return
         note(True)
 

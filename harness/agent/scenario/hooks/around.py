@@ -22,7 +22,7 @@ def argument(args, kwargs, place, name):
 
 
 class Counted(object):
-    """Stands for a callable: calls it, marks, and has its attributes otherwise."""
+    """Stands for a callable: calls it, then calls `mark`, and otherwise has its attributes."""
 
     def __init__(self, function, mark):
         self.__wrapped__ = function
@@ -39,7 +39,7 @@ class Counted(object):
         return getattr(self.__wrapped__, name)
 
     def __reduce_ex__(self, protocol):
-        """Let a copy, or what is pickled for another process, be that of the callable: it does not count."""
+        """Make a copy, or what is pickled for another process, a copy of the callable, which does not count."""
         return self.__wrapped__.__reduce_ex__(protocol)
 
     def __get__(self, instance, owner=None):

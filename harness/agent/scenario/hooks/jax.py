@@ -1,4 +1,4 @@
-"""JAX: a step is a call of a compiled function whose name says that it trains, from outside of all compiled ones."""
+"""JAX: a step is a call of a compiled function whose name says that it trains, from outside all compiled functions."""
 
 import functools
 import re
@@ -10,8 +10,8 @@ TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
 
 
 def _api(module, hook):
-    """Let `jax.jit` return functions that are counted. Inside a compiled function they are traced, not run."""
-    chosen = []  # the name of the function that is called first: the others are helpers
+    """Make `jax.jit` return functions that are counted. Inside a compiled function they are traced, not run."""
+    chosen = []  # the name of the function that is called first; the others are helpers
     is_outside = _outside()
 
     def marked(name):

@@ -1,4 +1,4 @@
-"""The usual loggers: what a program logs as numbers."""
+"""Reads the numbers that a program gives to the usual loggers."""
 
 from .around import after, argument
 

@@ -1,7 +1,7 @@
-"""The numbers that a program prints: where a line fits a pattern such as `loss: {}`, the number in the place of `{}`.
+"""Reads the numbers that a program prints: where a line fits a pattern such as `loss: {}`, the number is at the `{}`.
 
-The text around a number is compared as it is, with one space for any white space. There is no regular expression of a
-user, so no pattern and no line takes long.
+The text around a number is compared literally, with one space for any white space. The user writes no regular
+expression, so no pattern and no line takes long.
 """
 
 import re
@@ -16,25 +16,27 @@ NUMBER = re.compile(
 ENDS = re.compile("[\r\n]")
 
 
-def tidy(text):
+def single_spaced(text):
     """Return the text with one space for any white space."""
     return " ".join(text.split())
 
 
 class Reader(object):
-    """Reads what goes to stdout and stderr. `patterns`: name -> pattern; `log({name: number})` is called for a line."""
+    """Reads what goes to stdout and stderr. `patterns`: name -> pattern. `log({name: number})` is called for each line
+    that fits one."""
 
     def __init__(self, patterns, log):
         parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
-        self._patterns = [(name, tidy(before), tidy(after)) for name, (before, _, after) in parted]
+        self._patterns = [(name, single_spaced(before), single_spaced(after)) for name, (before, _, after) in parted]
         self._log = log
 
     def install(self):
+        """Read from now on whatever Python writes to stdout and stderr."""
         for stream in (sys.stdout, sys.stderr):
             stream.write = self.covered(stream.write)
 
     def covered(self, write):
-        """Return a `write` that reads each whole line, too."""
+        """Return a `write` that also reads each whole line."""
         rest = [""]
 
         def covered(text):
@@ -51,13 +53,13 @@ class Reader(object):
 
     def values(self, line):
         """Return name -> number for the patterns that the line fits; the first place of each counts."""
-        line = tidy(line[:LONGEST])
-        found = {}
+        line = single_spaced(line[:LONGEST])
+        numbers = {}
         for match in NUMBER.finditer(line):
             for name, before, after in self._patterns:
-                if name not in found and _stands_between(line, match, before, after):
-                    found[name] = float(match.group().replace(",", ""))
-        return found
+                if name not in numbers and _stands_between(line, match, before, after):
+                    numbers[name] = float(match.group().replace(",", ""))
+        return numbers
 
 
 def _stands_between(line, match, before, after):
@@ -70,5 +72,6 @@ def _stands_between(line, match, before, after):
 
 
 def _is_part_of_word(line, start, end, before, after):
-    """Return whether letters that the pattern does not name go on where `nan` or `inf` ends, as in `information`."""
+    """Return whether `nan` or `inf` is only a part of a word, as in `information`, whose rest the pattern does not
+    name."""
     return (not before and line[start - 1 : start].isalpha()) or (not after and line[end : end + 1].isalpha())

@@ -8,7 +8,7 @@ MOST_KNOWN = 1000
 
 
 def _session(module, hook):
-    known = {}  # what is fetched, by (graph, name) -> whether it trains; finding out walks through the graph
+    known = {}  # (graph, name of what is fetched) -> whether it trains, which takes a walk through the graph
     original = module.BaseSession.run
 
     @functools.wraps(original)
@@ -22,14 +22,14 @@ def _session(module, hook):
 
 
 def _trains(graph, fetches, known):
-    return any(_one_trains(graph, one, known) for one in _flat(fetches))
+    return any(_one_trains(graph, fetched, known) for fetched in _flat(fetches))
 
 
 def _flat(fetches):
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
-        return [one for part in fetches for one in _flat(part)]
+        return [fetched for part in fetches for fetched in _flat(part)]
     return [fetches]
 
 
@@ -43,7 +43,7 @@ def _one_trains(graph, fetched, known):
 
 
 def _leads_to_training(graph, fetched):
-    """Return whether a graph's train op is among what a run of `fetched` runs."""
+    """Return whether running `fetched` runs a train op of the graph."""
     training = set(graph.get_collection(TRAINS))
     try:
         element = graph.as_graph_element(fetched)

@@ -1,1 +1,1 @@
-"""The machines of a sweep: opened side by side, and those of a pool compared."""
+"""Opens the machines of a sweep side by side, and compares those of a pool."""

@@ -1,4 +1,4 @@
-"""A machine as it was found, and what is told of the machines of a host."""
+"""Records each machine of a sweep as it was found, and sums up the machines of a host."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
 
 
 def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
-    known = first_usable(machines)
-    if not host.pool or known.usable:
-        return HostState(host=host, problem=known.problem, facts=known.facts)
+    first = first_usable(machines)
+    if not host.pool or first.usable:
+        return HostState(host=host, problem=first.problem, facts=first.facts)
     told = "; ".join(f"{each.host.machine}: {_alone(each)}" for each in machines if each.problem is not None)
     return HostState(host=host, problem=f"{host.where}: no machine of the pool can be used: {told}")
 

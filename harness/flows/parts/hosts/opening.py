@@ -15,7 +15,8 @@ from harness.flows.parts.hosts.threads import side_by_side
 from harness.model import Host, Image, Plan
 from harness.model.watching import Say
 from harness.plan import choose_lanes, odd_ones
-from harness.run.engine import Engine
+from harness.run.engine import Engine, Lease
+from harness.run.hosts import other_sweeps
 
 GATHER_S = 10.0
 """How long a pool of a cluster waits for more nodes once it has one, before it is used; the others join it later."""
@@ -32,23 +33,23 @@ def using_hosts(
     give soon are `awaited`. `one`: of such a pool, a single node is enough. `homes`: the machine that measured a row
     in an earlier run, by the row's place; those nodes are asked for first.
     """
-    found = [
+    machines = [
         OpenHost(host=_preferring(machine, place, _nodes_of(host, homes or {})), part_of=host)
         for host in hosts_of(plan)
         for place, machine in enumerate(host.machines[:1] if one and host.slurm is not None else host.machines)
     ]
 
     def opener(each: OpenHost) -> Callable[[], None]:
-        others = [other for other in found if other.part_of == each.part_of and other is not each]
+        others = [other for other in machines if other.part_of == each.part_of and other is not each]
         return lambda: _open_unless_late(each, others, images_on(plan, each.part_of), context)
 
     try:
-        side_by_side([opener(each) for each in found], context.stopped)
+        side_by_side([opener(each) for each in machines], context.stopped)
         for host in hosts_of(plan):
-            _leave_out_odd_ones([each for each in found if each.part_of == host], context)
-        yield found
+            _leave_out_odd_ones([each for each in machines if each.part_of == host], context)
+        yield machines
     finally:
-        for each in found:
+        for each in machines:
             each.close()
 
 
@@ -128,3 +129,18 @@ def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
     if machine.slurm is None or place >= len(nodes) or not machine.machine:
         return machine
     return replace(machine, slurm=replace(machine.slurm, preferred=nodes[place]))
+
+
+@contextmanager
+def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> Iterator[Lease]:
+    """Lease an open machine, announce its use to other sweeps, and remove what killed runs left there. Raises
+    Interrupted once `over`, EngineUnreachable.
+    """
+    engine, host, progress = each.engine, each.host, context.progress
+    assert engine is not None
+    say = context.showing(lane=each.name, image="lease")
+    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    with engine.lease(say, over) as lease, announced:
+        if removed := engine.remove_leftovers():
+            progress.note(f"{each.name}: removed {removed} left behind by a run that was killed")
+        yield lease

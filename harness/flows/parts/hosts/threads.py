@@ -1,4 +1,4 @@
-"""Threads that run side by side: one for each machine."""
+"""Runs tasks in threads side by side, one for each machine."""
 
 from __future__ import annotations
 

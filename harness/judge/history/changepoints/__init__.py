@@ -1,1 +1,1 @@
-"""Changepoints: where the level of a figure changes along a series of versions."""
+"""Finds changepoints: where the level of a figure changes along a series of versions."""

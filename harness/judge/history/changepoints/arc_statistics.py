@@ -1,4 +1,4 @@
-"""Arcs of circular binary segmentation: stretches of a series compared with the rest, and the p-value of the best."""
+"""Compares stretches (arcs) of a series with the rest of it, and computes the p-value of the one that differs most."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def welch_p(values: Floats, *, first: int, end: int) -> float:
     sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
     errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]
     error2 = sum(errors2)
-    freedom = error2**2 / sum(each**2 / (side.size - 1) for each, side in zip(errors2, sides, strict=True))
+    freedom = error2**2 / sum(side2**2 / (side.size - 1) for side2, side in zip(errors2, sides, strict=True))
     return 2 * float(stdtr(freedom, -abs(float(sides[0].mean() - sides[1].mean())) / math.sqrt(error2)))
 
 

@@ -22,8 +22,7 @@ FEWEST_FREEDOM = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """A test of two neighbouring levels, the smaller of which has `smaller` versions; it is corrected for `tried` such
-    pairs.
+    """A test of two neighbouring levels, the smaller of which has `smaller` versions, corrected for `tried` such pairs.
 
     With many launches, it is a t-test of the mean difference. With few, some of them may be outliers on one side, and a
     t-test that allows for these detects hardly anything. Then the round with the smallest difference decides: all

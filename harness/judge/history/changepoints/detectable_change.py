@@ -1,4 +1,4 @@
-"""Minimum detectable effect of the search for changepoints, by the very tests that the search makes."""
+"""Computes the minimum detectable effect of the search for changepoints from the tests that the search makes."""
 
 from __future__ import annotations
 

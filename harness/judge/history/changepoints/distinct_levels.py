@@ -1,4 +1,4 @@
-"""Levels that differ from both of their neighbours by more than chance, whatever the rest of the series does.
+"""Finds levels that differ from both of their neighbours by more than chance, whatever the rest of the series does.
 
 Optimal partitioning finds the likeliest pieces of the series at once. Those that a test cannot distinguish from their
 neighbour are merged with it, the least distinct first. This finds levels that come and go, whose stretches hardly
@@ -58,16 +58,16 @@ def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, floa
     likeliest = pieces(laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty)
     bounds = [piece.begin for piece in likeliest[1:]]
     tests = _Tests(laid=laid, least=least, alpha=alpha)
-    found = {bound: tests.at(bounds, number) for number, bound in enumerate(bounds)}
-    while found:
-        worst = max(found, key=found.__getitem__)
-        if not found[worst].too_small and found[worst].p < alpha:
+    differences = {bound: tests.at(bounds, number) for number, bound in enumerate(bounds)}
+    while differences:
+        worst = max(differences, key=differences.__getitem__)
+        if not differences[worst].too_small and differences[worst].p < alpha:
             break
         number = bounds.index(worst)
-        del bounds[number], found[worst]
+        del bounds[number], differences[worst]
         for near in range(max(0, number - 2), min(number + 2, len(bounds))):
-            found[bounds[near]] = tests.at(bounds, near)
-    return {bound: difference.p for bound, difference in found.items()}
+            differences[bounds[near]] = tests.at(bounds, near)
+    return {bound: difference.p for bound, difference in differences.items()}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -1,7 +1,7 @@
-"""Optimal partitioning of a series: an exact search for the likeliest pieces, each a level or, on request, a line.
+"""Splits a series into its likeliest pieces by an exact search; each piece is a level or, on request, a line.
 
-It minimises the sum of squares plus a penalty for each piece (Jackson and others, 2005). Unlike splits made one after
-the other, it does not miss levels that come and go, of which each hides the next one from a split.
+The search minimises the sum of squares plus a penalty for each piece (Jackson and others, 2005). Unlike splits made one
+after the other, it does not miss levels that come and go, of which each hides the next one from a split.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class _Sums:
     @classmethod
     def of(cls, means: Floats) -> _Sums:
         centred = means - means.mean()
-        of_all = [centred, centred**2, centred * np.arange(len(means))]
-        values, squares, places = (np.concatenate([[0.0], np.cumsum(each)]) for each in of_all)
+        columns = [centred, centred**2, centred * np.arange(len(means))]
+        values, squares, places = (np.concatenate([[0.0], np.cumsum(column)]) for column in columns)
         return cls(values=values, squares=squares, places=places)
 
     def around_level(self, end: int) -> Floats:
@@ -90,13 +90,13 @@ class _Sums:
 
 
 def _traced(means: Floats, starts: list[int], lines: list[bool]) -> list[Piece]:
-    found: list[Piece] = []
+    traced: list[Piece] = []
     end = len(means)
     while end > 0:
         begin = starts[end]
-        found.append(_fitted(means, begin, end, line=lines[end]))
+        traced.append(_fitted(means, begin, end, line=lines[end]))
         end = begin
-    return found[::-1]
+    return traced[::-1]
 
 
 def _fitted(means: Floats, begin: int, end: int, *, line: bool) -> Piece:

@@ -1,4 +1,4 @@
-"""Posterior probability of each changepoint's position, given the number of changes.
+"""Computes the posterior probability of each changepoint's position, given the number of changes.
 
 The posterior covers every split of the versions into that many levels, and into one more, as a small change may have
 been overlooked. The levels and the noise are integrated out: positions have a uniform prior, levels a flat prior over
@@ -46,21 +46,20 @@ class ChangepointPlace:
 
 
 def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
-    """Return a place for each change near `near` (increasing, each in 1 … versions - 1), in the same order; no two
-    overlap.
+    """Return a place for each change near `near` (increasing, each in 1 … versions - 1), in this order; none overlap.
 
     `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
     """
-    found: list[ChangepointPlace] = []
+    places: list[ChangepointPlace] = []
     for number in range(len(near)):
         if number == 0 or len(near) > TOGETHER:
             begin, end, chosen = _section(near, number, len(means))
-            inside = [each - begin for each in near[chosen]]
+            inside = [change - begin for change in near[chosen]]
             candidates = _candidates(end - begin, inside)
             splits = _splits(means[begin:end], candidates, rounds=rounds, spread=spread, changes=len(inside))
         place = _place(candidates[1:-1], splits, number - chosen.start)
-        found.append(ChangepointPlace(first=begin + place.first, low=begin + place.low, high=begin + place.high))
-    return _in_order(found, near)
+        places.append(ChangepointPlace(first=begin + place.first, low=begin + place.low, high=begin + place.high))
+    return _in_order(places, near)
 
 
 def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int, slice]:
@@ -80,7 +79,7 @@ def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int,
 def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
     """Return places in increasing order: at the likeliest versions, or at `near` if those are out of order."""
     likeliest = [place.first for place in places]
-    ordered = all(one < other for one, other in itertools.pairwise(likeliest))
+    ordered = all(before < after for before, after in itertools.pairwise(likeliest))
     firsts = likeliest if ordered else near
     lows = [min(place.low, first) for place, first in zip(places, firsts, strict=True)]
     highs = [max(place.high, first) for place, first in zip(places, firsts, strict=True)]
@@ -107,28 +106,25 @@ class Splits:
 
 
 def _splits(means: Floats, candidates: Sequence[int], *, rounds: int, spread: Spread, changes: int) -> list[Splits]:
-    variances = spread.deviation**2 * spread.freedom / chdtri(spread.freedom, _shares()) / rounds
+    quantiles = chdtri(spread.freedom, (np.arange(NOISES) + 0.5) / NOISES)
+    variances = spread.deviation**2 * spread.freedom / quantiles / rounds
     extra = len(candidates) - 2 > changes
-    found = []
+    splits = []
     for variance in map(float, variances):
         segments = _segments(means, candidates, variance=variance)
-        found.append(_splits_at(segments, changes, pairs=False))
+        splits.append(_splits_at(segments, changes, pairs=False))
         if extra:
             width = max(float(np.ptp(means)), math.sqrt(variance))
             odds = math.log(OVERLOOKED / width * (changes + 1) / (len(means) - 1 - changes))
             one_more = _splits_at(segments, changes + 1, pairs=True)
-            found.append(replace(one_more, weight=one_more.weight + odds))
-    total = float(np.logaddexp.reduce([each.weight for each in found]))
-    return [replace(each, weight=math.exp(each.weight - total)) for each in found]
-
-
-def _shares() -> Floats:
-    return (np.arange(NOISES) + 0.5) / NOISES
+            splits.append(replace(one_more, weight=one_more.weight + odds))
+    total = float(np.logaddexp.reduce([split.weight for split in splits]))
+    return [replace(split, weight=math.exp(split.weight - total)) for split in splits]
 
 
 def _candidates(versions: int, near: Sequence[int]) -> list[int]:
     far = NEAR if versions <= 2 * NEAR else NEAR // len(near)
-    inside = [place for place in range(1, versions) if any(abs(place - each) <= far for each in near)]
+    inside = [place for place in range(1, versions) if any(abs(place - change) <= far for change in near)]
     return [0, *inside, versions]
 
 
@@ -138,10 +134,10 @@ def _segments(means: Floats, candidates: Sequence[int], *, variance: float) -> F
     sums = np.concatenate([[0.0], np.cumsum(means)])[edges]
     squares = np.concatenate([[0.0], np.cumsum(means**2)])[edges]
     count = edges[None, :] - edges[:, None]
-    known = np.maximum(count, 1)
-    scatter = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / known
-    evidence = -np.maximum(scatter, 0) / (2 * variance) - 0.5 * np.log(known)
-    evidence -= 0.5 * (known - 1) * math.log(2 * math.pi * variance)
+    versions = np.maximum(count, 1)
+    scatter = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / versions
+    evidence = -np.maximum(scatter, 0) / (2 * variance) - 0.5 * np.log(versions)
+    evidence -= 0.5 * (versions - 1) * math.log(2 * math.pi * variance)
     return np.where(count > 0, evidence, -np.inf)
 
 
@@ -177,11 +173,11 @@ def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> Chan
 def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
     """Return, at [i, j], the probability that candidates i to j hold change `number` (of one more, it or the next)."""
     total = np.zeros((count, count))
-    for each in splits:
-        held = _between(each.chances[number])
-        if each.pairs is not None:
-            held = held + _between(each.chances[number + 1]) - _both_between(each.pairs[number])
-        total += each.weight * held
+    for split in splits:
+        held = _between(split.chances[number])
+        if split.pairs is not None:
+            held = held + _between(split.chances[number + 1]) - _both_between(split.pairs[number])
+        total += split.weight * held
     return total
 
 

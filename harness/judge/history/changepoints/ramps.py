@@ -1,4 +1,4 @@
-"""Ramps: levels that rise or fall from version to version, where no single version is the changepoint.
+"""Finds ramps: levels that rise or fall from version to version, where no single version is the changepoint.
 
 A ramp is reported only where a straight line through the versions is far likelier than any steps.
 """
@@ -40,16 +40,14 @@ class Ramp:
 
 
 def ramps_of(laid: Laid, *, least: float, alpha: float) -> list[Ramp]:
-    """Return the ramps that rise or fall by at least `least` (a log), oldest first; `alpha` is the chance of a false
-    one.
-    """
+    """Return the ramps that change by at least `least` (a log), oldest first; `alpha` is the chance of a false one."""
     if laid.versions < FEWEST_ON_A_LINE:
         return []
     penalty = usual_penalty(laid.versions)
-    found = pieces(
+    likeliest = pieces(
         laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty, line_penalty=2 * penalty + MARGIN
     )
-    ramps = [_ramp(laid, piece) for piece in found if piece.line and abs(piece.last - piece.first) >= least]
+    ramps = [_ramp(laid, piece) for piece in likeliest if piece.line and abs(piece.last - piece.first) >= least]
     return [ramp for ramp in ramps if ramp.p < alpha and _fits(laid, ramp, least=least)]
 
 
@@ -65,17 +63,13 @@ def _ramp(laid: Laid, piece: Piece) -> Ramp:
     size = piece.last - piece.first
     squares = count * (count**2 - 1) / 12
     error = max(laid.spread.deviation, NEGLIGIBLE) * (count - 1) / math.sqrt(squares * laid.rounds)
+    margin = float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error
     tried = laid.versions**2 / 2
     return Ramp(
         begin=piece.begin,
         end=piece.end,
         first=piece.first,
         last=piece.last,
-        interval=_interval(size, error, freedom=laid.spread.freedom),
+        interval=(size - margin, size + margin),
         p=float(min(1.0, 2 * tried * float(stdtr(laid.spread.freedom, -abs(size) / error)))),
     )
-
-
-def _interval(size: float, error: float, *, freedom: int) -> Interval:
-    margin = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
-    return float(np.subtract(size, margin)), size + margin

@@ -1,4 +1,4 @@
-"""Search for the segments of a table: how many changes of level it has, and roughly where they are.
+"""Searches a table for changes of level: how many it has, and roughly where they are.
 
 Distinct levels are found first. Between them, circular binary segmentation (Olshen and others, 2004) finds the stretch
 of versions that differs most from the rest, then does the same within the pieces. A single split into "before" and
@@ -39,26 +39,18 @@ class Search:
     least: float
     rng: np.random.Generator
 
-    @property
-    def values(self) -> Floats:
-        return self.laid.values
-
-    @property
-    def spread(self) -> Spread:
-        return self.laid.spread
-
-    def found(self, *, alpha: float) -> dict[int, float]:
+    def bounds(self, *, alpha: float) -> dict[int, float]:
         """Return the first version of each level that is distinct, and of each level found between those, with
         p-values. If there are distinct levels, the pieces between them share half of `alpha`.
         """
         versions = self.table.shape[1]
         if versions < FEWEST_VERSIONS:
             return self.within(0, versions, alpha=alpha)
-        found = distinct_levels(self.laid, least=self.least, alpha=alpha * DISTINCT_SHARE)
-        share = alpha / (2 * (len(found) + 1)) if found else alpha
-        for begin, end in itertools.pairwise((0, *found, versions)):
-            found = found | self.within(begin, end, alpha=share)
-        return found
+        bounds = distinct_levels(self.laid, least=self.least, alpha=alpha * DISTINCT_SHARE)
+        share = alpha / (2 * (len(bounds) + 1)) if bounds else alpha
+        for begin, end in itertools.pairwise((0, *bounds, versions)):
+            bounds = bounds | self.within(begin, end, alpha=share)
+        return bounds
 
     def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
         """Return the first version of each new level among [begin, end), with the p-value of the stretch that it
@@ -68,8 +60,8 @@ class Search:
         """
         if end - begin < 2:
             return {}
-        arcs = Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
-        score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
+        arcs = Arcs.of(end - begin, unit=self.laid.spread.deviation**2 / len(self.table))
+        score, size = arcs.compare(self.laid.values[:, begin:end].mean(axis=0)[:, None])
         counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
         # Most series are quiet and need no test: no stretch differs by enough to count.
         if not counts.any():
@@ -79,16 +71,16 @@ class Search:
         if p >= alpha:
             return {}
         first, stop = begin + int(arcs.first[best]), begin + int(arcs.end[best])
-        found = {bound: p for bound in (first, stop) if begin < bound < end}
+        bounds = {bound: p for bound in (first, stop) if begin < bound < end}
         for low, high in ((begin, first), (first, stop), (stop, end)):
-            found |= self.within(low, high, alpha=alpha * PIECE_SHARE)
-        return found
+            bounds |= self.within(low, high, alpha=alpha * PIECE_SHARE)
+        return bounds
 
     def _p_value(self, begin: int, end: int, arcs: Arcs, *, best: int, size: float) -> float:
         rounds, versions = len(self.table), end - begin
         first, last = int(arcs.first[best]), int(arcs.end[best])
         tried = int(arcs.rivals[best])
-        cautious = self.spread.cautious(rounds)
+        cautious = self.laid.spread.cautious(rounds)
         # With one launch of each version there is no cautious t-test; only a permutation test can decide.
         score = size * float(arcs.weight[best])
         by_t_test = self._t_test_p(score, tried=tried, spread=cautious) if cautious.freedom else 1.0
@@ -103,37 +95,38 @@ class Search:
 
     def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
         """Return the p-value of the largest of `tried` differences, by the noise of the whole table."""
-        t = score * math.sqrt(len(self.values)) / spread.deviation
+        t = score * math.sqrt(len(self.laid.values)) / spread.deviation
         return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
 
-    def prune(self, found: Mapping[int, float], *, alpha: float) -> dict[int, float]:
+    def prune(self, bounds: Mapping[int, float], *, alpha: float) -> dict[int, float]:
         """Drop the bounds between levels that differ by less than `least` or by chance, the worst one first.
 
         A stretch that differs has two ends, and only one of them may be a change; the last bound that is left needs no
         other test. Each p-value is the larger of the stretch's and the bound's own.
         """
-        kept = dict(sorted(found.items()))
+        kept = dict(sorted(bounds.items()))
         while kept:
             sizes, own = self._sizes(list(kept))
             worst = max(range(len(own)), key=lambda number: (sizes[number] < self.least, own[number], -sizes[number]))
             if sizes[worst] >= self.least and len(kept) == 1:
                 return kept
             if sizes[worst] >= self.least and own[worst] < alpha:
-                return {bound: max(p, one) for (bound, p), one in zip(kept.items(), own, strict=True)}
+                return {bound: max(p, own_p) for (bound, p), own_p in zip(kept.items(), own, strict=True)}
             del kept[list(kept)[worst]]
         return kept
 
     def _sizes(self, bounds: Sequence[int]) -> tuple[list[float], list[float]]:
         """Return the difference of the levels at each bound, and its p-value."""
-        edges = (0, *bounds, self.values.shape[1])
-        levels = levels_of(self.values.mean(axis=0), edges)
+        edges = (0, *bounds, self.laid.values.shape[1])
+        levels = levels_of(self.laid.values.mean(axis=0), edges)
         sizes = [abs(new - old) for old, new in itertools.pairwise(levels)]
         counts = np.diff(edges)
         weights = np.sqrt(counts[:-1] * counts[1:] / (counts[:-1] + counts[1:]))
         places = counts[:-1] + counts[1:] - 1
         tests = zip((weights * sizes).tolist(), places.tolist(), strict=True)
-        return sizes, [self._t_test_p(score, tried=tried, spread=self.spread) for score, tried in tests]
+        return sizes, [self._t_test_p(score, tried=tried, spread=self.laid.spread) for score, tried in tests]
 
 
 def levels_of(means: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
+    """Return the mean of `means` between each bound and the next."""
     return tuple(float(means[begin:end].mean()) for begin, end in itertools.pairwise(bounds))

@@ -1,4 +1,4 @@
-"""Segmentation of a series that is measured in rounds: where the level of a figure changes from version to version.
+"""Segments a series that is measured in rounds: finds the versions at which the level of a figure changes.
 
 The figure is a table of logs, shape (rounds, versions). A round holds one trial of every version, run close together,
 so that drift over time is the same for the whole round and is removed with the round's mean. Ramps are found first
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from harness.judge.comparison.round_effects import Spread, laid_out, spread_within, together
+from harness.judge.comparison.round_effects import Spread, laid_out, pooled_spread, spread_within
 from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.judge.history.changepoints.posterior import ChangepointPlace, place_changes
 from harness.judge.history.changepoints.ramps import Ramp, ramps_of
@@ -60,7 +60,7 @@ class Levels:
 
 
 def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
-    """Return the levels of `table`, shape (rounds, versions), at least two of each. Neighbours differ by `least` (a
+    """Return the levels of `table`, shape (rounds, versions), at least two of each; neighbours differ by `least` (a
     log).
 
     `alpha` is the chance of a false change. `noise` is the A/A noise of the lane, which a table of few versions needs,
@@ -76,24 +76,26 @@ def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: 
 
 def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spread:
     """Return the noise of a launch: that of the table, pooled with the lane's if there are few versions."""
-    return (together(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
+    return (pooled_spread(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
 
 
 def levels_of_laid(table: Floats, laid: Laid, *, least: float, alpha: float, seed: int) -> Levels:
     """Return the same for a table whose layout and noise are known."""
     ramps = ramps_of(laid, least=least, alpha=alpha * DISTINCT_SHARE)
-    finder = _Finder(table=table, laid=laid, least=least, rng=np.random.default_rng(seed))
+    finder = _Finder(table=table, laid=laid, least=least, alpha=alpha, rng=np.random.default_rng(seed))
     outside = itertools.pairwise((0, *(edge for ramp in ramps for edge in (ramp.begin, ramp.end)), laid.versions))
-    sections = [section for number, section in enumerate(outside) if number % 2 == 0]
-    levels = [finder.levels(begin, end, alpha=alpha / len(sections)) for begin, end in sections]
-    return _joined(ramps, levels, _Jumps(laid=laid, least=least, alpha=alpha))
+    sections = list(outside)[::2]
+    return _joined(ramps, [finder.levels(begin, end, alpha=alpha / len(sections)) for begin, end in sections], finder)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Finder:
+    """Finds the levels between ramps, and the jumps at the edges of ramps; `alpha` is the chance of a false change."""
+
     table: Floats
     laid: Laid
     least: float
+    alpha: float
     rng: np.random.Generator
 
     def levels(self, begin: int, end: int, *, alpha: float) -> Levels | None:
@@ -102,69 +104,22 @@ class _Finder:
             return None
         laid = self.laid.part(begin, end)
         search = Search(table=self.table[:, begin:end], laid=laid, least=self.least, rng=self.rng)
-        kept = search.prune(search.found(alpha=alpha), alpha=alpha)
-        means, spread = laid.values.mean(axis=0), laid.spread
+        kept = search.prune(search.bounds(alpha=alpha), alpha=alpha)
+        means = laid.values.mean(axis=0)
         places = place_changes(means, rounds=laid.rounds, spread=laid.naming_spread(), near=list(kept))
         bounds = (0, *(place.first for place in places), laid.versions)
-        shifts = _shifts(laid.values, bounds, places, list(kept.values()), spread=spread)
         return Levels(
             bounds=tuple(begin + bound for bound in bounds),
             means=levels_of(means, bounds),
-            shifts=tuple(_moved(shift, begin) for shift in shifts),
+            shifts=tuple(
+                _changepoint(laid, bounds[number : number + 3], place, p=p, offset=begin)
+                for number, (place, p) in enumerate(zip(places, kept.values(), strict=True))
+            ),
         )
 
-
-def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Jumps) -> Levels:
-    """Join the levels of the sections with the ramps between them. The end of a ramp is a level of its own if it is far
-    from the level beside it, or if there is no such level.
-    """
-    bounds: list[int] = [0]
-    means: list[float] = []
-    shifts: list[Changepoint] = []
-    for ramp, section in zip([None, *ramps], sections, strict=True):
-        if ramp is not None:
-            jump = jumps.between(means[-1], ramp.first, place=ramp.begin, beside=shifts) if means else None
-            if jump is not None:
-                bounds.append(ramp.begin)
-                shifts.append(jump)
-            if jump is not None or not means:
-                means.append(ramp.first)
-            bounds.append(ramp.middle)
-            shifts.append(_drift(ramp))
-            level = section.means[0] if section else None
-            after = None if level is None else jumps.between(ramp.last, level, place=ramp.end, beside=shifts)
-            if after is not None:
-                bounds.append(ramp.end)
-                shifts.append(_before_the_next(after, section))
-            if after is not None or section is None:
-                means.append(ramp.last)
-        if section is not None:
-            bounds += section.bounds[1:-1]
-            means += section.means
-            shifts += section.shifts
-    return Levels(bounds=(*bounds, jumps.laid.versions), means=tuple(means), shifts=tuple(shifts))
-
-
-def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
-    """Return the jump, limited so that it does not reach the first change of the section that follows."""
-    if section is None or not section.shifts:
-        return jump
-    return replace(jump, after=min(jump.after, section.shifts[0].before))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Jumps:
-    """Jumps at the edges of ramps; `alpha` is the chance of a false change, as for all changes."""
-
-    laid: Laid
-    least: float
-    alpha: float
-
-    def between(self, old: float, new: float, *, place: int, beside: Sequence[Changepoint]) -> Changepoint | None:
+    def jump(self, old: float, new: float, *, place: int, beside: Sequence[Changepoint]) -> Changepoint | None:
         """Return the jump between two levels at a ramp's edge `place`, whose exact version is uncertain; None if there
-        is none.
-
-        `beside` are the changes before it, which it does not reach.
+        is none. It does not reach the changes before it, `beside`.
         """
         laid, size = self.laid, new - old
         begin, end = max(0, place - NEAR_EDGE), min(laid.versions, place + NEAR_EDGE)
@@ -187,6 +142,44 @@ class _Jumps:
         )
 
 
+def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], finder: _Finder) -> Levels:
+    """Join the levels of the sections with the ramps between them. The end of a ramp is a level of its own if it is far
+    from the level beside it, or if there is no such level.
+    """
+    bounds: list[int] = [0]
+    means: list[float] = []
+    shifts: list[Changepoint] = []
+    for ramp, section in zip([None, *ramps], sections, strict=True):
+        if ramp is not None:
+            jump = finder.jump(means[-1], ramp.first, place=ramp.begin, beside=shifts) if means else None
+            if jump is not None:
+                bounds.append(ramp.begin)
+                shifts.append(jump)
+            if jump is not None or not means:
+                means.append(ramp.first)
+            bounds.append(ramp.middle)
+            shifts.append(_drift(ramp))
+            level = section.means[0] if section else None
+            after = None if level is None else finder.jump(ramp.last, level, place=ramp.end, beside=shifts)
+            if after is not None:
+                bounds.append(ramp.end)
+                shifts.append(_before_the_next(after, section))
+            if after is not None or section is None:
+                means.append(ramp.last)
+        if section is not None:
+            bounds += section.bounds[1:-1]
+            means += section.means
+            shifts += section.shifts
+    return Levels(bounds=(*bounds, finder.laid.versions), means=tuple(means), shifts=tuple(shifts))
+
+
+def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
+    """Return the jump, limited so that it does not reach the first change of the section that follows."""
+    if section is None or not section.shifts:
+        return jump
+    return replace(jump, after=min(jump.after, section.shifts[0].before))
+
+
 def _drift(ramp: Ramp) -> Changepoint:
     return Changepoint(
         first=ramp.middle,
@@ -200,43 +193,20 @@ def _drift(ramp: Ramp) -> Changepoint:
     )
 
 
-def _moved(shift: Changepoint, by: int) -> Changepoint:
-    begin, end = shift.stretch
-    return replace(
-        shift, first=shift.first + by, stretch=(begin + by, end + by), before=shift.before + by, after=shift.after + by
-    )
-
-
-def _shifts(
-    values: Floats,
-    bounds: Sequence[int],
-    places: Sequence[ChangepointPlace],
-    p_values: Sequence[float],
-    *,
-    spread: Spread,
-) -> list[Changepoint]:
-    shifts = []
-    for number, (place, p) in enumerate(zip(places, p_values, strict=True), start=1):
-        begin, first, end = bounds[number - 1 : number + 2]
-        size, interval = _effect(values, (begin, first, end), spread=spread)
-        shifts.append(
-            Changepoint(
-                first=first,
-                stretch=(begin, end),
-                before=place.low - 1,
-                after=place.high,
-                size=size,
-                interval=interval,
-                p=p,
-            )
-        )
-    return shifts
-
-
-def _effect(values: Floats, bounds: tuple[int, int, int], *, spread: Spread) -> tuple[float, Interval]:
-    """Return the difference of two neighbouring levels, with its 95 % interval."""
+def _changepoint(laid: Laid, bounds: Sequence[int], place: ChangepointPlace, *, p: float, offset: int) -> Changepoint:
+    """Return the change between two neighbouring levels, with the 95 % interval of its size. `bounds` are the first
+    versions of both levels and the end; `offset` is the position of the first version of `laid` in the series.
+    """
     begin, first, end = bounds
-    size = float(values[:, first:end].mean() - values[:, begin:first].mean())
-    error = spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / len(values))
-    margin = float(stdtrit(spread.freedom, 0.5 + CONFIDENCE / 2)) * error
-    return size, (size - margin, size + margin)
+    size = float(laid.values[:, first:end].mean() - laid.values[:, begin:first].mean())
+    error = laid.spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / laid.rounds)
+    margin = float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error
+    return Changepoint(
+        first=offset + first,
+        stretch=(offset + begin, offset + end),
+        before=offset + place.low - 1,
+        after=offset + place.high,
+        size=size,
+        interval=(size - margin, size + margin),
+        p=p,
+    )

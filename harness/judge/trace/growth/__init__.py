@@ -1,1 +1,1 @@
-"""Unlimited growth of one series: the rule, and the tests of which it consists."""
+"""Decides whether one series grows without limit: the rule, and the tests of which it consists."""

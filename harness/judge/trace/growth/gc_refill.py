@@ -1,4 +1,4 @@
-"""Removal of the refill: the growth of resident memory after the garbage collection of a look.
+"""Removes refills from a trace: the growth of resident memory after the garbage collection at a look.
 
 A look calls gc.collect. A program with garbage in cycles shrinks for a moment, and fills up with new garbage in the
 next steps: growth that the look caused. Looks come at an eighth, a quarter and half of the budget, where the windows of

@@ -1,4 +1,4 @@
-"""Leaks by rare, large losses: memory that rises by jumps at irregular distances, modelled as a point process.
+"""Detects leaks by rare, large losses: memory that rises by jumps at irregular times, modelled as a point process.
 
 A line through a dozen jumps cannot be distinguished from a random walk, but the times of the jumps can. A leak at a
 constant rate jumps evenly over the whole trace; a warm-up or a record (a table that grows when it is fuller than ever)
@@ -79,9 +79,7 @@ class Losses:
         return float(self.sizes.sum()) / self.rows
 
     def margin(self, alpha: float) -> float:
-        """Return the half-width of the confidence interval of `rate`, with `alpha` on each side, for a compound Poisson
-        process.
-        """
+        """Return the half-width of the interval of `rate`, `alpha` on each side, for a compound Poisson process."""
         return -float(ndtri(alpha)) * float(np.sqrt(self.sizes @ self.sizes)) / self.rows
 
     def highest(self, *, alpha: float) -> float:
@@ -165,9 +163,7 @@ class Losses:
 
     @property
     def _likelier_than_decay(self) -> bool:
-        """Return whether the times are likelier at a constant rate than at one that falls as 1/t or as
-        exp(-t/DECAY).
-        """
+        """Return whether the times are likelier at a constant rate than at one that falls as 1/t or exp(-t/DECAY)."""
         since_start = START + (1 - START) * self.times
         by_logarithm = np.log(-np.log(START) / (1 - START)) + float(np.log(since_start).mean())
         by_decay = np.log(DECAY * -np.expm1(-1 / DECAY)) + float(self.times.mean()) / DECAY
@@ -205,13 +201,13 @@ def _spread(gaps: Floats) -> float:
 def find_losses(values: Floats, *, grain: float) -> Losses:
     """Return the jumps of `values`, shape (n,), n >= 1, by the narrowest blocks at which they make most of the rise."""
     settled = values[int(START * len(values)) :]
-    found = Losses(times=np.empty(0), sizes=np.empty(0), falls=np.empty(0), rise=0.0, rows=max(1, len(settled)))
+    losses = Losses(times=np.empty(0), sizes=np.empty(0), falls=np.empty(0), rise=0.0, rows=max(1, len(settled)))
     for pieces in PIECES:
         if len(settled) >= FEWEST_ROWS * pieces:
-            found = _between_floors(settled, pieces=pieces, grain=grain)
-            if found.most_of_rise:
+            losses = _between_floors(settled, pieces=pieces, grain=grain)
+            if losses.most_of_rise:
                 break
-    return found
+    return losses
 
 
 def _between_floors(values: Floats, *, pieces: int, grain: float) -> Losses:

@@ -101,7 +101,7 @@ class SampledSeries:
             return self._pace(self.windows.last, "at the same pace since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
             return _pace(self.teeth, "at the floor under its saw-teeth", error=self.teeth.error, alpha=self.alpha)
-        if self._steady_losses(self.losses):
+        if self._steady_losses():
             return self._loss_pace(self.losses)
         return None
 
@@ -120,7 +120,7 @@ class SampledSeries:
             ),
             (lambda: later.rise > 2 * self.quantum, "it grew by no more than two allocations of its smallest size"),
             (lambda: later.largest_step <= LARGEST_SHARE * later.rise, "one jump makes most of the growth"),
-            (lambda: _no_walk(later), "memory that wanders about can grow as much"),
+            (lambda: _no_walk(later), "memory that rises and falls at random can grow as much"),
         )
         return next((words for holds, words in conditions if not holds()), None)
 
@@ -169,9 +169,7 @@ class SampledSeries:
         )
 
     def _rising_teeth(self, floor: Trend) -> bool:
-        """Return whether the floor under saw-teeth rises steadily and keeps its rate from the first half to the
-        second.
-        """
+        """Return whether the floor under saw-teeth rises steadily and keeps its rate in the second half."""
         return (
             floor.low > 0
             and floor.rate >= self.limit
@@ -181,8 +179,9 @@ class SampledSeries:
             and floor.second_rise >= KEEPS * floor.first_rise
         )
 
-    def _steady_losses(self, losses: Losses) -> bool:
-        return losses.steady and losses.rate / self.steps_per_row >= self.limit
+    def _steady_losses(self) -> bool:
+        """Return whether losses that are rare, large and evenly spread make the series grow."""
+        return self.losses.steady and self.losses.rate / self.steps_per_row >= self.limit
 
     def _pace(self, trend: Trend, words: str) -> LeakRate:
         return _pace(trend, words, error=self.windows.error(trend), alpha=self.alpha)

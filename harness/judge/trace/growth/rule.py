@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.judge.trace.growth.leak_patterns import LeakRate, SampledSeries
+from harness.judge.trace.growth.leak_patterns import SampledSeries
 from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, observed_quantum
 from harness.model import Floats, Interval, Look, VerdictName
 
@@ -60,37 +60,36 @@ def judge_growth(
     quanta: Interval,
     looks: Sequence[Look] = (),
 ) -> Growth:
-    """Judge the growth of `values`, shape (n,), at even distances, none missing. `limit` is the least bad growth per
+    """Judge the growth of `values`, shape (n,), at even distances, none missing; `limit` is the least bad growth per
     step.
 
     `plateau` is the rise from which "flat" is called "plateau"; `quanta` bounds the quantum; all in the unit of
     `values`.
     """
     if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", unmet=too_few(len(values)))
+        return Growth(verdict="inconclusive", unmet=too_few_rows(len(values)))
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
     series = SampledSeries(
         values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
     )
     rise = series.windows.later.last_level - _start(values)
     leak = series.leak()
-    if leak is not None:
-        growth = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
-    else:
+    if leak is None:
         growth = _no_leak(series, rise=rise, plateau=plateau)
+    else:
+        cycles = _given_back(looks, limit=limit)
+        verdict: VerdictName = "plateau" if cycles else "leak"
+        growth = Growth(
+            verdict=verdict, rate=leak.rate, interval=leak.interval, rise=rise, how=leak.words, cycles=cycles
+        )
     return replace(growth, detectable=series.detectable)
 
 
-def too_few(rows: int) -> str:
+def too_few_rows(rows: int) -> str:
     """Return the reason why a series of so few rows is not judged."""
     if not rows:
         return "no samples of memory or step times to judge"
     return f"too few samples to judge: {rows} of at least {LEAST_ROWS}"
-
-
-def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
-    verdict: VerdictName = "plateau" if cycles else "leak"
-    return Growth(verdict=verdict, rate=pace.rate, interval=pace.interval, rise=rise, how=pace.words, cycles=cycles)
 
 
 def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:

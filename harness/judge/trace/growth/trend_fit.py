@@ -57,9 +57,7 @@ class Trend:
 
     @property
     def drift(self) -> float:
-        """Return the mean difference of neighbouring levels in its standard errors: a t statistic of growth if the
-        levels are a random walk.
-        """
+        """Return the t statistic of growth if the levels are a random walk: the mean step in standard errors."""
         pace = self.rise / (self.count - 1) * self.count / self.span
         if self.walk_error == 0:
             return math.copysign(math.inf, pace) if pace else 0.0
@@ -195,13 +193,13 @@ def _memory(residuals: Floats) -> float:
 def _quasi_differenced(levels: Floats, time: Floats, memory: float) -> tuple[float, float]:
     """Fit by least squares on quasi-differences (Prais and Winsten); return the slope and its standard error."""
     first = math.sqrt(1 - memory * memory)
-    one = np.full(len(levels), 1 - memory)
-    one[0] = first
+    constant = np.full(len(levels), 1 - memory)
+    constant[0] = first
     x = np.append(first * time[0], time[1:] - memory * time[:-1])
     y = np.append(first * levels[0], levels[1:] - memory * levels[:-1])
-    weight = float(one @ one)
-    x = x - one * float(one @ x) / weight
-    y = y - one * float(one @ y) / weight
+    weight = float(constant @ constant)
+    x = x - constant * float(constant @ x) / weight
+    y = y - constant * float(constant @ y) / weight
     power = float(x @ x)
     slope = float(x @ y) / power
     rest = y - slope * x

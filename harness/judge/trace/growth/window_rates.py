@@ -1,4 +1,4 @@
-"""Trends in the windows of a series, and tests whether growth keeps its rate from one window to the next.
+"""Fits trends in the windows of a series, and tests whether growth keeps its rate from one window to the next.
 
 Window A is the second quarter of the rows, B the second half; the first quarter is warm-up. A steady rate must be
 distinguished from a buffer that fills and ends, from a logarithm (B has half the rate of A), and from growth by a power
@@ -97,9 +97,7 @@ class Windows:
 
     @cached_property
     def highest_wide(self) -> float:
-        """Return the upper bound of the rate over A and B from WIDE_BLOCKS blocks, robust to bursts and narrow
-        waves.
-        """
+        """Return the upper bound of the rate over A and B from WIDE_BLOCKS blocks, robust to bursts and waves."""
         piece = self.values[len(self.values) // 4 :]
         floors = block_levels(piece, share=FLOOR, blocks=WIDE_BLOCKS)
         return highest_walk(floors, steps_per_block=len(piece) // WIDE_BLOCKS * self.steps_per_row, alpha=self.alpha)

@@ -27,20 +27,20 @@ def sentence(attribution: Attribution, result: RunResult) -> str:
 def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
     """Return a sentence for each subject and fault text; attributions that share both share it, oldest first."""
     alike: dict[tuple[str, str], list[Attribution]] = {}
-    for one in attributions:
-        alike.setdefault((subject_of(one, result), fault_text(one, result)), []).append(one)
+    for attribution in attributions:
+        alike.setdefault((subject_of(attribution, result), fault_text(attribution, result)), []).append(attribution)
     return [f"{subject} {_told(ones, fault, result)}" for (subject, fault), ones in alike.items()]
 
 
 def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) -> str:
     """Return the predicate: `leaks 7.8 KiB a step since 6.3.0, in both variants; and 2.8 KiB a step since 6.5.0. …`."""
     told = sorted(attributions, key=result.attribution.index)
-    layers = {one.layer for one in told if one.metric == "memory"}
+    layers = {attribution.layer for attribution in told if attribution.metric == "memory"}
     shared = layers.pop() if len(layers) == 1 else None
-    clauses = [clause_of(one, result) for one in told]
+    clauses = [clause_of(attribution, result) for attribution in told]
     tails = [
-        clause.tail + (f" (layer: {plain(one.layer)})" if one.layer and not shared else "")
-        for one, clause in zip(told, clauses, strict=True)
+        clause.tail + (f" (layer: {plain(attribution.layer)})" if attribution.layer and not shared else "")
+        for attribution, clause in zip(told, clauses, strict=True)
     ]
     text = _joined([_part(number, clauses) for number in range(len(clauses))], tails)
     return f"{text}{f'; {fault}' if fault else ''}.{f' Layer: {plain(shared)}.' if shared else ''}"
@@ -73,9 +73,8 @@ def fault_text(attribution: Attribution, result: RunResult) -> str:
 
 
 def _controls(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_CONTROLS
-    shown = [plain(name) for name in names[:_MOST_CONTROLS]] + ([f"{more} more scenarios"] if more > 0 else [])
-    return f"{words.together(shown)} {'stays' if len(names) == 1 else 'stay'} good"
+    shown = words.some_of([plain(name) for name in names], _MOST_CONTROLS, rest="{} more scenarios")
+    return f"{shown} {'stays' if len(names) == 1 else 'stay'} good"
 
 
 def _unseen(attribution: Attribution, names: Names) -> str:
@@ -120,10 +119,10 @@ def _or_of_hosts(attribution: Attribution) -> str:
     if not doubted or (attribution.alike and len(hosts) > 1):
         return ""
     if len(doubted) < len(hosts):
-        return f", or of {words.together([host_name(one) for one in doubted])}"
+        return f", or of {words.together([host_name(host) for host in doubted])}"
     whose = "its" if len(attribution.bad_lanes) == 1 else "their"
     pools = {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
-    machines = [plain(attribution.machines[0] if attribution.machines and one in pools else one) for one in doubted]
+    machines = [plain(attribution.machines[0] if attribution.machines and host in pools else host) for host in doubted]
     return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({words.together(machines)})"
 
 

@@ -33,7 +33,7 @@ class Clause:
 def clause_of(attribution: Attribution, result: RunResult) -> Clause:
     """Return the clause for one attribution."""
     names = Names(attribution, result)
-    found = [one.finding for one in attribution.episodes]
+    found = [episode.finding for episode in attribution.episodes]
     size = size_of(attribution, result)
     when, where = _when_and_where(attribution, result, names)
     return Clause(
@@ -53,22 +53,27 @@ def subject_of(attribution: Attribution, result: RunResult) -> str:
     """
     series = {block.series.name: block.series for block in result.plan.blocks}
     pairs = {(block.series.name, block.variant.scenario.name) for block in result.plan.blocks}
-    of_images = all(isinstance(one.source, Pull) for one in series[attribution.series].images)
+    of_images = all(isinstance(image.source, Pull) for image in series[attribution.series].images)
     name, scenario = plain(attribution.series), plain(attribution.scenario)
     if of_images and len(series) == 1:
         return scenario
-    is_only = sum(attribution.series == one or attribution.scenario == other for one, other in pairs) == 1
+    is_only = (
+        sum(attribution.series == series_name or attribution.scenario == other for series_name, other in pairs) == 1
+    )
     return name if is_only and not of_images else f"{name}: {scenario}"
 
 
 def severity(attribution: Attribution) -> tuple[bool, int, float]:
     """Return a sort key, the worst first: lasting faults, then failures, growth, levels and values; then by size."""
-    found = [one.finding for one in attribution.episodes]
-    known = [one.effect for one in found if one.effect is not None]
-    largest = max((abs(math.log(one.value)) if one.unit == "ratio" and one.value > 0 else one.value for one in known),
-                  default=0.0)  # fmt: skip
-    lasts = any(one.ends is None for one in attribution.episodes)
+    found = [episode.finding for episode in attribution.episodes]
+    effects = [finding.effect for finding in found if finding.effect is not None]
+    largest = max(map(_extent, effects), default=0.0)
+    lasts = any(episode.ends is None for episode in attribution.episodes)
     return not lasts, _rank(found[0]), -largest
+
+
+def _extent(effect: Effect) -> float:
+    return abs(math.log(effect.value)) if effect.unit == "ratio" and effect.value > 0 else effect.value
 
 
 def _rank(finding: Finding) -> int:
@@ -88,9 +93,9 @@ def order_of(attribution: Attribution, result: RunResult) -> Order:
 def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
     """Return the bounds of the episodes on each bad lane, as narrow as all its variants together allow."""
     of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
-    for one in attribution.episodes:
-        finding = one.finding
-        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(one, order))
+    for episode in attribution.episodes:
+        finding = episode.finding
+        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(episode, order))
     return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
 
 
@@ -109,17 +114,17 @@ def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -
     apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
     for lane, bounds in lanes.items():
         apart.setdefault(bounds, []).append(lane)
-    told = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
-    each = [f"{_when(bounds, attribution, versions)} on {names.all_of(some)}" for bounds, some in told]
-    return " and ".join(each), ""
+    precise_first = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
+    clauses = [f"{_when(bounds, attribution, versions)} on {names.all_of(some)}" for bounds, some in precise_first]
+    return " and ".join(clauses), ""
 
 
 def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
     """Return the bounds that all lanes share; None if the lanes must have changed at different versions."""
-    if len({len(one) for one in lanes}) > 1:
+    if len({len(bounds) for bounds in lanes}) > 1:
         return None
     found = [met(same) for same in zip(*lanes, strict=True)]
-    known = [one for one in found if one is not None]
+    known = [bounds for bounds in found if bounds is not None]
     return tuple(known) if len(known) == len(found) else None
 
 
@@ -133,7 +138,7 @@ def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: 
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
         return f"in {version(attribution.images[0])}{finding_phrases.fixed(only, versions)}"
-    return " and ".join(finding_phrases.when(one, versions) for one in several)
+    return " and ".join(finding_phrases.when(bounds, versions) for bounds in several)
 
 
 # ---------------------------------------------------------------- how much
@@ -143,14 +148,14 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
     """Return the size of the fault in words, over all its places; growth rates also over all its versions."""
     order = order_of(attribution, result)
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
-    known = [one.finding.effect for one in attribution.episodes if one.finding.effect is not None]
-    grown = [each for one in attribution.episodes for each in _growths(one, result, order, cells)]
+    known = [episode.finding.effect for episode in attribution.episodes if episode.finding.effect is not None]
+    grown = [growth for episode in attribution.episodes for growth in _growths(episode, result, order, cells)]
     size = finding_phrases.sizes(known + grown)
     if not attribution.episodes[0].depth:
         return size
-    sides = [place_of_cell_at(one.finding, one.finding.before) for one in attribution.episodes]
+    sides = [place_of_cell_at(episode.finding, episode.finding.before) for episode in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
-    return finding_phrases.more(size, finding_phrases.sizes([one for one in before if one is not None]))
+    return finding_phrases.more(size, finding_phrases.sizes([effect for effect in before if effect is not None]))
 
 
 def place_of_cell_at(finding: Finding, version: str | None) -> tuple[str, ...]:
@@ -165,7 +170,8 @@ def _growths(
     finding = episode.finding
     if signal_of(finding.metric).kind != "growth":
         return
-    worse = {one.after for one in result.findings if one.kind == "worse" and place_of(one) == place_of(finding)}
+    here = [other for other in result.findings if place_of(other) == place_of(finding)]
+    worse = {other.after for other in here if other.kind == "worse"}
     versions = list(order)
     for place in span(episode, order):
         if versions[place] in worse and versions[place] != finding.after:

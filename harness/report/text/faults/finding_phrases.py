@@ -46,7 +46,7 @@ def verb(same: Sequence[Finding], size: str) -> str:
     """Return the verb for findings of one kind, with their common size: `leaks 7.8 KiB a step`."""
     finding = same[0]
     if finding.metric == "outcome":
-        said = " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
+        said = " or ".join(dict.fromkeys(_FAILS.get(finding.verdict, "fails") for finding in same))
         return f"{said}{f' in {size}' if size else ''}"
     if finding.verdict == "slowdown":
         return "gets slower step by step"
@@ -82,7 +82,7 @@ def sizes(effects: Sequence[Effect]) -> str:
     """
     if not effects:
         return ""
-    least, most = min(effects, key=lambda one: one.value), max(effects, key=lambda one: one.value)
+    least, most = min(effects, key=lambda effect: effect.value), max(effects, key=lambda effect: effect.value)
     if _is_rate(most) and _meet(least, most):
         return size(effects[0])
     low, high = size(least), size(most)

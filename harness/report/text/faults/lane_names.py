@@ -73,7 +73,7 @@ class Names:
     def way_out(self, cell: Cell) -> str:
         """Return the instruction that settles the question with this cell: run it, or give it more steps."""
         what = f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
-        tried = next((one.verdict for one in self._cells if place_of_cell(one.cell) == place_of_cell(cell)), None)
+        tried = next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
             return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches: give it more steps"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""

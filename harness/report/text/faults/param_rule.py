@@ -15,7 +15,7 @@ def rule_text(rule: Rule | None) -> str | None:
     """Return the rule as a condition: `input in {random, variable}`; None if there is none."""
     if rule is None or not rule.conditions:
         return None
-    return (" or " if rule.any_of else " and ").join(_condition(one) for one in rule.conditions)
+    return (" or " if rule.any_of else " and ").join(_condition(condition) for condition in rule.conditions)
 
 
 def when_text(attribution: Attribution) -> str:
@@ -27,7 +27,7 @@ def when_text(attribution: Attribution) -> str:
         return ""
     if not rule.conditions:
         return _all_of(many, never_run=len(rule.never_run))
-    joined = (", or " if rule.any_of else " and ").join(_spoken(one) for one in rule.conditions)
+    joined = (", or " if rule.any_of else " and ").join(_spoken(condition) for condition in rule.conditions)
     also = "".join(
         f" (or when {' and '.join(map(_spoken, other))}: the two always occur together)" for other in rule.also[:1]
     )
@@ -57,15 +57,15 @@ def _all_of(variants: int, *, never_run: int) -> str:
     return "in both variants" if variants == 2 else f"in all {variants} variants"
 
 
-def _condition(one: ParamCondition) -> str:
-    values = [_value(value) for value in one.values]
+def _condition(condition: ParamCondition) -> str:
+    values = [_value(value) for value in condition.values]
     chosen = f"= {values[0]}" if len(values) == 1 else f"in {{{', '.join(values)}}}"
-    return f"{plain(one.param)} {chosen}"
+    return f"{plain(condition.param)} {chosen}"
 
 
-def _spoken(one: ParamCondition) -> str:
-    values = [_value(value) for value in one.values]
-    return f"{plain(one.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
+def _spoken(condition: ParamCondition) -> str:
+    values = [_value(value) for value in condition.values]
+    return f"{plain(condition.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
 
 
 def _value(value: Scalar) -> str:
@@ -73,6 +73,4 @@ def _value(value: Scalar) -> str:
 
 
 def _listed(variants: Sequence[Variant]) -> str:
-    shown = [words.params_text(one) for one in variants[:_MOST_LISTED]]
-    more = len(variants) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more else "")
+    return "; ".join(words.at_most([words.params_text(variant) for variant in variants], _MOST_LISTED))

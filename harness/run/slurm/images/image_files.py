@@ -1,20 +1,19 @@
-"""Images as files in a folder that this machine shares with the nodes: one for each digest, imported on a node.
+"""Keeps images as files in a folder that this machine shares with the nodes: one for each digest, imported on a node.
 
-An import writes under another name, and the file gets its own when the node has said that all of it is there: what a
-killed import or a lost node leaves is never taken for an image.
+An import writes to a temporary name. The file gets its own name once the node has said that all of it is there, so that
+the rest of a killed import or of a lost node is never taken for an image.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.file_locks import try_lock
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
@@ -22,11 +21,12 @@ from harness.registry import PublishedImage, Registry, RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
 from harness.run.engine import Kept, Prepared
 from harness.run.process import environments, leftovers
-from harness.run.process.locks import locked, open_lock, protected
+from harness.run.process.locks import locked, protected, reason_of, removable
+from harness.run.process.store import room_of
 from harness.run.retrying import unavailable
-from harness.run.slurm.images.node_images import PULL_S, reference_of
-from harness.run.slurm.node import steps
+from harness.run.slurm.images.node_images import PULL_S, pull_reference
 from harness.run.slurm.node.hold import Hold
+from harness.run.slurm.node.steps import printed_on_node
 
 FOLDER = "containers"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -42,7 +42,7 @@ WAITING = "waiting for another run that imports or uses this image"
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format in which a program keeps an image. `command` returns what imports `name` at `digest` into a file."""
+    """A format in which a program keeps an image. `command` returns the command that imports an image into a file."""
 
     suffix: str
     command: Callable[[RegistryName, str, Path], list[str]]
@@ -63,7 +63,7 @@ FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The known facts about an image file: `references` are the names under which it was asked for."""
+    """What is known of an image file. `references` are the names under which it was asked for."""
 
     digest: str
     references: tuple[str, ...]
@@ -71,8 +71,11 @@ class Record:
     environment: Mapping[str, str]
 
 
+RECORD = TypeAdapter(Record)
+
+
 class ImageFiles:
-    """An ImageStore of such files, for one program. `environ` names the cache folder and the registries' logins."""
+    """An ImageStore of image files, for one program. `environ` names the cache folder and the registries' logins."""
 
     def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
         self._hold, self._format = hold, FORMATS[hold.request.container]
@@ -82,14 +85,14 @@ class ImageFiles:
     # ------------------------------------------------------------ getting
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        reference = reference_of(image, container=self._hold.request.container)
+        reference = pull_reference(image, container=self._hold.request.container)
         try:
             return self._prepare(image, reference, say)
         except ImageUnavailable:
             raise
         except (InfrastructureError, RegistryTrouble, OSError) as error:
-            told = f"{image.where}: {reference}: cannot be imported: {_told(error)}"
-            raise unavailable(told, cause=str(error)) from error
+            message = f"{image.where}: {reference}: cannot be imported: {_reason(error)}"
+            raise unavailable(message, cause=str(error)) from error
 
     def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
         name, there = parse(reference), self._named(reference)
@@ -108,43 +111,42 @@ class ImageFiles:
                     digest=digest, references=(), labels=published.labels, environment=published.environment
                 )
             if reference not in record.references:
-                record = Record(**{**vars(record), "references": (*record.references, reference)})
+                record = replace(record, references=(*record.references, reference))
                 _write(file, record)
         return self._prepared(image, record)
 
     def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
-        """Return what the reference means now; a registry that does not answer matters only for a missing image."""
+        """Return the digest that the reference means now. If the registry does not answer, the image that is `there`
+        will do."""
         if DIGEST.fullmatch(name.reference):
             return name.reference
         say(f"asking the registry for {reference}")
         try:
-            found = self._registry.digest(reference)
+            digest = self._registry.digest(reference)
         except RegistryTrouble:
             if there is None:
                 raise
             return there.digest
-        if found is None:
+        if digest is None:
             raise InfrastructureError(f"{name.host} has no tag {name.reference} of {name.repository}; check the name")
-        return found
+        return digest
 
     def _published(self, name: RegistryName, say: Say) -> PublishedImage:
         self._hold.node(say)
-        told = str(self._hold.facts.get("architecture"))
-        return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(told, told))
+        machine = str(self._hold.facts.get("architecture"))
+        return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(machine, machine))
 
     def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
-        """Import on the node. The caller has the lock, so what others left under such names is of dead imports."""
+        """Import on the node. The caller has the lock, so other temporary files of this image are of dead imports."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
         part = file.with_name(f".{file.stem}.{leftovers.new_name()}{file.suffix}")
         command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), *self._format.command(name, digest, part)]
         try:
-            told = steps.printed(
-                self._hold.node(say), command, name=leftovers.new_name(), limit_s=PULL_S, place=self._hold.place,
-                beat=lambda: say(f"importing {name}@{digest[:19]}"),
-            )  # fmt: skip
-            if told.strip() != f"{DONE}{part.stat().st_size}":  # srun ends with 0, too, when its node is lost
-                raise InfrastructureError(f"the node did not say that all of it was written: {told[-200:]!r}")
+            importing = f"importing {name}@{digest[:19]}"
+            output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(importing))
+            if output.strip() != f"{DONE}{part.stat().st_size}":  # srun also ends with 0 when its node is lost
+                raise InfrastructureError(f"the node did not say that all of it was written: {output[-200:]!r}")
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)
@@ -156,8 +158,8 @@ class ImageFiles:
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
-            found = self._named(reference_of(image, container=self._hold.request.container))
-            return None if found is None else self._prepared(image, found)
+            record = self._named(pull_reference(image, container=self._hold.request.container))
+            return None if record is None else self._prepared(image, record)
         return None
 
     def holds(self, prepared: Prepared) -> bool:
@@ -167,29 +169,25 @@ class ImageFiles:
         try:
             return Path(prepared.reference).stat().st_size
         except OSError as error:
-            raise InfrastructureError(f"{prepared.image.where}: {_told(error)}; is another run removing it?") from error
+            why = f"{prepared.image.where}: {_reason(error)}; is another run removing it?"
+            raise InfrastructureError(why) from error
 
     def room(self) -> Room:
-        folder = next(each for each in (self._folder, *self._folder.parents) if each.exists())
-        usage = shutil.disk_usage(folder)
-        return Room(free_bytes=usage.free, total_bytes=usage.total)
+        return room_of(self._folder)
 
     def in_use(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
         """Protect the image from removal. Raises InfrastructureError if it was just removed."""
         file = Path(prepared.reference)
-        gone = f"{file}: another run removed this image (`harness clean --images`); start again: trials are kept"
-        return protected(
-            file, is_there=file.exists, gone=gone, unusable=lambda error: f"{self._hold.place}.images: {_told(error)}"
-        )
+        return protected(file, what="image", is_there=file.exists)
 
     def _named(self, reference: str) -> Record | None:
-        """Return the image that was imported under that name, or has that digest; the newest of several."""
+        """Return the image that was imported under that name or has that digest; the newest of several."""
         digest = parse(reference).reference
         if DIGEST.fullmatch(digest):
             file = self._file(digest)
             return _read(file) if file.exists() else None
-        found = [file for file, record in self._records() if reference in record.references]
-        return _read(max(found, key=lambda file: file.stat().st_mtime)) if found else None
+        files = [file for file, record in self._records() if reference in record.references]
+        return _read(max(files, key=lambda file: file.stat().st_mtime)) if files else None
 
     def _records(self) -> Iterator[tuple[Path, Record]]:
         for file in sorted(self._folder.glob(f"[!.]*{self._format.suffix}")):
@@ -233,21 +231,16 @@ class ImageFiles:
 
     def _remove(self, file: Path, say: Say) -> bool:
         """Remove an image and what dead imports of it left, unless it is in use; the record goes last."""
-        try:
-            with open_lock(file) as lock:
-                if not try_lock(lock):
-                    say(f"{file} is in use by another run; left alone")
-                    return False
+        with removable(file, say=say) as is_free:
+            if is_free:
                 for path in (*_parts(file), file, _record_of(file)):
                     path.unlink(missing_ok=True)
-                return True
-        except OSError as error:
-            raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+        return is_free
 
 
 def check_folder(request: SlurmRequest, *, place: str) -> None:
-    """Raise EngineUnreachable if the folder that the matrix names is not there. It is not made: it may be a file system
-    that is not mounted."""
+    """Raise EngineUnreachable if the folder that the matrix names is missing: it may be on a file system that is not
+    mounted, so it is not made."""
     if request.images is not None and not request.images.is_dir():
         raise EngineUnreachable(
             f"{place}.images: {request.images}: no such folder on this machine; make it, or mount what it is on"
@@ -266,22 +259,16 @@ def _read(file: Path) -> Record | None:
     """Return the record of an image file; None if there is none that can be read."""
     try:
         with _record_of(file).open("rb") as record:
-            told = json.loads(record.read(MOST_RECORD_BYTES))
-        return Record(
-            digest=str(told["digest"]),
-            references=tuple(map(str, told["references"])),
-            labels=dict(told["labels"]),
-            environment=dict(told["environment"]),
-        )
-    except (OSError, ValueError, TypeError, KeyError):
+            return RECORD.validate_json(record.read(MOST_RECORD_BYTES))
+    except (OSError, ValueError):
         return None
 
 
 def _write(file: Path, record: Record) -> None:
     new = _record_of(file).with_suffix(".new")
-    new.write_text(json.dumps({**vars(record), "labels": dict(record.labels), "environment": dict(record.environment)}))
+    new.write_bytes(RECORD.dump_json(record))
     new.replace(_record_of(file))
 
 
-def _told(error: Exception) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+def _reason(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, OSError) else str(error)

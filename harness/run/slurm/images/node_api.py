@@ -1,7 +1,6 @@
-"""The images of the container engine on a node, as `run/images/ownership.py` asks for them: by its command.
+"""Answers the questions of `run/images/ownership.py` for the container engine on a node, by the engine's command.
 
-Of an image on a node holds what holds on every engine: the harness removes it if it pulled every name that the image
-has.
+The same rule holds as on every engine: the harness removes an image only if it pulled every name that the image has.
 """
 
 from __future__ import annotations
@@ -21,27 +20,26 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """Answers what ownership asks of an engine. `run`: runs a command on the node and returns what it prints.
-
-    Each method raises InfrastructureError.
+    """The part of the Docker SDK's client that ownership needs. `run` runs a command on the node and returns what it
+    prints. Each method raises InfrastructureError.
     """
 
     def __init__(self, program: str, run: Callable[..., str]) -> None:
         self._program, self._run = program, run
         self._names: dict[str, str] = {}
-        """The name as the engine writes it, by familiar name."""
+        """Each image's name as the engine writes it, by its familiar name."""
 
     def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
         """Return every image; with `all` also those that others were made from."""
-        told = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
+        answer = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
         try:
-            found = json.loads(told)
+            records = json.loads(answer)
         except ValueError as error:
-            raise InfrastructureError(f"{self._program} answered {told[-200:]!r}") from error
-        for each in found:
-            for name in (*(each.get("RepoTags") or ()), *(each.get("RepoDigests") or ())):
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}") from error
+        for record in records:
+            for name in (*(record.get("RepoTags") or ()), *(record.get("RepoDigests") or ())):
                 self._names[familiar(name)] = name
-        return [_entry(each) for each in found]
+        return [_entry(record) for record in records]
 
     def tag(self, image: str, repository: str, tag: str) -> None:
         """Give an image a name. Podman would put it under `localhost/`."""
@@ -55,7 +53,7 @@ class NodeApi:
         return [{"Names": [f"/{name}"]} for name in listed.split()]
 
     def remove_image(self, name: str) -> None:
-        """Take a name from an image, and with the last one the image from the node."""
+        """Remove a name of an image; the image goes with its last name."""
         self._run(self._program, "rmi", self._names.get(name, name))
 
 

@@ -1,9 +1,8 @@
-"""The images of the container engine on a node, through its command: found there, or pulled, and removed again."""
+"""Finds, pulls and removes the images of the container engine on a node, through the engine's command."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from harness.errors import ImageUnavailable, InfrastructureError
@@ -12,13 +11,12 @@ from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
 from harness.run.engine import Kept, Prepared
 from harness.run.images import ownership
-from harness.run.process import leftovers
 from harness.run.retrying import unavailable
 from harness.run.slurm.images.node_api import NodeApi
-from harness.run.slurm.node import steps
 from harness.run.slurm.node.hold import Hold
+from harness.run.slurm.node.steps import ANSWER_S, printed_on_node
+from harness.run.waiting import Beat, silent
 
-ASK_S = 60.0
 PULL_S = 4 * 3600.0
 
 
@@ -29,59 +27,60 @@ class NodeImages:
 
     def __init__(self, hold: Hold, *, program: str) -> None:
         self._hold, self._program = hold, program
-        self.api = NodeApi(program, self._quickly)
+        self.api = NodeApi(program, self._printed)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        reference = reference_of(image, container=self._program)
+        reference = pull_reference(image, container=self._program)
         self._hold.node(say)
         try:
-            found = self._inspected(reference, say)
-            if found is None:
-                before = ownership.entries(self, inner=True)
-                self._asked("pull", "--quiet", reference, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
-                found = self._inspected(reference, say)
-                if found is not None:
-                    ownership.note_pull(self, found, before=before)
-        except ImageUnavailable:
-            raise
+            entry = self._inspected(reference, say) or self._pulled(reference, say)
         except InfrastructureError as error:
             raise unavailable(f"{image.where}: {reference}: cannot be pulled: {error}", cause=str(error)) from error
-        if found is None:
+        if entry is None:
             raise ImageUnavailable(f"{image.where}: {reference}: was pulled, but is gone; is somebody removing images?")
-        return _prepared(image, found)
+        return _prepared(image, entry)
+
+    def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
+        before = ownership.entries(self, inner=True)
+        pull = (self._program, "pull", "--quiet", reference)
+        self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
+        entry = self._inspected(reference, say)
+        if entry is not None:
+            ownership.note_pull(self, entry, before=before)
+        return entry
 
     def at_hand(self, image: Image) -> bool:
         return self.look(image, unheard) is not None
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        if self._hold.allocation is None:  # no node is asked for only to look
+        if self._hold.allocation is None:  # do not ask for a node only to look
             return None
         try:
-            found = self._inspected(reference_of(image, container=self._program), say)
+            entry = self._inspected(pull_reference(image, container=self._program), say)
         except ImageUnavailable:  # `prepare` reports it
             return None
-        return None if found is None else _prepared(image, found)
+        return None if entry is None else _prepared(image, entry)
 
     def holds(self, prepared: Prepared) -> bool:
         return self._inspected(prepared.reference, unheard) is not None
 
     def size_bytes(self, prepared: Prepared) -> int:
-        found = self._inspected(prepared.reference, unheard)
-        if found is None:
+        entry = self._inspected(prepared.reference, unheard)
+        if entry is None:
             raise InfrastructureError(f"{prepared.image.where}: {prepared.reference}: is gone from the node")
-        return int(found["Size"])
+        return int(entry["Size"])
 
     def kept(self) -> tuple[Kept, ...]:
         """Return the harness's images with their whole sizes: the command does not tell which layers they share."""
         return tuple(
             Kept(
-                reference=str(each["Id"]),
-                name=ownership.shown(each),
-                made=ownership.is_made(each),
-                layers={str(each["Id"]): each["Size"]},
+                reference=str(entry["Id"]),
+                name=ownership.shown_name(entry),
+                made=ownership.is_made(entry),
+                layers={str(entry["Id"]): entry["Size"]},
             )
-            for each in ownership.entries(self).values()
-            if ownership.is_ours(each)
+            for entry in ownership.entries(self).values()
+            if ownership.is_ours(entry)
         )
 
     def remove(self, kept: Kept, say: Say) -> bool:
@@ -94,29 +93,20 @@ class NodeImages:
         return None
 
     def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
-        """Return what the engine tells of an image; None if it does not have it. Raises InfrastructureError."""
+        """Return the engine's record of an image; None if it does not have it. Raises InfrastructureError."""
         script = '"$0" image inspect "$1" 2>/dev/null || { "$0" version >/dev/null && echo "[]"; }'
-        told = self._on_node("sh", "-c", script, self._program, reference, limit_s=ASK_S, beat=lambda: say("looking"))
+        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking"))
         try:
-            found, _ = json.JSONDecoder().raw_decode(told.lstrip())  # those that find nothing print an empty list, too
-            return dict(found[0]) if found else None
+            entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
+            return dict(entries[0]) if entries else None
         except (ValueError, TypeError, IndexError) as error:
-            raise InfrastructureError(f"{self._hold.place}: {self._program} answered {told[-200:]!r}") from error
+            raise InfrastructureError(f"{self._hold.place}: {self._program} answered {answer[-200:]!r}") from error
 
-    def _quickly(self, *command: str) -> str:
-        return self._on_node(*command, limit_s=ASK_S, beat=lambda: None)
-
-    def _asked(self, *arguments: str, limit_s: float, beat: Callable[[], object]) -> str:
-        return self._on_node(self._program, *arguments, limit_s=limit_s, beat=beat)
-
-    def _on_node(self, *command: str, limit_s: float, beat: Callable[[], object]) -> str:
-        allocation = self._hold.node(unheard)
-        return steps.printed(
-            allocation, command, name=leftovers.new_name(), limit_s=limit_s, place=self._hold.place, beat=beat
-        )
+    def _printed(self, *command: str, limit_s: float = ANSWER_S, beat: Beat = silent) -> str:
+        return printed_on_node(self._hold.node(unheard), *command, limit_s=limit_s, beat=beat)
 
 
-def reference_of(image: Image, *, container: str) -> str:
+def pull_reference(image: Image, *, container: str) -> str:
     """Return the name of an image in its registry. Raises ImageUnavailable if it has none."""
     match image.source:
         case Pull(reference=reference):
@@ -129,15 +119,14 @@ def reference_of(image: Image, *, container: str) -> str:
     )
 
 
-def _prepared(image: Image, found: dict[str, Any]) -> Prepared:
-    config = found.get("Config") or {}
-    digests = [name.partition("@")[2] for name in found.get("RepoDigests") or ()]
-    identity = str(found["Id"]) if str(found["Id"]).startswith("sha256:") else f"sha256:{found['Id']}"
+def _prepared(image: Image, entry: dict[str, Any]) -> Prepared:
+    config = entry.get("Config") or {}
+    digests = [name.partition("@")[2] for name in entry.get("RepoDigests") or ()]
     pulled = isinstance(image.source, Pull) and digests
     return Prepared(
         image=image,
-        reference=str(found["Id"]),
-        digest=digests[0] if pulled else identity,
+        reference=str(entry["Id"]),
+        digest=digests[0] if pulled else f"sha256:{str(entry['Id']).removeprefix('sha256:')}",
         labels=config.get("Labels") or {},
         environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
     )

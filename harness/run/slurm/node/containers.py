@@ -1,10 +1,10 @@
-"""Makes the commands that start a trial's container on a node, for each program that can. Pure.
+"""Makes the commands that start a trial's container on a node: one function for each container program. Pure.
 
-None of the programs' own defaults is relied on: the network is off unless it is asked for, nothing of the node's files
-is mounted, and no right is given. The program inside is `inside.py`, which takes the trial's files from its input.
+The commands do not rely on the programs' defaults: the network is off unless the scenario asks for it, none of the
+node's files is mounted, and no right is given. Inside runs `inside.py`, which takes the trial's files from its input.
 
-`docker` and `podman` have images and containers of their own on the node. The others start a file, inside the step:
-its memory is limited by the step, and what a trial writes is in memory and gone with it.
+`docker` and `podman` have images and containers of their own on the node. The others start a file inside the step: the
+step limits its memory, and what a trial writes stays in memory and is gone with it.
 """
 
 from __future__ import annotations
@@ -25,29 +25,31 @@ KEPT_RUN = (
     ' "$program" inspect --format "harness-oom {{.State.OOMKilled}}" "$name" >&2;'
     ' "$program" rm --force --volumes "$name" >/dev/null 2>&1; exit $code'
 )
-"""Runs a container without `--rm`: whether the kernel killed it for lack of memory is known only while it is there."""
+"""Runs a container without `--rm`: the engine can tell whether it ran out of memory only while the container exists."""
 NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
-"""Podman raises these two by itself, and starts no container at all on a node that does not allow it."""
+"""Podman raises these two limits by itself, and starts no container on a node that does not allow it."""
 OOM_TOLD = "harness-oom true"
 NODE_FOLDER = "/tmp"
 IN_FOLDER = (
     'folder=$1; shift; trap : TERM INT; mkdir -m 700 "$folder" || exit 1; printf \'exec "$@"\\n\' >"$folder/rc";'
     ' "$@"; code=$?; rm -rf "$folder"; exit $code'
 )
-"""enroot keeps files of its own: in a folder that is removed, and that a dead run's name marks if it is not."""
+"""enroot keeps files of its own. They go to a folder that is removed afterwards; its name marks it as the run's."""
 ENROOT_PLACES = {"CONFIG": "config", "DATA": "data", "CACHE": "cache", "RUNTIME": "run"}
 ENROOT_SETTINGS = {
     "MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no", "ROOTFS_WRITABLE": "yes",
 }  # fmt: skip
-"""A cluster's enroot.conf may say otherwise. A login shell would read /etc/profile, which changes PATH."""
+"""These override a cluster's enroot.conf. A login shell would read /etc/profile, which changes PATH."""
+BARE = Scenario(name="", where=Where(file="", line=0, key=""), shm_bytes=64 << 20)
+"""The scenario of containers that run no trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """A container to start. `gpus`: UUIDs, or `all` alone. `ulimits`: those that the node can set.
 
-    `names_capabilities`: the image says which parts of the driver it uses (NVIDIA_DRIVER_CAPABILITIES). `unpacked`: the
-    container on the node that pyxis made of the image.
+    `memory_bytes`: the limit if the scenario has none. `names_capabilities`: whether the image names the parts of the
+    driver that it uses (NVIDIA_DRIVER_CAPABILITIES). `unpacked`: the container that pyxis made of the image.
     """
 
     name: str
@@ -70,7 +72,7 @@ def docker(start: Start) -> list[str]:
 
 
 def podman(start: Start) -> list[str]:
-    """Return the command of `podman run`, which knows GPUs by CDI alone."""
+    """Return the command of `podman run`, which gets GPUs by CDI only."""
     given = [word for gpu in start.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
     return _run("podman", start, given, limits=NODE_LIMITS)
 
@@ -122,8 +124,8 @@ def apptainer(start: Start) -> list[str]:
 def pyxis(start: Start) -> list[str]:
     """Return the options of srun by which pyxis starts a container, and the command in it.
 
-    The container is one that was unpacked before, is read-only, and is started anew for each trial: what a trial writes
-    goes to a file system in memory.
+    The container was unpacked before, is read-only, and is started anew for each trial. What a trial writes goes to a
+    file system in memory.
     """
     entrypoint = "--container-entrypoint" if start.keep_entrypoint else "--no-container-entrypoint"
     return [
@@ -146,31 +148,28 @@ COMMANDS: Mapping[str, Callable[[Start], list[str]]] = {
     "docker": docker, "podman": podman, "enroot": enroot, "apptainer": apptainer, "pyxis": pyxis
 }  # fmt: skip
 WITH_FILES = ("enroot", "apptainer", "pyxis")
-"""Those whose images are files in a folder that this machine and the nodes share."""
+"""Programs whose images are files in a folder that this machine and the nodes share."""
 VERSIONS = {"enroot": ("enroot", "version"), "apptainer": ("apptainer", "--version"), "pyxis": ("enroot", "version")}
-"""What tells the version of the program, which is part of each trial's key."""
-
-
+"""Commands that print the version of a program, which is part of each trial's key."""
 OUTSIDE = (
     r"(SLURM|SLURMD|SBATCH|SALLOC|SRUN|SPANK|PMI|PMIX|OMPI|PRTE|UCX|ENROOT|PYXIS)_.*|PMI\w*|TMPDIR|HOSTNAME|PWD|OLDPWD"
     r"|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
     r"|RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
 )
-"""Variables that Slurm, pyxis and the hooks of enroot set: with those of the last line a framework would look for other
+"""Variables that Slurm, pyxis and the hooks of enroot set. Those of the last line would make a framework look for other
 processes of a job."""
 
 
 def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the variables that choose among the GPUs of a node, for a program that shows all of them."""
+    """Return the variables that select a node's GPUs for a program that shows all of them."""
     if container != "apptainer" or not gpus:
         return {}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def options_of(container: str) -> str:
-    """Return how such containers are started, as text for each trial's key; "" where the version tells enough."""
+    """Return a hash of how such containers are started, for each trial's key; "" where the version is enough."""
     if container not in WITH_FILES:
         return ""
-    scenario = Scenario(name="", where=Where(file="", line=0, key=""))
-    command = COMMANDS[container](Start(name="NAME", image="IMAGE", text="", scenario=scenario))
+    command = COMMANDS[container](Start(name="NAME", image="IMAGE", text="", scenario=BARE))
     return hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]

@@ -1,6 +1,6 @@
-"""The node of a host, shared by all engines that this process opened for it: one allocation, whoever asks first.
+"""Holds the node of a host: one allocation that all engines share which this process opened for the host.
 
-Images may be prepared by one engine while another runs trials; both mean the same node.
+One engine may prepare images while another runs trials; both use the same node.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
 from harness.model.watching import Say
-from harness.run.process import leftovers
-from harness.run.slurm.node import steps
 from harness.run.slurm.node.containers import VERSIONS, options_of
+from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation, allocate
-from harness.run.slurm.queue.commands import asked
+from harness.run.slurm.queue.commands import run_slurm
 from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
@@ -29,12 +28,11 @@ LOOK = (
     " sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1"
 )
 TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
-LOOK_S = 60.0
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 PREFERRED_S = 20.0
-"""Seconds that the node is waited for that measured rows before; then any other one will do."""
+"""Seconds to wait for the node that measured rows before; then any node will do."""
 LEAST_LEFT_S = 30.0
-"""Seconds that an allocation must still have for another trial."""
+"""Least seconds that an allocation must still have for another trial."""
 
 _HOLDS: dict[tuple[str, str, SlurmRequest], Hold] = {}
 _LOCK = threading.Lock()
@@ -42,18 +40,17 @@ _LOCK = threading.Lock()
 
 @dataclass(kw_only=True)
 class Hold:
-    """The part of the cluster that is held for one host. `facts`: the node, as it told when it was held first."""
+    """The part of the cluster that is held for one host. `facts` describe the node as it was when first held."""
 
-    host: str
     place: str
     request: SlurmRequest
     environ: Mapping[str, str]
-    version: str = "slurm"
+    version: str
     users: int = 0
     allocation: Allocation | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     gpus: str | None = None
-    """The GPUs that Slurm gave first, as it names them: those of another allocation may be others' now."""
+    """The GPUs that Slurm gave first, as it names them. A later allocation may get others."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
     refused_ulimits: set[str] = field(default_factory=set)
@@ -62,7 +59,7 @@ class Hold:
     """The longest trial so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     lease: threading.Lock = field(default_factory=threading.Lock)
-    """One sweep of this process at a time; the queue keeps those of others away."""
+    """Lets one sweep of this process at a time use the node; the queue keeps other processes away."""
 
     def node(self, say: Say) -> Allocation:
         """Return the allocation that is held, or wait for one. Raises InfrastructureError, and what `say` raises."""
@@ -73,7 +70,8 @@ class Hold:
             return self.allocation
 
     def renewed(self, say: Say) -> Allocation:
-        """Return an allocation with time for a trial: a new one on the same node if this one is gone or ends soon."""
+        """Return an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
+        Raises InfrastructureError, and what `say` raises."""
         with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
             old = self.allocation
             needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.time_s / 2)
@@ -91,25 +89,25 @@ class Hold:
             return self.allocation
 
     def _allocate(self, say: Say, *, node: str | None = None) -> None:
-        found = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
-        facts = _facts(found, self.request, version=self.version, place=self.place, say=say)
+        allocation = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
+        facts = self._facts_of(allocation, say)
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             raise InfrastructureError(
-                f"{self.place}: node {found.node} is not what it was before ({different}); sweep again: trials on it"
-                " are kept apart from those before"
+                f"{self.place}: node {allocation.node} is not what it was before ({different}); sweep again: trials on"
+                " it are kept apart from those before"
             )
-        if self.gpus not in (None, found.gpus):
+        if self.gpus not in (None, allocation.gpus):
             raise InfrastructureError(
-                f"{self.place}: Slurm gave other GPUs of node {found.node} than before; sweep again: trials on them are"
-                " kept apart from those before"
+                f"{self.place}: Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
+                " them are kept apart from those before"
             )
-        self.facts, self.gpus = facts, found.gpus
-        config = asked(["scontrol", "show", "config"], environ=self.environ, place=self.place)
+        self.facts, self.gpus = facts, allocation.gpus
+        config = run_slurm(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
 
     def _preferred(self, say: Say) -> Allocation:
-        """Return the node that measured rows before, if it can be had soon, else any."""
+        """Return the node that measured rows before if it is free soon, else any node."""
         if self.request.preferred is not None:
             with contextlib.suppress(InfrastructureError):  # it is in use, down, or not of this cluster any more
                 soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
@@ -117,22 +115,48 @@ class Hold:
         return self._asked(say)
 
     def _asked(self, say: Say, *, node: str | None = None, request: SlurmRequest | None = None) -> Allocation:
-        """Return a node of the queue. One that is not exclusive may be that of another place of this pool: it is given
-        back, and another one is asked for.
+        """Return a node from the queue. A node that is not exclusive may already serve another place of this pool: it
+        is given back, and another one is asked for.
         """
         taken: tuple[str, ...] = ()
         while True:
-            found = allocate(request or self.request, place=self.place, environ=self.environ, say=say, node=node,
-                             without=taken)  # fmt: skip
+            allocation = allocate(request or self.request, place=self.place, environ=self.environ, say=say, node=node,
+                                  without=taken)  # fmt: skip
             with _LOCK:
-                pool = [each for each in _HOLDS.values() if each.place == self.place and each is not self]
-                taken = tuple(sorted({each.allocation.node for each in pool if each.allocation is not None}))
-                if found.node not in taken:
-                    self.allocation = found
-                    return found
-            found.close()
+                pool = [hold for hold in _HOLDS.values() if hold.place == self.place and hold is not self]
+                taken = tuple(sorted({hold.allocation.node for hold in pool if hold.allocation is not None}))
+                if allocation.node not in taken:
+                    self.allocation = allocation
+                    return allocation
+            allocation.close()
             if node is not None:
                 raise InfrastructureError(f"{self.place}: node {node} is one of this pool already")
+
+    def _facts_of(self, allocation: Allocation, say: Say) -> dict[str, Any]:
+        """Ask the node for its facts, and note its GPUs in `allocation`. Raises InfrastructureError."""
+        asking = f"asking node {allocation.node}"
+        say(asking)
+        lines = printed_on_node(allocation, "sh", "-c", LOOK, beat=lambda: say(asking)).splitlines()
+        allocation.gpus = lines[0] if lines else ""
+        container = _container(allocation, self.request.container)
+        try:
+            _, machine, cpus, memory_kib, *cpu = lines
+            kernel, architecture = machine.split()
+            return {
+                "engine": f"{self.version}, container: {container}",
+                **({"options": options} if (options := options_of(self.request.container)) else {}),
+                "name": allocation.node,
+                "exclusive": self.request.exclusive,
+                "cpu": cpu[0] if cpu else None,
+                "cpus": int(cpus),
+                "memory_bytes": int(memory_kib) << 10,
+                "kernel": kernel,
+                "architecture": architecture,
+            }
+        except ValueError as error:
+            raise InfrastructureError(
+                f"{self.place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
+            ) from error
 
 
 @contextlib.contextmanager
@@ -146,53 +170,23 @@ def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
         lock.release()
 
 
-def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place: str, say: Say) -> dict[str, Any]:
-    say(f"asking node {allocation.node}")
-    lines = steps.printed(
-        allocation, ["sh", "-c", LOOK], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
-        beat=lambda: say(f"asking node {allocation.node}"),
-    ).splitlines()  # fmt: skip
-    allocation.gpus = lines[0] if lines else ""
-    container = _container(allocation, request.container, place=place)
-    try:
-        _, machine, cpus, memory_kib, *cpu = lines
-        kernel, architecture = machine.split()
-        return {
-            "engine": f"{version}, container: {container}",
-            **({"options": options} if (options := options_of(request.container)) else {}),
-            "name": allocation.node,
-            "exclusive": request.exclusive,
-            "cpu": cpu[0] if cpu else None,
-            "cpus": int(cpus),
-            "memory_bytes": int(memory_kib) << 10,
-            "kernel": kernel,
-            "architecture": architecture,
-        }
-    except ValueError as error:
-        raise InfrastructureError(
-            f"{place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
-        ) from error
-
-
-def _container(allocation: Allocation, container: str, *, place: str) -> str:
-    """Return what starts images on the node, with its version where that is told. Raises InfrastructureError."""
+def _container(allocation: Allocation, container: str) -> str:
+    """Return the name of the program that starts images on the node, with its version if it is among VERSIONS. Raises
+    InfrastructureError."""
     if container not in VERSIONS:
         return container
-    told = steps.printed(
-        allocation, ["sh", "-c", TELL, *VERSIONS[container]], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
-        beat=lambda: None,
-    )  # fmt: skip
-    return f"{container} {told.strip().split()[-1] if told.strip() else '?'}"
+    words = printed_on_node(allocation, "sh", "-c", TELL, *VERSIONS[container]).split()
+    return f"{container} {words[-1] if words else '?'}"
 
 
-def join(host: Host, *, environ: Mapping[str, str]) -> Hold:
-    """Return the hold of a host, for one more engine. Nothing is asked of the cluster yet."""
+def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:
+    """Return the hold of a host, for one more engine. Ask nothing of the cluster yet."""
     assert host.slurm is not None
     key = (host.name, environ.get("SLURM_CONF", ""), host.slurm)
     with _LOCK:
         hold = _HOLDS.get(key)
         if hold is None:
-            hold = Hold(host=host.name, place=str(host.where), request=host.slurm, environ=environ)
+            hold = Hold(place=str(host.where), request=host.slurm, environ=environ, version=version)
             _HOLDS[key] = hold
         hold.users += 1
         return hold
@@ -204,7 +198,7 @@ def leave(hold: Hold) -> None:
         hold.users -= 1
         if hold.users > 0:
             return
-        for key in [key for key, each in _HOLDS.items() if each is hold]:
+        for key in [key for key, other in _HOLDS.items() if other is hold]:
             del _HOLDS[key]
     allocation, hold.allocation = hold.allocation, None
     if allocation is not None:

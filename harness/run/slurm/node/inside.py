@@ -10,8 +10,8 @@ meant for the agent: nothing of that is read here.
      "environment": {"LANG": "C.UTF-8"},         what the agent gets; HOME and TMPDIR are the folder if `only`
      "only": true,                               nothing else is in its environment
      "without": null or {"names": "RANK|SLURM_.*", "values": {"HOME": "/root"}, "kept": ["RANK"]},
-                                                 what is taken out of it, by a pattern, or by name and value; the
-                                                 image's own is `kept`. HOME is the folder then, unless it is told
+                                                 what is taken out of it, by a pattern, or by name and value, except
+                                                 for `kept`. HOME is then the folder, unless `environment` gives it
      "alone": true,                              in a network of its own, where only the loopback interface is up
      "data_limit_bytes": null or 123,            RLIMIT_DATA, where nothing else limits memory
      "arguments": ["gpus"]}                      of start.py
@@ -81,14 +81,14 @@ def environment(order, root):
 
 
 def is_outside(name, value, without):
-    """Return whether a variable is the node's or Slurm's, and not the image's."""
+    """Return whether a variable is the node's or Slurm's rather than the image's."""
     if name in without["kept"]:
         return False
     return re.match("(?:%s)$" % without["names"], name) is not None or without["values"].get(name) == value
 
 
 def be_alone():
-    """Enter a network of one's own, as unprivileged users can: within a user namespace of one's own."""
+    """Enter a network of its own, as unprivileged users can: inside a user namespace of its own."""
     user, group = ("{0} {0} 1".format(number) for number in (os.getuid(), os.getgid()))
     maps = (("setgroups", "deny"), ("uid_map", user), ("gid_map", group))
     try:
@@ -137,7 +137,7 @@ def main():
         code = child.wait()
         return 128 - code if code < 0 else code
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # else it would break off the removal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # otherwise it would interrupt the removal
         if child is not None:
             try:
                 os.killpg(child.pid, signal.SIGKILL)

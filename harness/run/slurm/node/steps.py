@@ -1,4 +1,4 @@
-"""Steps of an allocation: a trial with its conversation, and short commands on the node."""
+"""Runs steps of an allocation: a trial with its conversation, and short commands on the node."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from harness.run.process import leftovers
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.node.containers import OOM_TOLD
 from harness.run.slurm.queue.allocation import ENDS, Allocation
-from harness.run.slurm.queue.commands import environment, explained, missing
-from harness.run.waiting import BEAT_S, Beat, run_command
+from harness.run.slurm.queue.commands import no_command, slurm_complaint, slurm_environment
+from harness.run.waiting import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 
 INSIDE = Path(__file__).with_name("inside.py")
+ANSWER_S = 60.0
+"""Seconds that a short command on the node may take."""
 ENDS_S = 5.0
 """Seconds that a step may need to end after its input has ended, and again after SIGTERM."""
 REMOVAL_S = 10.0
-"""Seconds that a command on the node may take that removes what a step left. A node that is lost does not answer."""
+"""Seconds that removing a killed step's leftovers from the node may take. A node that is lost does not answer."""
 CUT_OFF = re.compile(
     r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) .*? CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.MULTILINE
 )
@@ -40,10 +42,9 @@ OOM = re.compile(r"^slurmstepd\S*: error: Detected \d+ oom.kill event", re.MULTI
 
 
 def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = None) -> list[str]:
-    """Return the srun that starts one task with all of the allocation's CPUs and GPUs.
+    """Return the srun command that starts one task with all of the allocation's CPUs and GPUs.
 
-    No limit and no variable of this machine's shell goes along. `memory_bytes`: the step's limit; None: the
-    allocation's.
+    It gets no limit and no variable of this machine's shell. `memory_bytes`: the step's limit; None: the allocation's.
     """
     memory = "0" if memory_bytes is None else f"{max(1, memory_bytes >> 20)}M"
     return [
@@ -82,35 +83,28 @@ def order(
     return b"".join([json.dumps(header).encode(), b"\n", *files.values()])
 
 
-def printed(
+def printed_on_node(
     allocation: Allocation,
-    command: Sequence[str],
-    *,
-    name: str,
-    limit_s: float,
-    place: object,
-    beat: Beat,
+    *command: str,
+    limit_s: float = ANSWER_S,
+    beat: Beat = silent,
     variables: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command on the node and return what it prints. `variables`: beside what steps inherit.
+    """Run a command on the node and return what it prints. `variables` are added to what steps inherit.
 
-    Raises InfrastructureError, and what `beat` raises.
+    Raises InfrastructureError, also after `limit_s` seconds, and what `beat` raises.
     """
-    until_s = time.monotonic() + limit_s
-
-    def watched() -> None:
-        beat()
-        if time.monotonic() > until_s:
-            raise InfrastructureError(f"{place}: node {allocation.node} did not answer within {limit_s:.0f} s")
-
-    whole = [*command_of(allocation, name=name), *command]
+    place = f"{allocation.place}: node {allocation.node}"
+    step = [*command_of(allocation, name=leftovers.new_name()), *command]
+    inherited = {**slurm_environment(allocation.environ), **(variables or {})}
     try:
-        done = run_command(whole, environment={**environment(allocation.environ), **(variables or {})}, beat=watched)
+        done = run_command(step, environment=inherited, beat=beat, limit_s=limit_s)
+    except TimeoutError as error:
+        raise InfrastructureError(f"{place} did not answer within {limit_s:.0f} s") from error
     except FileNotFoundError as error:
-        raise missing("srun", place=place) from error
+        raise no_command("srun", place=allocation.place) from error
     if done.returncode != 0:
-        why = allocation.why_gone() or explained(done.stderr)
-        raise InfrastructureError(f"{place}: node {allocation.node}: {why}")
+        raise InfrastructureError(f"{place}: {allocation.why_gone() or slurm_complaint(done.stderr)}")
     return done.stdout
 
 
@@ -123,12 +117,12 @@ class StepSession(ProcessSession):
         self._ended_by_us = False
 
     def exit(self) -> Exit:
-        found = super().exit()
+        last = super().exit()
         gone = self.cut_off() or self._allocation.why_gone()
-        if gone or found.exit_code is None:
-            silent = f"node {self._allocation.node} does not answer any more"
-            return replace(found, exit_code=None, error=gone or silent)
-        return replace(found, oom_killed=OOM.search(found.stderr_tail) is not None or OOM_TOLD in found.stderr_tail)
+        if gone or last.exit_code is None:
+            unanswered = f"node {self._allocation.node} does not answer any more"
+            return replace(last, exit_code=None, error=gone or unanswered)
+        return replace(last, oom_killed=OOM.search(last.stderr_tail) is not None or OOM_TOLD in last.stderr_tail)
 
     @property
     def was_killed(self) -> bool:
@@ -138,13 +132,16 @@ class StepSession(ProcessSession):
 
     def cut_off(self) -> str:
         """Return why Slurm ended the step from outside, in words; "" if it did not."""
-        found = CUT_OFF.search(self._stderr_tail.text())
-        if found is None or self._ended_by_us:
+        notice = CUT_OFF.search(self._stderr_tail.text())
+        if notice is None or self._ended_by_us:
             return ""
-        return CAUSES.get(found[1] or "", f"Slurm ended the step: {found[1]}")
+        return CAUSES.get(notice[1] or "", f"Slurm ended the step: {notice[1]}")
 
     def end(self) -> None:
-        """End the step: by the end of its input, else by SIGTERM, else by SIGKILL, after which Slurm cancels it."""
+        """End the step: close its input, then send SIGTERM, then SIGKILL, after which Slurm cancels it.
+
+        An srun that not even SIGKILL ends, because it waits for a file system that is gone, is abandoned.
+        """
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -153,13 +150,14 @@ class StepSession(ProcessSession):
             self._ended_by_us = True
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_S)
         self._drain_stderr()
         for pipe in (self._stdout, self._stderr):
             pipe.close()
 
     def _drained(self, *, seconds: float) -> bool:
-        """Return whether it ends in time. What it still prints is read, so that no full pipe keeps it waiting."""
+        """Return whether it ends in time. Its output is read meanwhile, so that no full pipe keeps it waiting."""
         until_s = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < until_s:
             if self.receive(BEAT_S / 10) is None:  # its output has ended, and it may need a moment more
@@ -173,28 +171,21 @@ def started(
     command: Sequence[str],
     *,
     first: bytes,
-    place: object,
     variables: Mapping[str, str] | None = None,
     removal: Sequence[str] = (),
 ) -> Iterator[StepSession]:
-    """Yield the session of a step that has been sent `first`. On leaving, the step has ended. `variables`: beside what
-    steps inherit. `removal`: the command on the node that removes what a step leaves if it is killed.
+    """Yield the session of a step that has been sent `first`. On leaving, the step has ended. `variables` are added to
+    what steps inherit. `removal`: the command on the node that removes the leftovers of a killed step.
 
     Raises InfrastructureError if it cannot be started, or if Slurm ended it from outside: then the scenario died by a
     signal of Slurm's, and not by a fault of its own.
     """
+    place = allocation.place
     try:
-        process = subprocess.Popen(
-            list(command),
-            env={**environment(allocation.environ), **(variables or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = piped(command, environment={**slurm_environment(allocation.environ), **(variables or {})})
     except OSError as error:
         if isinstance(error, FileNotFoundError):
-            raise missing("srun", place=place) from error
+            raise no_command("srun", place=place) from error
         raise InfrastructureError(f"{place}: srun cannot be started: {error.strerror}") from error
     session = StepSession(process, allocation)
     try:
@@ -204,10 +195,6 @@ def started(
         session.end()
         if session.was_killed and removal:
             with contextlib.suppress(InfrastructureError):  # the next sweep that gets this node removes it
-                printed(allocation, removal, name=leftovers.new_name(), limit_s=REMOVAL_S, place=place, beat=_unheard)
+                printed_on_node(allocation, *removal, limit_s=REMOVAL_S)
     if cut_off := session.cut_off():
         raise InfrastructureError(f"{place}: node {allocation.node}: {cut_off}")
-
-
-def _unheard() -> None:
-    """Nobody listens while a step is removed."""

@@ -1,76 +1,62 @@
-"""Containers that pyxis unpacks on a node: one for each image, started anew for each trial, and removed at the end.
+"""Unpacks images on a node for pyxis: one container for each image, started anew for each trial, removed at the end.
 
-pyxis would unpack the image for each step that names no container. The names of ours say whose they are.
+pyxis would unpack the image for each step that names no container. Each container's name says whose it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
-from harness.model import Scenario, Where
 from harness.model.watching import Say
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm.node import steps
-from harness.run.slurm.node.containers import Start, pyxis, pyxis_variables
+from harness.run.slurm.node.containers import BARE, Start, pyxis, pyxis_variables
+from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation
 
 UNPACK_S = 3600.0
-LIST_S = 60.0
 
 
-def name_of(digest: str) -> str:
+def container_name(digest: str) -> str:
     """Return the name of this process's container of an image. pyxis puts `pyxis_` before it."""
     mine = str(owner.this_process()).replace(":", "_")
     return f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"
 
 
-def unpack(allocation: Allocation, image: str, digest: str, *, place: object, say: Say) -> str:
+def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
     """Unpack an image on the node unless that was done; return the container's name. Raises InfrastructureError."""
-    name = name_of(digest)
+    name = container_name(digest)
     if name in allocation.checked:
         return name
-    nothing = Scenario(name="unpack", where=Where(file="", line=0, key=""))
-    start = Start(name=name, image=image, text="", scenario=nothing, keep_entrypoint=False, unpacked=name)
-    steps.printed(
-        allocation, [*_options(start), "true"], name=leftovers.new_name(), limit_s=UNPACK_S, place=place,
-        beat=lambda: say(f"unpacking it on node {allocation.node}"), variables=pyxis_variables(start),
-    )  # fmt: skip
+    start = Start(name=name, image=image, text="", scenario=BARE, keep_entrypoint=False, unpacked=name)
+    options = [word for word in pyxis(start) if word.startswith("--")]
+    printed_on_node(
+        allocation,
+        *options,
+        "true",
+        limit_s=UNPACK_S,
+        beat=lambda: say(f"unpacking it on node {allocation.node}"),
+        variables=pyxis_variables(start),
+    )
     allocation.checked.add(name)
-    allocation.before_close.append(lambda: remove(allocation, [name], place=place))
+    allocation.before_close.append(lambda: _remove(allocation, lambda own_name: own_name == name))
     return name
 
 
-def _options(start: Start) -> list[str]:
-    return [word for word in pyxis(replace(start, text="")) if word.startswith("--")]
+def remove_dead(allocation: Allocation) -> int:
+    """Remove the containers of dead owners from the node; return how many. Raises InfrastructureError."""
+    return _remove(allocation, leftovers.is_dead)
 
 
-def remove(allocation: Allocation, names: Sequence[str], *, place: object) -> int:
-    """Remove containers of these names from the node; return how many. Raises InfrastructureError."""
-    return _remove([each for each in _there(allocation, place=place) if _own_name(each) in names], allocation, place)
-
-
-def remove_dead(allocation: Allocation, *, place: object) -> int:
-    """Remove those of dead owners from the node; return how many. Raises InfrastructureError."""
-    dead = [each for each in _there(allocation, place=place) if leftovers.is_dead(_own_name(each))]
-    return _remove(dead, allocation, place)
-
-
-def _remove(found: Sequence[str], allocation: Allocation, place: object) -> int:
-    if found:
-        _on_node(allocation, "enroot", "remove", "--force", *found, place=place)
-    return len(found)
-
-
-def _there(allocation: Allocation, *, place: object) -> list[str]:
-    return [line.strip() for line in _on_node(allocation, "enroot", "list", place=place).splitlines()]
+def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
+    """Remove the containers whose own name `is_meant`; return how many."""
+    names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
+    meant = [name for name in names if is_meant(_own_name(name))]
+    if meant:
+        printed_on_node(allocation, "enroot", "remove", "--force", *meant)
+    return len(meant)
 
 
 def _own_name(name: str) -> str:
-    """Return the name without what pyxis puts before it: `pyxis_`, and the job where containers are of one job."""
+    """Return the name without pyxis's prefix: `pyxis_`, and the job if containers belong to one job."""
     return name[name.find(leftovers.PREFIX) :] if name.startswith("pyxis_") and leftovers.PREFIX in name else ""
-
-
-def _on_node(allocation: Allocation, *command: str, place: object) -> str:
-    return steps.printed(allocation, command, name=leftovers.new_name(), limit_s=LIST_S, place=place, beat=lambda: None)

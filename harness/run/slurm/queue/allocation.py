@@ -1,8 +1,8 @@
-"""An allocation: one node that Slurm keeps for the harness, until the harness lets go of it or is killed.
+"""Gets an allocation: one node that Slurm keeps for the harness until the harness lets go of it or is killed.
 
-`salloc` runs a shell that reads from our pipe. When this process dies, in whatever way, the pipe ends, with it the
-shell, and with it the allocation. What a killed `salloc` leaves behind ends at its time limit, or is removed by the
-next run: the job's name says whose it is.
+`salloc` runs a shell that reads from our pipe. When this process dies, in whatever way, the pipe ends, and with it the
+shell and the allocation. If `salloc` itself is killed, the allocation ends at its time limit, or the next run removes
+it: the job's name says whose it is.
 """
 
 from __future__ import annotations
@@ -21,9 +21,15 @@ from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import SlurmRequest
 from harness.model.watching import Say
 from harness.run.process import leftovers
-from harness.run.slurm.queue.commands import asked, environment, explained, missing, quietly
+from harness.run.slurm.queue.commands import (
+    no_command,
+    run_slurm,
+    run_slurm_quietly,
+    slurm_complaint,
+    slurm_environment,
+)
 from harness.run.tail import BoundedTail
-from harness.run.waiting import BEAT_S
+from harness.run.waiting import BEAT_S, piped
 
 HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_CPUS_PER_NODE"; exec cat'
 ASK_EVERY_S, ASK_AT_LEAST_EVERY_S = 2.0, 30.0
@@ -46,28 +52,28 @@ ENDS = {
 
 @dataclass(kw_only=True)
 class Allocation:
-    """A node that is held. `until_s`: when its time limit is reached, by the monotonic clock."""
+    """A node that is held. `until_s`: when its time limit is reached, by the monotonic clock. `place`: the host's place
+    in the matrix file, for messages."""
 
     job: str
     node: str
     cpus: int
     until_s: float
+    place: str
     environ: Mapping[str, str]
     holder: subprocess.Popen[bytes]
     gpus: str = ""
     checked: set[str] = field(default_factory=set)
-    """What was found to be there on the node."""
+    """Interpreters, sets of ulimits and unpacked containers that the node is known to have."""
     before_close: list[Callable[[], object]] = field(default_factory=list)
-    """What is to be removed from the node before it is given back."""
-
-    def is_there(self) -> bool:
-        return self.holder.poll() is None
+    """Removals that are due on the node before it is given back."""
 
     def why_gone(self) -> str:
         """Return why it ended, in words; "" if it did not."""
-        unknown = "" if self.is_there() else "the allocation is gone, and Slurm does not tell why"
+        is_there = self.holder.poll() is None
+        unknown = "" if is_there else "the allocation is gone, and Slurm does not tell why"
         try:
-            shown = asked(["scontrol", "--oneliner", "show", "job", self.job], environ=self.environ, place="slurm")
+            shown = run_slurm(["scontrol", "--oneliner", "show", "job", self.job], environ=self.environ, place="slurm")
         except InfrastructureError:
             return unknown
         state = re.search(r"\bJobState=(\w+)", shown)
@@ -80,34 +86,27 @@ class Allocation:
                 with contextlib.suppress(InfrastructureError):  # the next run removes it
                     remove()
         end_holder(self.holder)
-        quietly(["scancel", "--quiet", self.job], environ=self.environ)
+        run_slurm_quietly(["scancel", "--quiet", self.job], environ=self.environ)
 
 
 def allocate(
     request: SlurmRequest,
     *,
-    place: object,
+    place: str,
     environ: Mapping[str, str],
     say: Say,
     node: str | None = None,
     without: Sequence[str] = (),
 ) -> Allocation:
-    """Wait in the queue and return a node; `node`: that one alone; `without`: none of these.
+    """Wait in the queue and return a node: only `node` if it is given, and none of `without`.
 
     Raises InfrastructureError, and what `say` raises.
     """
-    command = ["salloc", *options(request, node=node or request.node, without=without), "sh", "-c", HOLD]
+    command = ["salloc", *salloc_options(request, node=node or request.node, without=without), "sh", "-c", HOLD]
     try:
-        holder = subprocess.Popen(
-            command,
-            env=environment(environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        holder = piped(command, environment=slurm_environment(environ))
     except FileNotFoundError as error:
-        raise missing("salloc", place=place) from error
+        raise no_command("salloc", place=place) from error
     waiting = _Waiting(holder=holder, request=request, place=place, environ=environ, say=say)
     try:
         return waiting.granted()
@@ -116,7 +115,7 @@ def allocate(
         raise
 
 
-def options(request: SlurmRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
+def salloc_options(request: SlurmRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
     """Return the options of salloc."""
     chosen = dict(request.select)
     if without:
@@ -132,23 +131,24 @@ def options(request: SlurmRequest, *, node: str | None, without: Sequence[str] =
 
 @dataclass(kw_only=True)
 class _Waiting:
-    """The time between the request and the node."""
+    """A running `salloc`, until it has a node or is given up. `answer` is what its shell printed."""
 
     holder: subprocess.Popen[bytes]
     request: SlurmRequest
-    place: object
+    place: str
     environ: Mapping[str, str]
     say: Say
-    told: BoundedTail = field(default_factory=lambda: BoundedTail(8 << 10))
+    stderr: BoundedTail = field(default_factory=lambda: BoundedTail(8 << 10))
     answer: bytearray = field(default_factory=bytearray)
     reason: str = ""
     asked_s: float = 0.0
     begun_s: float = field(default_factory=time.monotonic)
 
     def granted(self) -> Allocation:
+        """Wait until there is a node. Raises InfrastructureError, and what `say` raises."""
         while b"\n" not in self.answer:
             if not self._read():
-                raise InfrastructureError(f"{self.place}: salloc: {explained(self.told.text())}")
+                raise InfrastructureError(f"{self.place}: salloc: {slurm_complaint(self.stderr.text())}")
             self.say(f"waiting in the queue of Slurm: {self.reason}" if self.reason else "asking Slurm for a node")
             self._ask()
         words = self.answer.decode(errors="replace").split()
@@ -159,6 +159,7 @@ class _Waiting:
             node=words[1],
             cpus=int(re.split(r"\D", words[2])[0]),
             until_s=time.monotonic() + self.request.time_s,
+            place=self.place,
             environ=self.environ,
             holder=self.holder,
         )
@@ -170,7 +171,7 @@ class _Waiting:
         out, err = self.holder.stdout.fileno(), self.holder.stderr.fileno()
         ready, _, _ = select.select([out, err], [], [], BEAT_S)
         if err in ready:
-            self.told.add(os.read(err, 4096))
+            self.stderr.add(os.read(err, 4096))
         if out in ready:
             data = os.read(out, 4096)
             self.answer += data
@@ -184,9 +185,9 @@ class _Waiting:
         if now_s - self.asked_s < every_s or self.job is None:
             return
         self.asked_s = now_s
-        with contextlib.suppress(InfrastructureError):  # the queue is busy: the reason of before stands
+        with contextlib.suppress(InfrastructureError):  # the queue is busy: the earlier reason stands
             command = ["squeue", "--noheader", f"--jobs={self.job}", "--format=%T %r"]
-            state, _, reason = asked(command, environ=self.environ, place=self.place).strip().partition(" ")
+            state, _, reason = run_slurm(command, environ=self.environ, place=self.place).strip().partition(" ")
             self.reason = reason if state == "PENDING" and reason != "None" else ""
         waited_s = now_s - self.begun_s
         if NEVER.fullmatch(self.reason):
@@ -200,24 +201,24 @@ class _Waiting:
             )
 
     def _why(self) -> str:
-        hints = {"PartitionTimeLimit": "hold.time is longer than the partition allows"}
-        hint = hints.get(self.reason)
-        return f"{self.reason or 'it tells no reason'}{f' ({hint})' if hint else ''}"
+        hint = " (hold.time is longer than the partition allows)" if self.reason == "PartitionTimeLimit" else ""
+        return f"{self.reason or 'it gives no reason'}{hint}"
 
     @property
     def job(self) -> str | None:
-        found = re.search(r"(?:job allocation|job) (\d+)", self.told.text())
-        return found[1] if found else None
+        """Return the number of the job that waits; None before salloc has told it."""
+        number = re.search(r"(?:job allocation|job) (\d+)", self.stderr.text())
+        return number[1] if number else None
 
     def give_up(self) -> None:
         """Leave the queue."""
         end_holder(self.holder)
         if self.job is not None:
-            quietly(["scancel", "--quiet", self.job], environ=self.environ)
+            run_slurm_quietly(["scancel", "--quiet", self.job], environ=self.environ)
 
 
 def end_holder(holder: subprocess.Popen[bytes]) -> None:
-    """End salloc by the end of its input; kill it if that does not help."""
+    """End salloc by closing its input; kill it if that does not help."""
     for pipe in (holder.stdin, holder.stdout, holder.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):

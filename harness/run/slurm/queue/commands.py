@@ -1,20 +1,21 @@
-"""Slurm's commands on this machine, and what they mean when they fail."""
+"""Runs Slurm's commands on this machine, and explains their failures."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
 from collections.abc import Mapping
 
 from harness.errors import EngineUnreachable, InfrastructureError
-from harness.run.waiting import Beat, run_command
+from harness.run.waiting import run_command
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
-"""Variables of the caller that are passed on. Slurm's others are not: inside a job they would change its commands."""
+"""Variables of the caller that Slurm's commands get. Slurm's other variables would change how these commands behave
+inside a job."""
 OF_SLURM = re.compile(r"SLURM_CONF(_SERVER)?|SALLOC_\w+")
 OLDEST = (20, 11)
 LIMIT_S = 60
-"""Seconds that a command may take that only asks."""
+"""Time limit of a command in seconds."""
 REMEDIES: tuple[tuple[str, str], ...] = (
     (r"[Mm]unge|Protocol authentication error", "munge does not run on this machine, or has another key than the"
      " cluster; see `systemctl status munge`"),
@@ -41,42 +42,44 @@ REMEDIES: tuple[tuple[str, str], ...] = (
 SAYS_NOTHING = re.compile(r"^harness-oom|: Exited with exit code|(Run|See|Try) ['\"].* --help['\"]")
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
+def slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what Slurm's commands get of the caller's environment; steps inherit it."""
     return {name: value for name, value in environ.items() if name in PASSED_ON or OF_SLURM.fullmatch(name)}
 
 
-def asked(command: list[str], *, environ: Mapping[str, str], place: object, beat: Beat = lambda: None) -> str:
-    """Run a command that only asks; return what it prints. Raises InfrastructureError, and what `beat` raises."""
+def run_slurm(command: list[str], *, environ: Mapping[str, str], place: object) -> str:
+    """Run a quick command of Slurm's and return what it prints. Raises InfrastructureError."""
     try:
-        done = run_command(["timeout", str(LIMIT_S), *command], environment=environment(environ), beat=beat)
+        done = run_command(command, environment=slurm_environment(environ), limit_s=LIMIT_S)
     except FileNotFoundError as error:
-        raise missing(command[0], place=place) from error
-    if done.returncode == 127:
-        raise missing(command[0], place=place)
+        raise no_command(command[0], place=place) from error
+    except TimeoutError as error:
+        raise InfrastructureError(f"{place}: {command[0]}: no answer in {LIMIT_S} s") from error
+    except PermissionError as error:
+        raise InfrastructureError(f"{place}: {command[0]}: {error.strerror}") from error
     if done.returncode != 0:
-        why = f"no answer in {LIMIT_S} s" if done.returncode == 124 else explained(done.stderr)
-        raise InfrastructureError(f"{place}: {command[0]}: {why}")
+        raise InfrastructureError(f"{place}: {command[0]}: {slurm_complaint(done.stderr)}")
     return done.stdout
 
 
-def version(*, environ: Mapping[str, str], place: object) -> str:
+def slurm_version(*, environ: Mapping[str, str], place: object) -> str:
     """Return Slurm's name and version, such as `slurm-wlm 22.05.8`. Raises InfrastructureError if it is too old."""
-    told = asked(["sinfo", "--version"], environ=environ, place=place).strip()
-    found = re.search(r"(\d+)\.(\d+)", told)
-    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
-        raise InfrastructureError(f"{place}: {told} is too old: `srun --overlap` needs Slurm 20.11 or later")
-    return told
+    text = run_slurm(["sinfo", "--version"], environ=environ, place=place).strip()
+    numbers = re.search(r"(\d+)\.(\d+)", text)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        raise InfrastructureError(f"{place}: {text} is too old: `srun --overlap` needs Slurm 20.11 or later")
+    return text
 
 
-def missing(program: str, *, place: object) -> EngineUnreachable:
+def no_command(program: str, *, place: object) -> EngineUnreachable:
+    """Return the error for a command of Slurm's that this machine does not have."""
     return EngineUnreachable(
         f"{place}: no {program} on the PATH of this machine; start the harness on a login node of the cluster"
     )
 
 
-def explained(stderr: str) -> str:
-    """Return what a command of Slurm's complains of, in one line, with what to do where that is known."""
+def slurm_complaint(stderr: str) -> str:
+    """Return the complaint of one of Slurm's commands in one line, with the remedy if one is known."""
     kept = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in kept]
     for pattern, remedy in REMEDIES:
@@ -86,12 +89,7 @@ def explained(stderr: str) -> str:
     return "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
 
 
-def quietly(command: list[str], *, environ: Mapping[str, str]) -> None:
-    """Run a command whose failure is of no matter: what it ends may have ended by itself."""
-    try:
-        subprocess.run(
-            command, env=environment(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
-            check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return
+def run_slurm_quietly(command: list[str], *, environ: Mapping[str, str]) -> None:
+    """Run a command and ignore its failure: what it ends may have ended by itself."""
+    with contextlib.suppress(InfrastructureError, OSError):
+        run_slurm(command, environ=environ, place="slurm")

@@ -1,0 +1,162 @@
+"""Measures a command, which may be any program, from outside: it samples the whole process tree.
+
+A row is taken at each line of output that matches `step_pattern`. Without a pattern a row is taken every BEAT_S, and is
+a sample, not a step. Lines that come in one read share the time since the read before. The command goes on while the
+harness judges a look; what it does meanwhile is not counted.
+"""
+
+import os
+import re
+
+from .. import due_looks, ending, samples, wire, wrapping
+from ..probes import cpu, status, tree
+from . import bursts, reason
+from .watch import Watch
+
+BEAT_S = 0.1
+STEP_S, RSS_KIB = 0, 1
+
+
+class CommandWatch(Watch):
+    """Watches a command and fills the table itself."""
+
+    def __init__(self, job, root, outbox, gpus):
+        Watch.__init__(self, job, root, outbox, gpus)
+        self.measure_in(samples.Table(-1, self.rows, self.stride))
+        self.table.clear(STEP_S, 2)
+        self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
+        self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
+        self._lines = wire.Lines()
+        self._due_looks = due_looks.DueLooks(job)
+        self._busy_s = 0.0
+        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
+        self._bursts = bursts.Bursts()
+        self._cpu_before_s = 0.0
+
+    def open(self):
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
+        try:
+            self.start(self.job["command"])
+        except wrapping.Missing as error:
+            self.end("setup", str(error))
+        except OSError as error:
+            self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))
+        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
+
+    # -------------------------------------------------------------- rows
+
+    def printed(self, data):
+        if self._pattern is not None:
+            lines = self._lines.feed(data.replace(b"\r", b"\n"))  # progress bars end lines with a carriage return
+            count = sum(1 for line in lines if self._pattern.search(line))
+            if count:
+                self._steps_came(count, self.clock())
+
+    def beat_s(self):
+        return BEAT_S
+
+    def tick(self, now):
+        if self._pattern is None and now >= self._next_at:
+            self._next_at = max(self._next_at + BEAT_S, now)
+            if self._counts():
+                self._step(now, now - self._last_at, self.resident())
+            self._last_at = now
+
+    def _steps_came(self, count, now):
+        """Record `count` steps that arrived in one read."""
+        if self._counts():
+            took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
+            for _ in range(count):
+                if self._counts():
+                    self._step(now, took_s / count, resident_kib, together=count > 1)
+            self._bursts.came(self.steps() - before, took_s, now - self._heard_at)
+        self._last_at, self._heard_at = now, self.clock()
+
+    def _counts(self):
+        """Return whether a step counts: not while the harness judges a look, and not beyond the budget."""
+        return self.asked_at is None and self.done is None and self.steps() < self.job["looks"][-1]
+
+    def _step(self, now, took_s, resident_kib, together=False):
+        """Record one more step: a row at every stride-th step, and a look if one is due.
+
+        Processor time counts from the first step on, or from the start if the first step came together with others.
+        """
+        number = self.steps() + 1
+        row, rest = divmod(number, self.stride)
+        if not rest and row <= self.rows:
+            self._sample(row - 1, took_s, resident_kib)
+        self.table.header[samples.STEPS] = number
+        self.table.header[samples.STARTED] = now
+        if number == 1:
+            self._cpu_before_s = 0.0 if together else cpu.children_s()
+            self.ready(None, now - self._opened_at, ["rss"])
+        else:
+            self._busy_s += took_s
+        if self.child.death is None and self._due_looks.due(number, self._busy_s):
+            self._take_look(last=self._due_looks.take(number, self._busy_s))
+
+    def _sample(self, row, took_s, resident_kib):
+        if self._pattern is not None:
+            self.table.column(STEP_S)[row] = took_s
+        if resident_kib:  # None: the command has just ended
+            self.table.column(RSS_KIB)[row] = resident_kib
+
+    def _take_look(self, last):
+        self.look(self.steps(), self._fields(), last)
+        if last:
+            self.end("completed", "")
+
+    def _fields(self):
+        """Return the fields of a look. If the command has ended, its memory is that of the last row.
+
+        The peak is the larger of the kernel's peak of the largest process and the largest row: the peak of the sum
+        between rows is unknown.
+        """
+        statuses = [status.read_status("/proc/%d/status" % pid) for pid in tree.descendants()]
+        peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
+        return {
+            "rss_kib": self.resident() or self.table.last(RSS_KIB),
+            "rss_peak_kib": max([*peaks_kib, self._peak_rss_kib() or 0]) or None,
+            "cpu_s": cpu.children_s() - self._cpu_before_s,
+        }
+
+    # -------------------------------------------------------------- events
+
+    def answered(self, answer):
+        self.table.header[samples.STARTED] = self._last_at = self._next_at = self.clock()
+        if answer == "stop":
+            self.look(self.steps(), self._fields(), last=True)
+            self.end("stopped", "")
+
+    def died(self, death):
+        said = self._said()
+        if self.job["judge_exit"]:
+            end, message = ending.of_judged_command(death, self.oom_killed(), said)
+        else:
+            end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom_killed(), said)
+            if end == "completed" and self._counts() and self.steps():
+                self.look(self.steps(), self._fields(), last=True)
+        self.end(end, message, death=death)
+
+    def overdue(self, now):
+        limit_s = self.job["timeout_s"]
+        if self.job["judge_exit"]:
+            self.end("hang", "the command did not end in %g s" % limit_s)
+        elif not self.steps():
+            self.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
+        elif self._pattern is not None and self.stuck(now):
+            self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
+        else:
+            rows = "steps" if self._pattern else "samples"
+            self.end("stopped", "time limit reached after %d %s" % (self.steps(), rows))
+
+    def _said(self):
+        """Return the last line that the command printed and that reports no step."""
+        pattern = self.job["step_pattern"]
+        return reason.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
+
+    def about_output(self):
+        return dict(Watch.about_output(self), buffered=self._bursts.words())
+
+    def resident(self):
+        return tree.rss_kib(tree.descendants())

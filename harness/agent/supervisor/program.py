@@ -1,0 +1,85 @@
+"""The supervisor's side of a program (scenario/program.py). It differs from a script's: a program may make no step that
+the agent sees."""
+
+from .. import samples
+from ..probes import tree
+from . import unseen
+from .script import ScriptWatch
+
+
+class ProgramWatch(ScriptWatch):
+    """Watches an unmodified program. If none of its steps is seen, the message says why."""
+
+    def __init__(self, job, root, outbox, gpus):
+        ScriptWatch.__init__(self, job, root, outbox, gpus)
+        self._steps_are = job["program"]["steps_are"]
+        self._hooked = {}  # framework -> whether all of its imported modules could be changed
+        self._unseen_at = None  # when it should have made a step
+        self._starting_s = 0.0  # how long it was seen to import and compile by then
+
+    def open(self):
+        ScriptWatch.open(self)
+        if self._steps_are == "auto":
+            self._unseen_at = self.clock() + unseen.WAIT_S
+
+    # -------------------------------------------------------------- events of the scenario process
+
+    def _on_hooked(self, hook, changed):
+        self._hooked[hook] = self._hooked.get(hook, True) and changed
+
+    def _on_metric(self, name):
+        if name not in self._metrics:
+            self._metrics.append(name)
+            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
+
+    def _on_unseen(self, others):
+        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
+
+    def _on_ended(self, end, cut):
+        """End the trial. `cut`: it was stopped before its own end, so how it ends after that does not count."""
+        if cut:
+            self._leave((end, self._limit_note(end)))
+        else:
+            self._made_its_steps = self._verdict is None
+            self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])))
+
+    # -------------------------------------------------------------- no step was seen
+
+    def tick(self, now):
+        if self._unseen_at is not None and now > self._unseen_at:
+            self._miss_a_step(now)
+        ScriptWatch.tick(self, now)
+
+    def _miss_a_step(self, now):
+        """End a program that has made no step, unless it still imports or compiles."""
+        self._unseen_at = None
+        if self.done is not None or self._verdict is not None or not self._in_setup():
+            return
+        stacks = self._ask_stacks()
+        if unseen.is_starting(stacks):
+            self._starting_s += unseen.WAIT_S
+            self._unseen_at = now + unseen.WAIT_S
+            self._forget_stacks()
+        else:
+            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, unseen.LONGER)
+
+    def _setup_overdue(self, limit_s):
+        self._end_unseen(limit_s, self._ask_stacks())
+
+    def _end_unseen(self, waited_s, stacks, more=""):
+        if self._replaced:
+            self.end("setup", unseen.REPLACED)
+            return
+        starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
+        why = "; ".join(filter(None, (self._why_unseen(len(tree.descendants()) > 1), more)))
+        message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
+        self.end("setup", message, stacks=stacks)
+
+    def _why_unseen(self, others):
+        return unseen.why_unseen(self._steps_are, self._hooked, int(self.table.header[samples.ELSEWHERE]), others)
+
+    def _died_without_a_word(self, death):
+        if self._replaced and death.signal is None:
+            self.end("setup", unseen.REPLACED, death=death)
+        else:
+            ScriptWatch._died_without_a_word(self, death)

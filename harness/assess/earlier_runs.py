@@ -1,0 +1,32 @@
+"""Reads the trials of earlier runs of a matrix."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.model import Trial
+from harness.store import read_trial
+
+NEWEST_RUNS = 5
+"""Number of earlier runs that are read."""
+
+
+def newest_runs(folder: Path) -> list[Path]:
+    """Return the directories of the newest runs in `folder` that have trials, newest first."""
+    runs = (run for run in sorted(folder.glob("[0-9]*"), reverse=True) if _has_trials(run))
+    return list(islice(runs, NEWEST_RUNS))
+
+
+def _has_trials(run: Path) -> bool:
+    folder = run / "trials"
+    return folder.is_dir() and not folder.is_symlink()
+
+
+def known_trial(path: Path) -> Trial | None:
+    """Return the trial of a file; None if the file was edited, or has a later format."""
+    try:
+        return read_trial(path)
+    except UsageError:
+        return None

@@ -1,0 +1,93 @@
+"""Defines `harness doctor` and `clean`: the state of hosts, and what killed runs left there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.shared.common import FILE, OUT, option, say, show, shown_progress, to_stdout
+from harness.cli.shared.interrupt import STOPPING, stop_on_signals
+from harness.errors import EngineUnreachable, UsageError
+
+
+@click.command()
+@click.argument("matrix", type=FILE)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Check only this host. Repeatable.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the earlier runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
+def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Check the hosts of MATRIX, all at once, and which image can run where, before a sweep.
+
+    Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, and leftovers of killed runs. No
+    trial is run.
+
+    \b
+    For example:
+      harness doctor matrix.yaml
+      harness doctor matrix.yaml --host new --json
+
+    Exit status: 0; 3 if a host cannot be used.
+    """
+    from harness.cli.shared.terminal import Terminal
+    from harness.flows.parts.registries import open_registries
+    from harness.flows.upkeep import doctor as doctor_flow
+    from harness.report.terminal import doctor as doctor_report
+    from harness.report.terminal import doctor_json
+
+    with stop_on_signals() as stopped, shown_progress(stopped) as context:
+        registry = open_registries(os.environ, stopped)
+        checkup = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
+    with to_stdout():
+        if as_json:
+            click.echo(json.dumps(doctor_json.to_json(checkup), indent=1, allow_nan=False))
+        else:
+            doctor_report.render(checkup, Terminal(highlight=False))
+    sys.exit(doctor_json.exit_code(checkup))
+
+
+@click.command()
+@click.argument("matrix", type=FILE, required=False)
+@click.option("--images", is_flag=True, help="Also remove images and environments that the harness pulled or made.")
+@click.option(
+    "--runs", metavar="OLDER_THAN", help="Also remove directories of runs that began longer ago: 12h, 30d, 8w."
+)
+@OUT
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
+    """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
+
+    Nothing is removed that belongs to others or to a living run. Images that were there before the harness stay, and so
+    does the newest run of each matrix.
+
+    \b
+    For example:
+      harness clean --dry-run
+      harness clean matrix.yaml --images --runs 30d
+
+    Exit status: 0; 3 if a host of MATRIX cannot be reached.
+    """
+    from harness.flows.upkeep import clean as clean_flow
+    from harness.flows.upkeep import old_runs
+
+    older_than = None if runs is None else option("--runs", old_runs.age, runs)
+    if older_than is not None and not out.is_dir():
+        raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
+    for number in STOPPING:
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: a request to a queue is taken back
+    name, hosts = clean_flow.hosts_of(matrix, os.environ)
+    problems = []
+    for host in clean_flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):
+        with to_stdout():
+            show(f"{host}\n")
+        problems += [host.problem] if host.problem else []
+    if older_than is not None:
+        for line in old_runs.clean(out, matrix=name, older_than=older_than, dry_run=dry_run):
+            with to_stdout():
+                show(f"{line}\n")
+    if matrix is not None and problems:
+        raise EngineUnreachable("\n".join(problems))

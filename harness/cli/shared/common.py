@@ -1,0 +1,95 @@
+"""Holds what several commands share: options, the standard streams, and files that a user names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from harness.errors import InfrastructureError, UsageError
+from harness.report.text.clean import readable
+
+if TYPE_CHECKING:
+    import threading
+
+    from harness.flows.parts.context import RunContext
+
+Parsed = TypeVar("Parsed")
+FILE = click.Path(path_type=Path)
+OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
+)
+
+
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """Drop the rest of the output if its reader stops reading; the exit code stays. Raises InfrastructureError if
+    stdout cannot be written, for example on a full disk."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+    except OSError as error:
+        _drop_stdout()
+        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; make room") from error
+
+
+def _drop_stdout() -> None:
+    """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """Print to stderr what the harness has to say. It may quote a file, an image or a registry: nothing of it acts on a
+    terminal. The exit code tells, too: a disk that is full must not change it.
+    """
+    with suppress(OSError):
+        click.echo(readable(f"harness: {text}"), err=True)
+
+
+@contextmanager
+def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
+    """Show progress on stderr, and yield what a flow needs from outside."""
+    from harness.flows.parts.context import RunContext
+    from harness.report.terminal.progress import open_progress
+
+    with open_progress(sys.stderr, os.environ) as progress:
+        yield RunContext(environ=os.environ, progress=progress, stopped=stopped)
+
+
+def show(text: str) -> None:
+    """Print a text on stdout: as it is to a file, so that nothing is lost, and harmless to a terminal."""
+    click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else it drops escapes
+
+
+def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
+    """Write to a path that the user named. A file is replaced atomically; a pipe or a device is written to. With
+    `in_new_folder` the folder is made if it is missing. Raises UsageError."""
+    from harness.store import write_atomically
+
+    try:
+        if in_new_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        else:
+            write_atomically(path.resolve(), content)
+    except (OSError, InfrastructureError) as error:
+        reason = getattr(error.__cause__ or error, "strerror", None)
+        raise UsageError(f"{path}: cannot be written: {reason}; make room or choose another place") from error
+
+
+def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
+    """Parse the value of a command-line option. Raises UsageError with the option's name."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None

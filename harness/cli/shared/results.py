@@ -1,0 +1,104 @@
+"""Writes the reports of a run into its directory, and prints one of them on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from harness.cli.shared.common import say, to_stdout
+from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.shared.so_far import SoFar
+from harness.cli.shared.terminal import Terminal
+from harness.errors import Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.runs.history import remember
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.model import Plan, RunResult
+from harness.report.bad_ranges import ordered
+from harness.report.charts.library import library_or_none
+from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.terminal.progress import open_progress
+from harness.store import RunDirectory, result_file
+
+
+def write_reports(result: RunResult, directory: RunDirectory) -> None:
+    write_result(result, directory)
+    write_exports(result, directory)
+
+
+def write_exports(result: RunResult, directory: RunDirectory) -> None:
+    """Write what is made of the result, which stays as it is."""
+    directory.write("summary.json", FORMATS["json"](result))
+    directory.write("junit.xml", junit.render(result))
+    directory.write("cells.csv", cells_csv.render(result))
+    write_readable(result, directory)
+
+
+def write_result(result: RunResult, directory: RunDirectory) -> None:
+    """Write the result, from which all reports can be made again. Its findings have the order of the reports."""
+    in_order = replace(result, findings=tuple(ordered(result)))
+    causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
+    directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))
+
+
+def write_readable(result: RunResult, directory: RunDirectory) -> None:
+    """Write the reports for people, which also contain the results of later probes."""
+    directory.write("report.md", markdown.render(result))
+    write_page(result, directory)
+
+
+def write_page(result: RunResult, directory: RunDirectory) -> None:
+    directory.write("report.html", FORMATS["html"](result))
+
+
+def _page(result: RunResult) -> bytes:
+    library = library_or_none(os.environ, say)
+    return html_page.encoded(result, library=library)
+
+
+FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
+    "html": _page,
+    "md": markdown.render,
+    "json": summary.encoded,
+    "junit": junit.render,
+    "csv": cells_csv.render,
+    "terminal": run_report.text,
+}
+
+
+def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> None:
+    with to_stdout():
+        if as_json:
+            click.echo(summary.encoded(result), nl=False)
+        else:
+            run_report.render(result, Terminal(highlight=False), wide=wide)
+
+
+def sweep_file(matrix: Path, options: SweepOptions, *, as_json: bool = False) -> RunResult:
+    """Sweep a matrix file that a command wrote, and print the result."""
+    with stop_on_signals() as stopped:
+        plan = plan_sweep(matrix, options, os.environ)
+        if stopped.is_set():
+            raise Interrupted("interrupted before anything was started")
+        result = run_plan(plan, options, stopped)
+    print_result(result, as_json=as_json)
+    return result
+
+
+def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
+    """Sweep a plan with progress on stderr, and write all its reports."""
+    with open_progress(sys.stderr, os.environ) as watching:
+        so_far = SoFar(progress=watching, write_page=write_page)
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
+        result, directory = sweep(plan, options, context)
+        write_reports(result, directory)
+        remember(options.out, say=say)
+    return result

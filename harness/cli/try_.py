@@ -1,0 +1,199 @@
+"""Defines `harness demo` and `try`, which need no matrix file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.shared.common import FILE, OUT, option, say
+from harness.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    import threading
+
+    from harness.flows.first.draft import Draft
+    from harness.flows.sweep import SweepOptions
+    from harness.model import RunResult
+
+ENDED = "the program comes to its own end after {steps} steps: this is the budget in the matrix now"
+
+ENGINE = click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="docker, process, or an engine's address; default: docker for images, else process.",
+)
+GPUS = click.option(
+    "--gpus",
+    default="auto",
+    show_default=True,
+    help="none, all, each, or names with commas; auto: all of this machine, if it has any.",
+)
+FILES = click.option(
+    "--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable."
+)
+WITH = click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
+STEPS_ARE = click.option(
+    "--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function."
+)
+STEP_PATTERN = click.option(
+    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
+)
+
+
+class _WithCommand(click.Command):
+    """A command of the user's follows `--`: click itself would drop the `--` and mix both."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["typed"] = tuple(args)
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta["command"] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+@click.command()
+@click.option("--folder", type=FILE, default=Path("harness-demo"), show_default=True, help="Folder for its files.")
+@OUT
+def demo(*, folder: Path, out: Path) -> None:
+    """Write a matrix and two small scenarios into a folder, and sweep them: about half a minute, without Docker.
+
+    It finds two real leaks of the package multidict, and clears a cache that only looks like one. It installs 10
+    small packages into virtual environments of their own, from the package index.
+
+    \b
+    For example:
+      harness demo
+      harness issue latest 1      (the bug report on the first leak that it found)
+
+    Exit status: 1, because it finds what is bad; else as for sweep.
+    """
+    from harness import exit_codes
+    from harness.cli.shared.results import sweep_file
+    from harness.flows.first import demo as demo_flow
+    from harness.flows.sweep import SweepOptions
+
+    matrix = demo_flow.write(folder)
+    say(f"the demo is {matrix}; read it, change it, and run it again: harness sweep {matrix}")
+    result = sweep_file(matrix, SweepOptions(out=out))
+    if result.exit_code == exit_codes.BAD:
+        say("exit code 1: the demo found the leaks that it was to find")
+    sys.exit(result.exit_code)
+
+
+@click.command("try", cls=_WithCommand)
+@click.argument("versions", nargs=-1, required=True)
+@ENGINE
+@GPUS
+@FILES
+@WITH
+@click.option("--network", is_flag=True, help="Give the containers a network.")
+@STEPS_ARE
+@STEP_PATTERN
+@click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
+@click.option("--step-time", default="1m", show_default=True, help="The longest time in steps of a launch.")
+@click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
+@click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
+@click.option("--quick", is_flag=True, help="As for sweep: one launch of each, and what confirms things that look bad.")
+@click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
+@click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier calls.")
+@OUT
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+@click.pass_context
+def try_(
+    ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
+    beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool,
+    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, fresh: bool, out: Path,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
+
+    VERSIONS are images, packages (torch==2.5.1) or requirement files. A Python program of the current folder is
+    measured from inside, any other command from outside. The files of this folder that the command names, and the
+    modules that a program imports, are copied in.
+
+    \b
+    For example:
+      harness try team/app:41 team/app:42 -- python train.py
+      harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
+      harness try old.txt new.txt --quick -- python train.py
+      harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
+
+    Exit status: as for sweep.
+    """
+    from harness.cli.shared.results import sweep_file
+    from harness.cli.sweep import stop_of, trials_of
+    from harness.flows.first import draft
+    from harness.flows.sweep import SweepOptions
+    from harness.matrix.values import seconds
+
+    options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    drafted = draft.drafted(
+        ("harness", "try", *ctx.meta["typed"]), folder=Path.cwd(), versions=versions,
+        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, beside=beside,
+        steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
+        step_time_s=option("--step-time", seconds, step_time),
+    )  # fmt: skip
+    say(f"copied in: {', '.join(drafted.job.carried) or 'nothing of this folder'}")
+    matrix = _fitted(drafted, options)
+    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
+    sys.exit(sweep_file(matrix, options, as_json=as_json).exit_code)
+
+
+def _fitted(drafted: Draft, options: SweepOptions) -> Path:
+    """Write the matrix file, and let its first launch fit the budget to the program's own end."""
+    from harness.cli.shared.interrupt import stop_on_signals
+    from harness.flows.first import try_ as flow
+
+    matrix = flow.write(drafted, out=options.out)
+    with stop_on_signals() as stopped:
+        result = rehearse(drafted, matrix, options, stopped)
+    if stopped.is_set():
+        raise Interrupted("interrupted")
+    if result is None:
+        return matrix
+    matrix, budget = flow.fit(drafted, matrix, result, out=options.out)
+    if budget is not None:
+        say(ENDED.format(steps=budget))
+    return matrix
+
+
+def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threading.Event) -> RunResult | None:
+    """Launch the oldest version of a drafted matrix file before all others, and return what came of it. A program is
+    launched twice: the second launch of a version is the first that runs the whole budget. The sweep takes these
+    launches over. Return None for a command that has no steps. Raises UsageError if nothing that was seen is a step,
+    or if the newest version fails before its first step as the oldest does; then neither file nor runs stay.
+    """
+    from harness.cli.shared.results import run_plan
+    from harness.flows.first import first_launch
+    from harness.flows.first import try_ as flow
+    from harness.flows.runs.history import remember
+    from harness.model import Stop, Trials
+
+    launches = 2 if drafted.job.source else 1
+    if not drafted.job.source and "step_pattern" not in drafted.job.entry:
+        return None
+
+    def launch(place: int, *, launches: int) -> RunResult:
+        some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
+        return run_plan(flow.plan_of(matrix, some, os.environ, places=(place,)), some, stopped)
+
+    results = [launch(0, launches=launches)]
+    try:
+        first_launch.check(drafted, results[0])
+        if first_launch.fails_before_a_step(results[0]) and not stopped.is_set():
+            results.append(launch(-1, launches=1))
+            first_launch.check_both(drafted, *results)
+    except UsageError:
+        matrix.unlink(missing_ok=True)
+        flow.remove_runs(results)
+        remember(options.out, say=say)
+        raise
+    if (note := first_launch.few_steps(drafted, results[0])) is not None:
+        say(note)
+    return results[0]

@@ -1,0 +1,1 @@
+"""Collects the evidence on one finding or cell: `issue`, `repro` and `diff`."""

@@ -1,0 +1,110 @@
+"""Compares the environments on both sides of a finding, as the trials recorded them, for `harness diff`.
+
+The image's own settings and layers are asked of the engine if the user wants that: a copied run names its engine and
+its images, and what one's own engine knows of an image is nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness import facts
+from harness.errors import HarnessError, UsageError
+from harness.flows.parts.lookup import cell_of, telling_trial
+from harness.model import Finding, Host, Trial
+from harness.model.evidence import Changed, EnvironmentDifference, Section
+from harness.run.docker.client import connect, engine_errors
+from harness.run.images import images
+from harness.store.saved_run import StoredRun
+
+Inspect = Callable[[str], Mapping[str, Any]]
+"""What the engine knows of an image, by id. Raises HarnessError: no engine, no such image."""
+
+
+def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> EnvironmentDifference:
+    """Return the changes across a finding's boundary. `inspect` None: the engine is not asked.
+
+    Raises UsageError where there is no older side.
+    """
+    if finding.before is None:
+        raise UsageError(
+            f"{finding.series} {finding.after}: bad from the start, so there is no good one to compare with"
+        )
+    trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
+    sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
+    return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
+
+
+def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:
+    cell = cell_of(run, finding, version)
+    return None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
+
+
+# ---------------------------------------------------------------- what the engine knows
+
+
+def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Section]:
+    digests = facts.section(
+        "image", [{"digest": one.image_digest} if one and one.image_digest else None for one in trials]
+    )
+    unknown = ""
+    asked: list[Mapping[str, Any]] = []
+    try:
+        asked = [_inspected(trial, inspect) for trial in trials]
+    except HarnessError as error:
+        unknown = str(error)
+    if unknown:
+        return [digests, *(Section(title=title, unknown=unknown) for title in ("image settings", "layers"))]
+    return [digests, facts.section("image settings", [_settings(one) for one in asked]), _layers(asked)]
+
+
+def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any]:
+    if inspect is None:
+        raise UsageError("the engine was not asked; --ask-engine asks it")
+    if trial is None or not trial.reference:
+        raise UsageError("the run does not tell which image was launched")
+    return inspect(trial.reference)
+
+
+def _settings(image: Mapping[str, Any]) -> dict[str, str]:
+    config = image.get("Config") or {}
+    labels = {f"label {name}": str(value) for name, value in (config.get("Labels") or {}).items()}
+    plain = {name: str(config[name]) for name in ("Entrypoint", "Cmd", "WorkingDir", "User") if config.get(name)}
+    about = {name: str(image[name]) for name in ("Created", "Size", "Architecture") if image.get(name)}
+    return {
+        **plain,
+        **about,
+        **{name: value for name, value in labels.items() if not name.startswith("label harness.")},
+    }
+
+
+def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
+    """Compare the layers by content: those that both have at the bottom are the same, whatever they are called."""
+    before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
+    same = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        same += 1
+    gone = [Changed(name=f"layer {same + n}", before=layer, after=None) for n, layer in enumerate(before[same:], 1)]
+    new = [Changed(name=f"layer {same + n}", before=None, after=layer) for n, layer in enumerate(after[same:], 1)]
+    return Section(title="layers", changes=(*gone, *new), same=same)
+
+
+def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
+    """Return what asks the host's engine, at the first question only; None for a host without
+    containers, or whose engine answers only during an allocation."""
+
+    def inspect(image: str) -> Mapping[str, Any]:
+        client = connect(host, environ=environ)
+        try:
+            with engine_errors(host.engine):
+                described = images.local_image(client, image)
+        finally:
+            client.close()
+        if described is None:
+            raise UsageError(f"the engine of {host.name} does not have {image[:19]} any more")
+        return described
+
+    return None if host.in_environments or host.engine == "slurm" else inspect

@@ -1,0 +1,132 @@
+"""Collects the content of a bug report on a finding from a run's directory alone, for `harness issue`."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+from harness.errors import UsageError
+from harness.flows.evidence.diff import Inspect, difference
+from harness.flows.evidence.repro import recipe
+from harness.flows.parts.lookup import bad_cell, cell_of, telling_trial
+from harness.judge.comparison.new_log_lines import new_lines
+from harness.model import BAD, GOOD, Build, CellResult, Finding, Narrowed, Source, Trial
+from harness.model.evidence import EnvironmentDifference, Issue, Recipe
+from harness.run.trial.payload import TOLD_ENVIRONMENT
+from harness.store import inputs
+from harness.store.saved_narrowed import read_narrowed
+from harness.store.saved_run import StoredRun
+
+HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
+"""Fields of a host's fingerprint, without its name."""
+GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
+"""Fields of a GPU, without its serial number."""
+
+
+def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
+    """Return a bug report of a finding. It holds only those values of the image's environment that a trial may tell.
+
+    Raises UsageError where the finding's bad version is not in the run.
+    """
+    bad = run.cells[bad_cell(run, finding).id]
+    trial, good = telling_trial(bad.trials), _good(run, finding)
+    made, problem = _recipe(run, bad)
+    return Issue(
+        finding=finding,
+        history=_history(run, finding),
+        bad=bad,
+        good=good,
+        trial=trial,
+        recipe=made,
+        difference=_difference(run, finding, inspect),
+        elsewhere=_elsewhere(run, bad),
+        causes=_causes(run, finding),
+        system={} if trial is None else _system(trial),
+        narrowed=_narrowed(run, finding),
+        problem=problem,
+        new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
+        dockerfile=_dockerfile(run, bad.cell.image.source),
+    )
+
+
+def _result(run: StoredRun, finding: Finding, version: str) -> CellResult | None:
+    cell = cell_of(run, finding, version)
+    return None if cell is None else run.cells[cell.id]
+
+
+def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
+    """Return all versions of the finding's row, oldest first."""
+    for block in run.plan.blocks:
+        if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
+            return tuple(run.cells[cell.id] for cell in block.cells)
+    return ()
+
+
+def _good(run: StoredRun, finding: Finding) -> CellResult | None:
+    """Return the good side; if older versions are bad as well, the oldest good version."""
+    if finding.kind in ("bad_from_start", "worse"):
+        return next((one for one in _history(run, finding) if one.verdict.verdict in GOOD), None)
+    version = finding.after if finding.kind == "first_fixed" else finding.before
+    return None if version is None else _result(run, finding, version)
+
+
+def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
+    try:
+        return recipe(run, bad.cell), ""
+    except UsageError as error:
+        return None, str(error)
+
+
+def _dockerfile(run: StoredRun, source: Source) -> str:
+    """Return the Dockerfile as the run kept it when it began; "" for a run that kept none."""
+    name = run.dockerfiles.get(str(source.context), "") if isinstance(source, Build) else ""
+    found, _ = inputs.read_inputs({"Dockerfile": name}, run.path)
+    return found.get("Dockerfile", b"").decode(errors="replace")
+
+
+def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> EnvironmentDifference | None:
+    return None if finding.before is None else difference(run, finding, inspect=inspect)
+
+
+def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
+    """Return the cells of the same image with other params, scenarios or lanes that have a verdict."""
+    image = (bad.cell.image.series, bad.cell.image.version)
+    return tuple(
+        one
+        for one in run.cells.values()
+        if (one.cell.image.series, one.cell.image.version) == image
+        and one.cell_id != bad.cell_id
+        and one.verdict.verdict in BAD | GOOD
+    )
+
+
+def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
+    """Return the sentences of the reports that say whose fault it is."""
+    number = run.findings.index(finding) + 1
+    return tuple(one.sentence for one in run.causes if number in one.findings)
+
+
+def _narrowed(run: StoredRun, finding: Finding) -> tuple[Narrowed, ...]:
+    number = run.findings.index(finding) + 1
+    return tuple(one for one in read_narrowed(run.path) if one.finding == number)
+
+
+def _system(trial: Trial) -> Mapping[str, Any]:
+    """Return the versions of the system by name, as a report tells them; what is not known is left out."""
+    facts, seen = trial.facts, trial.fingerprint
+    environment = facts.get("environment")
+    shown = environment.items() if isinstance(environment, Mapping) else ()
+    return {
+        **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
+        **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
+        "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
+        "environment": {str(name): str(value) for name, value in shown if _is_told(str(name))},
+        "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
+        "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],
+    }
+
+
+def _is_told(name: str) -> bool:
+    """Return whether a bug report may name this variable: an image may have sent more than it was asked for."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)

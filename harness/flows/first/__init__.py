@@ -1,0 +1,1 @@
+"""Implements `demo`, `try`, `init` and `new-scenario`, and writes their matrix files."""

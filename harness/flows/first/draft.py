@@ -1,0 +1,137 @@
+"""Writes the text of a matrix file from versions and a command that a user typed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.flows.first.draft_job import DraftJob, job_of
+from harness.flows.first.draft_series import DraftSeries, series_of
+from harness.flows.first.draft_steps import steps_of
+
+LOCAL = ("docker", "process")
+TRIALS = {"least": 3, "most": 6}
+BUDGET, LEAST_BUDGET = 4000, 64
+LOOKS = 8
+"""The first look at a launch is after this part of its budget."""
+SETUP_S = 600.0
+"""Time for setup beside the time in steps: images may compile before their first step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The content of a matrix file that is to be written. `made_by`: the command that writes it; `more`: further keys
+    of its scenario."""
+
+    made_by: Sequence[str]
+    series: DraftSeries
+    job: DraftJob
+    engine: str | None = None
+    gpus: str = "auto"
+    step_time_s: float = 60.0
+    """The longest time in steps of a launch of a program."""
+    budget: int = BUDGET
+    """The most steps of a launch of a program."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def drafted(
+    made_by: Sequence[str],
+    *,
+    folder: Path,
+    versions: Sequence[str],
+    command: Sequence[str],
+    engine: str | None,
+    gpus: str,
+    files: Sequence[str],
+    beside: Sequence[str],
+    steps_are: str | None,
+    step_pattern: str | None,
+    exit_code: bool = False,
+    network: bool = False,
+    step_time_s: float = 60.0,
+) -> Draft:
+    """Return the draft of what was typed: `series_of`, `job_of` and `steps_of` say what each argument means, and which
+    UsageError it may raise."""
+    series = series_of(versions, folder=folder, beside=beside)
+    job = job_of(
+        command,
+        folder=folder,
+        files=files,
+        step_pattern=step_pattern,
+        exit_code=exit_code,
+        has_image=engine_of(engine, series) != "process",
+    )
+    more = {**({"network": True} if network else {}), **steps_of(steps_are, job)}
+    return Draft(
+        made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
+    )  # fmt: skip
+
+
+def engine_of(asked: str | None, series: DraftSeries) -> str:
+    """Return the engine that was asked for, else the one that the versions need."""
+    return asked or ("docker" if series.needs_containers else "process")
+
+
+def text(draft: Draft, *, name: str) -> str:
+    """Return the text of the matrix file."""
+    engine = engine_of(draft.engine, draft.series)
+    scenario = {**draft.job.entry, **draft.more}
+    if "command" not in scenario:
+        first = max(LEAST_BUDGET, draft.budget // LOOKS)
+        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
+        scenario["timeout"] = f"{draft.step_time_s + SETUP_S:g}s"
+    lines = [
+        f"# Written by: {_plain(draft.made_by)}",
+        "# Every key: docs/matrix.md. Edit it, and run it with harness sweep.",
+        "version: 1",
+        f"name: {name}",
+        "series:",
+        f"  {draft.series.name}:  # oldest first",
+        *_lines(draft.series.entry),
+        "hosts:",
+        f"  local: {_value({'engine': engine, 'gpus': _gpus(draft.gpus, engine)})}",
+        "scenarios:",
+        f"  {draft.job.name}:",
+        *_lines(scenario),
+        f"trials: {_value(TRIALS)}  # launches of each version",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gpus(asked: str, engine: str) -> str | list[str]:
+    if asked == "auto":
+        return "all" if engine in LOCAL and has_gpus() else "none"
+    return asked if asked in ("none", "all", "each") else asked.split(",")
+
+
+def has_gpus() -> bool:
+    """Return whether this machine has the driver's device."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def _lines(entry: Mapping[str, Any]) -> list[str]:
+    return [f"    {key}: {_value(value)}" for key, value in entry.items()]
+
+
+def _value(value: Any) -> str:
+    """Return a value as JSON, which is YAML, too; a $ is doubled, because a matrix file fills in variables."""
+    return json.dumps(_doubled(value), ensure_ascii=False)
+
+
+def _doubled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, Mapping):
+        return {key: _doubled(inner) for key, inner in value.items()}
+    return [_doubled(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(words: Sequence[str]) -> str:
+    """Return a command in one line, for a comment."""
+    line = " ".join(shlex.join(words).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:500]

@@ -1,0 +1,86 @@
+"""Turns versions on the command line into a series of a matrix file: images, packages, or requirement files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
+EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSeries:
+    """`entry`: what a matrix file says under the series' name. `needs_containers`: it has images."""
+
+    name: str
+    entry: Mapping[str, Any]
+    needs_containers: bool
+
+
+def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:
+    """Return the series of these versions, oldest first. `folder`: where files lie, as the matrix file writes it;
+    `beside`: requirements that all versions of a package get. Raises UsageError."""
+    if len(words) < 2:
+        raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
+    if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
+        raise UsageError(f"{repeated[0]}: there twice; give each version once")
+    kinds = [_kind(word, folder) for word in words]
+    if len(set(kinds)) > 1:
+        other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
+        raise UsageError(f"{other}: is not what {words[0]} is; give versions of one kind, {EXAMPLES}")
+    if beside and kinds[0] != "package":
+        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files bring what they need")
+    if kinds[0] == "package":
+        return _packages(words, beside)
+    return _files(words, folder) if kinds[0] == "file" else _images(words)
+
+
+def _kind(word: str, folder: Path) -> str:
+    """Return what a version is: a package, a requirement file or an image. Raises UsageError for what is none."""
+    if PACKAGE.fullmatch(word):
+        return "package"
+    if (folder / word).is_file():
+        return "file"
+    if word.endswith((".txt", ".lock")):
+        raise UsageError(f"{word}: no such file in {folder.absolute()}; name a requirement file that is there")
+    if package := PACKAGE.fullmatch(word.replace("=", "==")):
+        raise UsageError(f"{word}: is not an image; a version of a package is written {package[0]}")
+    return "image"
+
+
+def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
+    pins = [match for match in map(PACKAGE.fullmatch, words) if match]
+    names = [f"{match[1]}{match[2] or ''}" for match in pins]
+    if other := [name for name in names if name != names[0]]:
+        raise UsageError(f"{other[0]}: give versions of one package; another one for all of them: --with {other[0]}==…")
+    entry = {"install": [f"{names[0]}=={{version}}", *beside], "versions": [match[3] for match in pins]}
+    return DraftSeries(name=safe(pins[0][1]), entry=entry, needs_containers=False)
+
+
+def _files(words: Sequence[str], folder: Path) -> DraftSeries:
+    stems = [Path(word).stem for word in words]
+    names = stems if len(set(stems)) == len(stems) else words
+    locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
+    return DraftSeries(name="requirements", entry={"locks": locks}, needs_containers=False)
+
+
+def _images(words: Sequence[str]) -> DraftSeries:
+    """Return the series of these images. Those of one repository are named by their tags, which fit into a report."""
+    split = [word.rpartition(":") for word in words]
+    repositories = {repository for repository, _, _ in split}
+    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
+        repository = repositories.pop()
+        entry: Mapping[str, Any] = {"repository": repository, "tags": [tag for _, _, tag in split]}
+        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
+    return DraftSeries(name="images", entry={"images": list(words)}, needs_containers=True)
+
+
+def safe(text: str) -> str:
+    """Return a name that a matrix file allows."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-") or "it"

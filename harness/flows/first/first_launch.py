@@ -1,0 +1,135 @@
+"""Says what the first launch of a drafted matrix file shows about the question, in terms of command-line options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.flows.first.draft import LEAST_BUDGET, Draft
+from harness.flows.first.draft_steps import functions, imports_trainer
+from harness.model import NAME_ONE, RunResult, Trial
+
+TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
+UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
+SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
+BY_COMMAND = ", or measure it as a command"
+NO_MODULE = re.compile("No module named")
+NO_FILE = re.compile("No such file or directory")
+MOST_NAMES = 6
+
+
+def check(draft: Draft, result: RunResult) -> None:
+    """Raise UsageError with the option that helps if nothing in the first launch counted as a step."""
+    trial = _first(result)
+    if trial is None or not trial.stepless:
+        return
+    fact, more, _ = _said(trial).partition(NAME_ONE)
+    printed = f"{trial.output_head}\n{trial.output_tail}"
+    remedies = [*([_by_function(draft)] if more else []), _by_pattern(printed)]
+    link = "; or " if draft.job.source and not more else "; "
+    raise UsageError(f"{_named(draft)}: {fact.partition(BY_COMMAND)[0]}{link}{', or '.join(remedies)}")
+
+
+def check_unlaunched(draft: Draft, folder: Path) -> None:
+    """Raise UsageError with the option that helps if nothing says, without a launch, what a step of a program is."""
+    is_told = "steps_are" in draft.more or imports_trainer(draft.job, folder)
+    if draft.job.source is None or is_told:
+        return
+    raise UsageError(
+        f"{_named(draft)}: imports no framework, and --no-run launches nothing to see its steps; "
+        f"{_by_function(draft)}, or {_by_pattern('')}; if a library that it imports trains: --steps-are auto"
+    )
+
+
+def fails_before_a_step(result: RunResult) -> bool:
+    """Return whether the first launch failed before its first step: the version may be at fault, or the question."""
+    trial = _first(result)
+    return trial is not None and trial.end == "setup"
+
+
+def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
+    """Raise UsageError if the oldest and the newest version fail in one way before the first step, so that there is
+    nothing to compare."""
+    first, last = _first(oldest), _first(newest)
+    if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
+        return
+    what = _said(first)
+    remedy = next((words for pattern, words in _lacks(draft) if pattern.search(what)), "it must run in one of them")
+    raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
+
+
+def _lacks(draft: Draft) -> list[tuple[re.Pattern[str], str]]:
+    """Return what a failure may lack, by a pattern of its message, and the option that brings it."""
+    series = draft.series.entry
+    if "install" in series:
+        package = "if that is a package, also install it: --with PACKAGE"
+    else:
+        package = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
+    return [(NO_MODULE, package), (NO_FILE, "if that is a file of this folder, also copy it in: --file NAME")]
+
+
+def few_steps(draft: Draft, result: RunResult) -> str | None:
+    """Return a note if the first launch came to its end after too few steps to judge, else None."""
+    trial = _first(result)
+    counts = draft.job.source or "step_pattern" in draft.job.entry
+    if trial is None or not counts or not trial.ended_well or not 0 < trial.last_step < LEAST_BUDGET:
+        return None
+    count = f"{trial.last_step} step{'s' if trial.last_step > 1 else ''}"
+    return (
+        f"{_named(draft)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can be"
+        " judged, so let it make more"
+    )
+
+
+def fitted(draft: Draft, result: RunResult) -> Draft | None:
+    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if it
+    never did, or if a budget cannot be so small.
+    """
+    ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]
+    own = min(ends, default=0)
+    return replace(draft, budget=own) if own >= LEAST_BUDGET else None
+
+
+def _first(result: RunResult) -> Trial | None:
+    return next((trial for cell in result.cells for trial in cell.trials), None)
+
+
+def _said(trial: Trial) -> str:
+    """Return the last line of its message, which says how it ended."""
+    return (trial.message.splitlines() or [""])[-1]
+
+
+def _named(draft: Draft) -> str:
+    """Return the program as it was typed, or the command."""
+    job = draft.job
+    if job.source is None:
+        return shlex.join(job.entry["command"])
+    return str(job.entry.get("module", job.source.name))
+
+
+def _by_function(draft: Draft) -> str:
+    """Return the option that names a function as a step, with one that the program defines."""
+    asked = draft.more.get("steps_are")
+    typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
+    names = sorted((name for name in functions(draft.job) if name != typed), key=lambda name: not TRAINS.search(name))
+    if not names:
+        return f"put what one step does into a function, and name it: --steps-are {draft.job.module}:FUNCTION"
+    which = "another" if typed else "the"
+    example, known = f"--steps-are {draft.job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
+    return f"name {which} function that makes a step, such as {example} (it defines {known})"
+
+
+def _by_pattern(printed: str) -> str:
+    """Return the option that counts lines of output, with the beginning that most of the printed lines share."""
+    begun = Counter(
+        found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
+    )
+    if not begun:
+        return "let it print a number at each step, and count these lines: --step-pattern REGEX"
+    example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
+    return f"count each line of its output that matches as a step: --step-pattern {example}"

@@ -1,0 +1,133 @@
+"""Finds the program and the versions for a first matrix in a folder, and writes it, for `harness init`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from harness.atomic_files import write_atomically
+from harness.errors import UsageError
+from harness.flows.first.draft import Draft, text
+from harness.flows.first.draft_job import modules
+from harness.flows.first.draft_series import PACKAGE, safe
+from harness.flows.first.draft_steps import TRAINERS
+from harness.flows.first.first_launch import fitted
+from harness.flows.first.new_files import write_new
+from harness.matrix.series.locks import requirements
+from harness.matrix.series.packages import RUNNING_PYTHON
+from harness.model import RunResult
+from harness.package_index import Index, IndexSilent, PackageIndex
+
+MATRIX = "matrix.yaml"
+USUAL = ("train.py", "main.py", "run.py")
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "lightning", "transformers", "onnxruntime")
+MOST_BYTES = 1 << 20
+ENGINE_S = 10.0
+
+
+def programs(folder: Path) -> list[str]:
+    """Return the Python files that may be the training, the likeliest first."""
+    usual = [name for name in USUAL if (folder / name).is_file()]
+    others = [path for path in sorted(folder.glob("*.py")) if path.name not in usual]
+    return [*usual, *(path.name for path in others if TRAINERS.intersection(modules(path)))]
+
+
+def histories(folder: Path, *, images: Sequence[str], index: Index, python: str) -> Iterator[tuple[str, ...]]:
+    """Yield what may be compared, oldest first, the likeliest first: requirement files, a pinned framework with the
+    release before it, two tags of one image (`images`: oldest first)."""
+    files = sorted(folder.glob("requirements*.txt"), key=lambda path: path.stat().st_mtime)
+    if len(files) > 1:
+        yield tuple(path.name for path in files)
+    for path in files:
+        for name, version in _pins(path):
+            if (before := _before(name, version, index, python)) is not None:
+                yield f"{name}=={before}", f"{name}=={version}"
+    tags: dict[str, list[str]] = {}
+    for image in images:
+        tags.setdefault(image.rpartition(":")[0], []).append(image)
+    yield from (tuple(of[-2:]) for of in tags.values() if len(of) > 1)
+
+
+def suggested(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """Return the likeliest versions as words, None if neither folder nor engine tells of any."""
+    index = PackageIndex.from_environ(environ)
+    candidates = histories(folder, images=local_images(), index=index, python=RUNNING_PYTHON)
+    return next((" ".join(words) for words in candidates), None)
+
+
+def needs(folder: Path, versions: Sequence[str]) -> tuple[str, ...]:
+    """Return what requirements.txt wants beside the package whose versions are compared."""
+    package = PACKAGE.fullmatch(versions[0]) if versions else None
+    path = folder / "requirements.txt"
+    if package is None or not path.is_file():
+        return ()
+    try:
+        wanted = [(canonicalize_name(Requirement(line).name), line) for line in requirements(path)]
+    except ValueError as error:
+        raise UsageError(f"{error}; or give --with") from error
+    return tuple(line for name, line in wanted if name != canonicalize_name(package[1]))
+
+
+def local_images() -> list[str]:
+    """Return the tagged images of the local engine, oldest first; none if `docker` does not answer."""
+    if shutil.which("docker") is None:
+        return []
+    asked = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}"]
+    try:
+        listing = subprocess.run(asked, capture_output=True, text=True, timeout=ENGINE_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return []
+    return [line for line in reversed(listing.splitlines()) if "<none>" not in line and not line.startswith("harness")]
+
+
+def write(draft: Draft, *, folder: Path) -> Path:
+    """Write matrix.yaml into a folder. Raises UsageError if there is one."""
+    path = folder / MATRIX
+    return write_new({path: _text(draft, folder)}, otherwise=f"sweep it with: harness sweep {path}")[0]
+
+
+def _text(draft: Draft, folder: Path) -> str:
+    return text(draft, name=safe(folder.resolve().name))
+
+
+def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
+    """Give the matrix file the budget at which the program came to its own end; return it, None if it did not."""
+    shorter = fitted(draft, result)
+    if shorter is None:
+        return None
+    write_atomically(matrix, _text(shorter, matrix.parent))
+    return shorter.budget
+
+
+def _pins(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the frameworks that a requirement file pins."""
+    for line in _read(path).decode(errors="replace").splitlines():
+        pin = PACKAGE.fullmatch(line.partition("#")[0].partition(";")[0].strip())
+        if pin and pin[1].lower() in FRAMEWORKS:
+            yield pin[1], pin[3]
+
+
+def _before(name: str, version: str, index: Index, python: str) -> str | None:
+    """Return the release before a version; None if the index does not tell."""
+    try:
+        pinned = Version(version)
+        releases = index.releases(name)
+    except (InvalidVersion, IndexSilent):
+        return None
+    older = [one.version for one in releases if one.version < pinned and one.usable_by(python) and not one.yanked]
+    final = [one for one in older if not one.is_prerelease]
+    return str(max(final)) if final else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MOST_BYTES)
+    except OSError:
+        return b""

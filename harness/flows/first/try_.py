@@ -1,0 +1,69 @@
+"""Writes the matrix file of `harness try`, which its user may edit, and plans its first launches."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.flows.first.draft import Draft, text
+from harness.flows.first.first_launch import fitted
+from harness.flows.first.new_files import write_new
+from harness.flows.sweep import SweepOptions
+from harness.matrix import load_matrix
+from harness.model import Plan, RunResult
+from harness.store import RunDirectory
+
+
+def write(draft: Draft, *, out: Path) -> Path:
+    """Write the draft's matrix file into the folder of the runs and return its path. The same draft has the same file;
+    a file that says something else, or was edited, stays. Raises UsageError."""
+    name = f"try-{draft.job.name}"
+    wanted = text(draft, name=name)
+    for number in itertools.count(1):
+        path = out / f"{name}{f'-{number}' if number > 1 else ''}.yaml"
+        if not path.exists():
+            return write_new({path: wanted}, otherwise="choose another --out")[0]
+        if _says(path, wanted):
+            return path
+    raise AssertionError("numbers do not end")
+
+
+def plan_of(matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]) -> Plan:
+    """Return a plan of some versions alone: 0 is the oldest, -1 the newest. A sweep takes their launches over."""
+    whole = load_matrix(matrix, environ=environ)
+    some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
+    return options.plan(replace(whole, series=some), seed=random.SystemRandom().randrange(2**31))
+
+
+def remove_runs(results: Sequence[RunResult]) -> None:
+    """Remove the runs of a question that was refused. All belong to one matrix."""
+    for result in results:
+        shutil.rmtree(result.directory, ignore_errors=True)
+    folder = results[0].directory.parent
+    if runs := sorted(folder.glob("[0-9]*")):
+        RunDirectory(runs[-1]).point_latest()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, int | None]:
+    """Return the matrix file and its new budget, if the program came to its own end. Raises UsageError."""
+    shorter = fitted(draft, rehearsed)
+    if shorter is None:
+        return matrix, None
+    matrix.unlink(missing_ok=True)
+    return write(shorter, out=out), shorter.budget
+
+
+def _says(path: Path, wanted: str) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < 1 << 20 and path.read_text(encoding="utf-8") == wanted
+    except UnicodeDecodeError:
+        return False
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; choose another --out") from error

@@ -1,0 +1,224 @@
+"""Reads the question to `harness narrow`: a finding of a run, or two requirement files and a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness.errors import InfrastructureError, UsageError
+from harness.flows.first.draft_job import job_of
+from harness.flows.first.draft_series import safe
+from harness.flows.parts.lookup import cell_of
+from harness.matrix.scenarios.scripts import ScriptProblem, read_script
+from harness.matrix.series.locks import install_of
+from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
+from harness.model.narrowed import Side
+from harness.plan import make_plan
+from harness.private import WITHHELD
+from harness.store import inputs
+from harness.store.saved_run import StoredRun
+
+HOST = "local"
+SERIES = "files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowQuestion:
+    """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
+    finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
+    the launches. What the finding's run had: `seen`, the launches of B, and `digests`, those of both images.
+    """
+
+    a: Cell
+    b: Cell
+    finding: Finding
+    plan: Plan
+    number: int
+    journal: str
+    seen: tuple[Trial, ...] = ()
+    digests: Mapping[Side, str | None] = field(default_factory=dict)
+
+
+@contextmanager
+def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
+    """Yield the question after a finding of a run, with its scripts in a temporary folder. Raises UsageError."""
+    _check(finding)
+    with TemporaryDirectory(prefix="harness-narrow-") as folder:
+        yield _of_run(run, number, finding, folder=Path(folder))
+
+
+def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
+    cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
+    if cells[0] is None or cells[1] is None:
+        raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were had; sweep again")
+    scenario = _scenario(run, finding.variant.scenario, folder)
+    variant = replace(finding.variant, scenario=scenario)
+    host = _host(finding.lane)
+    lane = replace(finding.lane, host=host)
+    a, b = (replace(cell, variant=variant, lane=lane) for cell in cells if cell is not None)
+    _check_values(run, a, b)
+    block = next(block for block in run.plan.blocks if cells[0] in block.cells)
+    plan = replace(run.plan, blocks=(replace(block, lane=lane, variant=variant, cells=(a, b)),))
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=plan,
+        number=number,
+        journal=f"{run.plan.matrix.name}-narrow",
+        seen=run.cells[cells[1].id].trials,
+        digests={"A": run.cells[cells[0].id].digest, "B": run.cells[cells[1].id].digest},
+    )
+
+
+def _check(finding: Finding) -> None:
+    place = f"{finding.series} {finding.after}"
+    if finding.kind == "first_fixed":
+        raise UsageError(f"{place}: is where it was fixed; narrow takes a finding that something became worse")
+    if finding.lane.host.engine == "slurm":
+        raise UsageError(f"{place}: narrow makes no hybrids on hosts of Slurm yet; give --good and --bad on a node")
+    if finding.before is None:
+        raise UsageError(f"{place}: bad from the start, so there is no good version to make hybrids with")
+
+
+def _check_values(run: StoredRun, *cells: Cell) -> None:
+    """Raise UsageError if the run withholds a value that a launch needs."""
+    for cell in cells:
+        given = (*cell.image.environment, *cell.variant.scenario.environment)
+        names = [name for name, value in given if value == WITHHELD]
+        if names:
+            raise UsageError(f"{run.path}: the value of {', '.join(names)} is withheld in it, so it cannot be launched")
+
+
+def _host(lane: Lane) -> Host:
+    """Return the host with its `gpus:`, which the run does not keep; the lane says which it had."""
+    if lane.gpu is None:
+        return lane.host
+    return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))
+
+
+def _scenario(run: StoredRun, scenario: Scenario, folder: Path) -> Scenario:
+    """Return the scenario with its script, or program, and files as the run kept them, written into `folder`."""
+    hashes = run.files.get(scenario.name, {})
+    files, missing = inputs.read_inputs(hashes, run.path)
+    if missing or (scenario.file is not None and scenario.file.name not in files):
+        lacking = ", ".join(missing) or str(scenario.file)
+        raise UsageError(f"{run.path}: {lacking} is not in it (changed, or larger than 16 MiB); sweep again, and here")
+    paths = {}
+    for place, content in files.items():
+        path = folder / "scenario" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        paths[place] = path
+    if scenario.file is None:
+        return replace(scenario, files=tuple(paths.values()))
+    started = paths.pop(scenario.file.name)
+    if scenario.program is None:
+        return replace(scenario, script=started, files=tuple(paths.values()))
+    return replace(scenario, program=replace(scenario.program, path=started), files=tuple(paths.values()))
+
+
+# ---------------------------------------------------------------- from files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Two requirement files, and what is run in the environments that they describe: a script, or a command that is
+    judged by its exit code."""
+
+    good: Path
+    bad: Path
+    script: Path | None
+    command: tuple[str, ...]
+    python: str | None = None
+
+
+def plan_of_files(files: Files, *, seed: int) -> Plan:
+    """Return the plan of a sweep of both. Raises UsageError."""
+    where = Where(file=str(files.script or files.good), line=1, key="")
+    scenario = _scenario_of(files, where)
+    images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
+    if images[0].source == images[1].source:
+        raise UsageError(f"{files.good} and {files.bad}: ask for the same, so there is nothing to find")
+    matrix = Matrix(
+        name=f"narrow-{scenario.name}",
+        path=files.script or files.good,
+        series=(Series(name=SERIES, images=images, where=where),),
+        hosts=(Host(name=HOST, engine="process", gpus="none", where=where),),
+        scenarios=(scenario,),
+    )
+    return make_plan(matrix, seed=seed)
+
+
+def _named(good: Path, bad: Path) -> Mapping[str, Path]:
+    """Name the sides by their files without extension, where these differ."""
+    if good.stem != bad.stem:
+        return {good.stem: good, bad.stem: bad}
+    return {"good": good, "bad": bad}
+
+
+def _image(name: str, path: Path, python: str | None) -> Image:
+    try:
+        source = install_of(path, python=python, base=None)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return Image(series=SERIES, version=name, source=source, where=Where(file=str(path), line=1, key=""))
+
+
+def _scenario_of(files: Files, where: Where) -> Scenario:
+    if files.script is None:
+        job = job_of(files.command, folder=Path(), exit_code=True, has_image=False)
+        carried = tuple(map(Path, job.carried))
+        return Scenario(
+            name=safe(Path(files.command[0]).name), where=where, command=files.command, judge_exit=True, files=carried
+        )
+    try:
+        script = read_script(files.script.name, files.script.read_bytes())
+        problems = [text for _, text in script.wrong_names(())]
+    except OSError as error:
+        raise UsageError(f"{files.script}: cannot be read: {error.strerror}") from error
+    except ScriptProblem as error:
+        raise UsageError(str(error)) from error
+    if problems:
+        raise UsageError(f"{files.script}: {problems[0]}; give its params a default, or sweep with a matrix file")
+    return Scenario(name=safe(files.script.stem), where=where, title=script.title, script=files.script)
+
+
+def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestion:
+    """Return the question after a sweep of two files: its first finding, in the order of reports. Raises UsageError
+    where there is none, InfrastructureError where one of them could not be measured.
+    """
+    problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
+    if any(problems):
+        raise InfrastructureError(next(filter(None, problems)))
+    (block,) = result.plan.blocks
+    a, b = block.cells
+    worse = [(number, one) for number, one in enumerate(findings, start=1) if _is_between(one, a, b)]
+    if not worse:
+        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings, a, b)}")
+    number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=result.plan,
+        number=number,
+        journal=result.matrix,
+        seen=next(each.trials for each in result.cells if each.cell_id == b.id),
+    )
+
+
+def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
+    return finding.kind != "first_fixed" and (finding.before, finding.after) == (a.image.version, b.image.version)
+
+
+def _no_difference(findings: Sequence[Finding], a: Cell, b: Cell) -> str:
+    """Say why nothing is worse in the bad one; a version that is good again ends what is bad from the start."""
+    if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
+        return "the good one is worse than the bad one; are they swapped?"
+    if any(one.kind == "bad_from_start" for one in findings):
+        return "both are bad; give a good one with --good"
+    return "nothing that was measured is worse in the bad one; is it the scenario that shows it?"

@@ -1,0 +1,227 @@
+"""Makes and measures hybrids of the last good and the first bad version until the component is known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
+from harness.flows.narrow import sides as narrow_sides
+from harness.flows.narrow.questions import NarrowQuestion
+from harness.flows.parts.context import RunContext
+from harness.flows.running.machine_run import MachineRun
+from harness.model import Finding, Plan, Trials
+from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
+from harness.narrow.components import components
+from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
+from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
+from harness.run.engine import Kept
+from harness.run.hosts.lanes import HostRun
+from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule.narrow_launches import fault_counts, is_level, level_size
+from harness.schedule.narrow_scheduler import NarrowScheduler
+from harness.schedule.priority import RowStanding
+from harness.schedule.row_queue import RowQueue
+from harness.store import RunDirectory
+
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """A question on its way: everything that is known before the first hybrid is made."""
+
+    question: NarrowQuestion
+    both: narrow_sides.BothSides
+    sides: Sides
+    coupling: Coupling
+    rules: NarrowRules
+
+
+@contextmanager
+def narrowing(
+    question: NarrowQuestion, context: RunContext, *, known: narrow_sides.Contents | None = None
+) -> Iterator[Narrowing]:
+    """Open and lease the host, make A and B, and look what they consist of, unless that is `known`.
+
+    Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
+    """
+    with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
+        looked = known or narrow_sides.looked_into(both)
+        coupling = _coupled(both, looked)
+        sides = Sides(
+            images={side: cell.image for side, cell in both.cells.items()},
+            references={side: each.reference for side, each in both.made.items()},
+            inventories=looked,
+            groups=coupling.groups,
+        )
+        rules = NarrowRules(
+            seen=fault_counts(question.seen, finding=question.finding, scenario=question.b.variant.scenario),
+            effect=level_size(question.finding),
+        )
+        yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
+
+
+def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
+    """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
+    run. Raises UsageError where nothing that is installed differs, InfrastructureError, Interrupted.
+    """
+    with narrow_sides.both_sides(plan, context, digests=digests) as both:
+        return _coupled(both, narrow_sides.installed(both), ran=False).groups
+
+
+def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
+    """Return what a search takes; without a finding, for one that each launch shows by itself."""
+    level = finding is not None and is_level(finding)
+    return expected_cost(len(groups), is_level=level, rules=NarrowRules())
+
+
+def _coupled(both: narrow_sides.BothSides, looked: narrow_sides.Contents, *, ran: bool = True) -> Coupling:
+    differing = narrow_sides.differing(both.cells, looked, ran=ran)
+    extras = asked_extras(both.cells["A"].image.source, both.cells["B"].image.source)
+    return couple(differing, a=looked["A"], b=looked["B"], extras=extras)
+
+
+# ---------------------------------------------------------------- the search
+
+
+def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
+    """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
+
+    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError, and
+    UsageError where nothing can be swapped.
+    """
+    question, both = narrowing.question, narrowing.both
+    if not any(group.swaps for group in narrowing.coupling.groups):
+        raise UsageError(_nothing_to_swap(narrowing))
+    journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
+    scheduler = _scheduler(narrowing, journal)
+    _make_shams(narrowing, scheduler)
+    rows = RowQueue(standing=lambda block: RowStanding(suspect=True), recall=lambda block: None)
+    rows.add(BlockRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
+    lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
+    both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
+    interrupted = False
+    try:
+        _worker(narrowing, journal, reuse=not fresh).run(rows)
+    except Interrupted:
+        interrupted = True
+    good, bad = question.a.image.version, question.b.image.version
+    answer = scheduler.search.conclude(scheduler.outcomes(), good=good, bad=bad)
+    if not interrupted:
+        try:
+            if answer.verdict == "method" and both.lane.host.in_environments:
+                sham = answer.shams[-1].result.hybrid
+                answer = replace(answer, reason=_changed_by_method(narrowing, scheduler, sham))
+        finally:
+            _remove_hybrids(narrowing, scheduler)
+    return replace(answer, finding=question.number, metric=question.finding.metric)
+
+
+def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
+    """Look in what an environment that was made again from a version's own parts differs from that version; "" if that
+    cannot be seen any more. The answer of the search is known by then, and is kept.
+    """
+    run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
+    if run.prepared is None:
+        return ""
+    try:
+        seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+    except (InfrastructureError, Interrupted):
+        return ""
+    names = [each.name for each in components(own, seen)]
+    if not names:
+        return (
+            "no distribution, mapped library or variable differs between the version and its copy; "
+            "other files are not compared"
+        )
+    left = len(names) - MOST_NAMED
+    return (
+        f"the version and its copy differ in {', '.join(names[:MOST_NAMED])}{f' and {left} more' if left > 0 else ''}"
+    )
+
+
+def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
+    """Put each version's own parts into it again before anything is launched: what is gone from an index shows here.
+
+    Raises InfrastructureError where neither version can be made again, Interrupted.
+    """
+    both, problems = narrowing.both, []
+    for sham in made.search.shams:
+        cell = replace(made.like, image=made.image_of(sham))
+        try:
+            narrow_sides.prepared(cell, both.engine, both.context)
+        except ImageUnavailable as error:
+            problems.append(str(error))
+            both.context.progress.note(f"{cell.image.version}: cannot be made: {error}; nor can what takes it")
+    if problems and len(problems) == len(made.search.shams):
+        raise InfrastructureError(f"no hybrid can be made, and nothing was launched for one: {problems[0]}")
+
+
+def _nothing_to_swap(narrowing: Narrowing) -> str:
+    images, inventories = narrowing.sides.images, narrowing.sides.inventories
+    names = (f"{images[side].version} ({' '.join(inventories[side].installs_for)})" for side in ("A", "B"))
+    return (
+        f"{' and '.join(names)}: all that differs goes with the operating system, Python and C library, which cannot "
+        "be swapped; narrow versions with the same minor version of Python"
+    )
+
+
+def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
+    make = installed_hybrid if narrowing.both.lane.host.in_environments else grafted_hybrid
+    return NarrowScheduler(
+        search=ComponentSearch(
+            narrowing.coupling.groups,
+            narrowing.rules,
+            needs=narrowing.coupling.pairs,
+            apart=not narrowing.both.lane.host.in_environments,
+        ),
+        like=replace(narrowing.question.a, lane=narrowing.both.lane),
+        finding=narrowing.question.finding,
+        image_of=functools.partial(make, narrowing.sides),
+        refused=narrowing.coupling.refused,
+        checked=functools.partial(_checked, narrowing),
+        log=journal.write_decision,
+    )
+
+
+def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
+    """Look into a hybrid with a library of the other side: a library's own path wins over LD_LIBRARY_PATH."""
+    if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
+        return ""
+    both = narrowing.both
+    try:
+        seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+    except (EngineUnreachable, Interrupted):
+        raise
+    except InfrastructureError as error:
+        return str(error)
+    return not_loaded(narrowing.sides, hybrid, seen)
+
+
+def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
+    both, rules = narrowing.both, narrowing.rules
+    plan = replace(narrowing.question.plan, trials=Trials(least=rules.least, most=rules.most))
+    machine = MachineRun(
+        plan=plan, journal=journal, context=both.context, finished=lambda block: None, reuse=reuse
+    )  # fmt: skip
+    return machine.worker(both.engine, both.lane.host, both.lease)
+
+
+def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
+    """Remove what was made for this search alone; A and B stay. What is in use by another run stays as well."""
+    note = narrowing.both.context.progress.note
+    for hybrid, run in made.runs.items():
+        if run.prepared is None or narrowing.sides.is_end(hybrid):
+            continue
+        version = run.cell.image.version
+        try:
+            narrowing.both.engine.remove(
+                Kept(reference=run.prepared.reference, name=version, made=True, layers={}), note
+            )
+        except InfrastructureError as error:
+            note(f"{version}: was not removed: {error}; `harness clean --images` removes it")

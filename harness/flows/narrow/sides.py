@@ -1,0 +1,172 @@
+"""Makes both versions of a narrowing on their host, and lists what they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from harness.errors import InfrastructureError, Interrupted, UsageError
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.opening import leased, using_hosts
+from harness.flows.parts.looking_inside import Looked, Looking
+from harness.model import Cell, Lane, Plan
+from harness.model.narrowed import Component, Side
+from harness.narrow.components import components
+from harness.narrow.inventory import FILE, Inventory, read_inventory
+from harness.run.engine import Engine, Lease, Prepared
+
+Contents = Mapping[Side, Inventory]
+"""The contents of both sides."""
+Digests = Mapping[Side, str | None]
+NO_DIGESTS: Digests = {}
+INSPECTED_STEPS = 50
+"""Steps of the launch that looks which libraries are mapped."""
+COMPONENTS = {"name": "components"}
+NOTHING = ("true",)
+"""What is run where the scenario is not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BothSides:
+    """A and B as cells on their lane, and as what the engine launches for them, while the host is leased."""
+
+    cells: Mapping[Side, Cell]
+    made: Mapping[Side, Prepared]
+    engine: Engine
+    lane: Lane
+    lease: Lease
+    context: RunContext
+
+    def look(self, side: Side) -> tuple[Inventory, str]:
+        """Return what a side consists of, and how the launch failed; "" if it ended well."""
+        return _look(self.cells[side], self.made[side], self.engine, self.context)
+
+
+@contextmanager
+def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS) -> Iterator[BothSides]:
+    """Open and lease the host, and make both versions of a plan, which is one block of two cells. Images that are not
+    those with these `digests`, which an earlier run measured, are told.
+
+    Raises UsageError where they are the same, InfrastructureError where one cannot be made, Interrupted.
+    """
+    ((a, b),) = (block.cells for block in plan.blocks)
+    with using_hosts(plan, context, one=True) as machines:
+        opened = first_usable(machines)
+        engine, lane = _opened_engine(opened, a.lane, context)
+        cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
+        with leased(opened, context, over=context.stopped.is_set) as lease:
+            images = _made(cells, engine, context, digests)
+            yield BothSides(cells=cells, made=images, engine=engine, lane=lane, lease=lease, context=context)
+
+
+def looked_into(sides: BothSides) -> Contents:
+    """Look what both versions consist of, while the scenario runs. Raises InfrastructureError, Interrupted."""
+    return {side: sides.look(side)[0] for side in sides.cells}
+
+
+def installed(sides: BothSides) -> Contents:
+    """Look what is installed in both versions, without running the scenario; nothing is known to be mapped.
+
+    Raises InfrastructureError, Interrupted.
+    """
+    contents = {}
+    for side, cell in sides.cells.items():
+        sides.context.progress.preparing(
+            lane=str(cell.lane), image=cell.image.version, text="listing what is installed"
+        )
+        scenario = replace(cell.variant.scenario, script=None, program=None, command=NOTHING, files=(), judge_exit=True)
+        quiet = replace(cell, lane=replace(cell.lane, gpus=()))
+        looking = Looking(engine=sides.engine, cell=quiet, context=sides.context, prepared=sides.made[side])
+        looked = looking.quiet_launch(replace(cell.variant, scenario=scenario), steps=1, probe=COMPONENTS)
+        contents[side] = replace(_read(cell, sides.made[side], looked), mapped={})
+    return contents
+
+
+def checked(plan: Plan, context: RunContext) -> Contents:
+    """Return what both versions of a plan consist of, by one launch of each, before either is measured.
+
+    Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
+    InfrastructureError where one cannot be made, Interrupted.
+    """
+    with both_sides(plan, context) as sides:
+        looks = {side: sides.look(side) for side in sides.cells}
+        looked = {side: one for side, (one, _) in looks.items()}
+        differing(sides.cells, looked)
+        if looks["A"][1] and (problem := sides.look("A")[1]):
+            raise UsageError(_bad_good(sides.cells, problem, b_fails=bool(looks["B"][1])))
+    return looked
+
+
+def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str:
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    remedy = "so does the bad one: is it the scenario?" if b_fails else f"and {b} does not: are they swapped?"
+    return f"{a}: is to be good, and fails ({problem}); {remedy}"
+
+
+def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
+    """Make both versions. Raises UsageError where they are the same, InfrastructureError, Interrupted."""
+    had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
+    for side, digest in digests.items():
+        if digest not in (None, had[side].digest):
+            version = cells[side].image.version
+            context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
+    same_variables = cells["A"].image.environment == cells["B"].image.environment
+    if had["A"].digest == had["B"].digest and same_variables:
+        raise UsageError(_equal(cells))
+    return had
+
+
+def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:
+    """Return in what the versions differ. Raises UsageError if it is nothing. `ran`: the scenario did, so that the
+    libraries that it maps are known.
+    """
+    differences = components(looked["A"], looked["B"])
+    if not differences:
+        raise UsageError(_equal(cells, ran=ran))
+    return differences
+
+
+def _equal(cells: Mapping[Side, Cell], *, ran: bool = True) -> str:
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    if not ran:
+        return f"{a} and {b}: no distribution or variable differs; narrow without --dry-run compares mapped libraries"
+    return (
+        f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
+        "other files are not compared"
+    )
+
+
+def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
+    if context.stopped.is_set():
+        raise Interrupted("interrupted before anything was started")
+    if opened.engine is None or opened.problem is not None:
+        raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
+    lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
+    return opened.engine, lanes[0] if lanes else replace(asked, host=opened.host)
+
+
+def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
+    """Make the image of a cell. Raises InfrastructureError, Interrupted."""
+    return engine.prepare(cell.image, context.preparing(lane=str(cell.lane), image=cell.image.version))
+
+
+def inventory(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> Inventory:
+    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
+    return _look(cell, had, engine, context)[0]
+
+
+def _look(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> tuple[Inventory, str]:
+    """Return what an image consists of, and how the launch failed; "" if it ended well."""
+    looking = Looking(engine=engine, cell=cell, context=context, prepared=had)
+    steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
+    looked = looking.launch(cell.variant, steps=steps, probe=COMPONENTS)
+    return _read(cell, had, looked), looked.problem
+
+
+def _read(cell: Cell, had: Prepared, looked: Looked) -> Inventory:
+    if FILE not in looked.files:
+        raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
+    variables = {**had.environment, **dict(cell.image.environment)}
+    return read_inventory(looked.files[FILE], variables=variables)

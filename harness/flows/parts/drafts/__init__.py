@@ -1,1 +1,0 @@
-"""Matrix files that are written for a user: by `try`, `init` and `narrow`."""

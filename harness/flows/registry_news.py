@@ -1,0 +1,140 @@
+"""Compares the tags that registries have now with those that a watch remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from harness.model import Image, Matrix, Pull
+from harness.model.seen import ImageRef
+from harness.plan import make_plan
+from harness.registry import RegistryDenied, TagSource
+from harness.store.watch_state import Memory
+
+Digests = Literal["some", "all"]
+SMALL_REPOSITORY = 100
+"""Most tags of a repository for which a look asks for all digests."""
+MOST_REQUESTS = 5
+"""Most requests of a look in a larger repository, because public registries count them. Digests that were asked for
+longest ago come first."""
+
+
+class ImageRegistry(TagSource, Protocol):
+    """The questions that registries are asked: `harness.registry.Registry` answers them."""
+
+    @property
+    def requests(self) -> int: ...
+
+    def digest(self, reference: str) -> str | None: ...
+
+
+@dataclass(kw_only=True)
+class Listing:
+    """The tags of every repository, which are asked for once in a look."""
+
+    images: ImageRegistry
+    found: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cost: dict[str, int] = field(default_factory=dict)
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        if repository not in self.found:
+            before = self.images.requests
+            self.found[repository] = self.images.tags(repository)
+            self.cost[repository] = self.images.requests - before
+        return self.found[repository]
+
+    def lacks(self, reference: str) -> bool:
+        """Return whether the reference's repository was listed and has no such tag."""
+        repository, tag = _split(reference)
+        return repository in self.found and tag not in self.found[repository]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The state of the registries. `digests` are of the images that were asked for; None: there is no such tag."""
+
+    new: tuple[ImageRef, ...]
+    republished: tuple[ImageRef, ...]
+    gone: tuple[ImageRef, ...]
+    digests: Mapping[ImageRef, str | None]
+    notes: tuple[str, ...]
+
+
+def watched(matrix: Matrix) -> dict[ImageRef, Image]:
+    """Return the images that a sweep of the matrix would run, in its order."""
+    cells = make_plan(matrix, seed=0).cells
+    return {ImageRef(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
+
+
+def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
+    """Ask for the digests that are due, and compare. Raises RegistryTrouble: then nothing is known."""
+    asked: dict[ImageRef, str | None] = {}
+    notes = []
+    for spot, reference in _due(images, memory, listing, digests=digests):
+        try:
+            asked[spot] = listing.images.digest(reference)
+        except RegistryDenied as error:  # it may be on the engines all the same
+            notes.append(f"{spot.series} {spot.version}: {error}")
+    unknown = [spot for spot in images if memory.of(spot) is None]
+    absent = [spot for spot in unknown if spot in asked and asked[spot] is None]
+    notes += [f"{spot.series} {spot.version}: the registry has no such tag" for spot in absent]
+    return View(
+        new=tuple(spot for spot in unknown if spot not in absent),
+        republished=tuple(spot for spot, digest in asked.items() if _differs(memory, spot, digest)),
+        gone=tuple(_gone(asked, memory, listing)),
+        digests=asked,
+        notes=tuple(notes),
+    )
+
+
+def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
+    """Return the references that may point to something else tomorrow."""
+    pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
+    return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
+
+
+def _due(
+    images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests
+) -> Iterator[tuple[ImageRef, str]]:
+    by_repository: dict[str, list[tuple[ImageRef, str]]] = {}
+    for spot, reference in tagged(images).items():
+        if memory.of(spot) is None:
+            yield spot, reference
+        else:
+            by_repository.setdefault(_split(reference)[0], []).append((spot, reference))
+    for repository, known in by_repository.items():
+        size = len(listing.found.get(repository, known))
+        if digests == "all" or size <= SMALL_REPOSITORY:
+            yield from known
+        else:
+            allowed = max(1, MOST_REQUESTS - listing.cost.get(repository, 0))
+            yield from _longest_ago(known, memory)[:allowed]
+
+
+def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
+    """Return those asked longest ago first; of those asked at the same time, the newest versions first, because they
+    change most often.
+    """
+    newest_first = list(reversed(known))
+    return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
+
+
+def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
+    before = memory.of(spot)
+    return before is not None and None not in (before.digest, digest) and before.digest != digest
+
+
+def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:
+    """Yield the known images whose tag is gone. If the matrix no longer names one, only the list of tags tells."""
+    for spot, known in memory.images():
+        missing = spot in asked and asked[spot] is None
+        if not known.gone and (missing or (known.reference and listing.lacks(known.reference))):
+            yield spot
+
+
+def _split(reference: str) -> tuple[str, str]:
+    """Return `host:5000/repository` and `tag` for `host:5000/repository:tag`."""
+    head, slash, tail = reference.rpartition("/")
+    repository, _, tag = tail.partition(":")
+    return f"{head}{slash}{repository}", tag

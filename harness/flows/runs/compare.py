@@ -1,0 +1,300 @@
+"""Compares the cells of separate runs, or of the hosts of one run, for `harness compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness import exit_codes
+from harness.errors import UsageError
+from harness.facts import installed_otherwise
+from harness.flows.runs.merge_runs import put_together
+from harness.judge.comparable import Difference, conditions, differences
+from harness.judge.comparison.aa_noise import noise_of, pooled
+from harness.judge.unpaired import ComparedCell, compare_cell
+from harness.model import (
+    BAD,
+    UNSURE,
+    Block,
+    Build,
+    Cell,
+    Column,
+    Comparison,
+    Lane,
+    Noise,
+    Pair,
+    RunResult,
+    Steps,
+    Trial,
+)
+from harness.store.saved_run import StoredRun, read_run
+
+MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
+NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
+"""Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
+APART = (
+    "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
+    "trials are not pooled"
+)
+TAKEN_OVER = "measured once: the later run took these trials over from the first; sweep with --fresh for another day"
+
+
+def compare_runs(paths: Sequence[Path]) -> Comparison:
+    """Compare the lanes of the first run with those of the others; of a single run, its first lane with its others.
+
+    Raises UsageError for what is no run, where there is nothing to compare, and where no two cells are comparable.
+    """
+    runs = [read_run(path) for path in paths]
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise UsageError("the same run is given twice; give runs of other hosts or days")
+    columns = _columns(runs)
+    if len(columns) < 2:
+        raise UsageError(f"{paths[0]}: a run with one lane only; give a second run to put beside it")
+    pairs = [
+        pair
+        for one, other in _partners(runs, columns)
+        for pair in _pairs(runs[one[0]], columns[one], runs[other[0]], columns[other])
+    ]
+    together = _together(runs, columns, pairs)
+    if all(pair.refused for pair in pairs) and together is None:
+        raise UsageError(_nothing(pairs))
+    return Comparison(
+        columns=tuple(columns.values()),
+        pairs=tuple(pairs),
+        together=together,
+        notes=(*_machines_apart(runs, columns), *_notes(pairs)),
+        exit_code=_exit_code(pairs, together),
+    )
+
+
+# ---------------------------------------------------------------- columns
+
+ColumnKey = tuple[int, Lane]
+
+
+def _columns(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
+    keys = [(number, lane) for number, run in enumerate(runs) for lane in _lanes(run)]
+    names = [str(lane) for _, lane in keys]
+    return {
+        (number, lane): Column(
+            label=str(lane) if names.count(str(lane)) == 1 else f"{lane} ({runs[number].path.resolve().name})",
+            run=str(runs[number].path),
+            lane=lane,
+            machine=_machine(runs[number], lane),
+            started=min((trial.started for trial in _trials(runs[number], lane)), default=""),
+        )
+        for number, lane in keys
+    }
+
+
+def _lanes(run: StoredRun) -> list[Lane]:
+    return list(dict.fromkeys(block.lane for block in run.plan.blocks))
+
+
+def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
+    cells = [cell for block in run.plan.blocks if block.lane == lane for cell in block.cells]
+    return [trial for cell in cells for trial in run.cells[cell.id].trials if trial.measured]
+
+
+def _machine(run: StoredRun, lane: Lane) -> str:
+    """Return which host and GPU it was by what its trials say; unknown ones all differ."""
+    for trial in _trials(run, lane):
+        gpus = [card.get("uuid") for card in trial.cards]
+        return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
+    return f"{run.path}: {lane}"
+
+
+def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[str]:
+    """Yield a line for each two lanes whose machines differ, as the first launch on each tells it."""
+    for one, other in _partners(runs, columns):
+        seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
+        differing = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()
+        if told := dict.fromkeys(
+            f"{each.name} {_value(each, each.one)} / {_value(each, each.other)}" for each in differing
+        ):
+            yield f"{columns[one].label} and {columns[other].label} differ in: {'; '.join(told)}"
+
+
+def _value(found: Difference, value: Any) -> str:
+    return f"{value / 2**30:.3g} GiB" if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
+
+
+def _partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:
+    """Yield each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
+    first = [key for key in columns if key[0] == 0]
+    if len(runs) == 1:
+        yield from ((first[0], other) for other in first[1:])
+        return
+    for other in (key for key in columns if key[0] > 0):
+        same = [key for key in first if str(key[1]) == str(other[1])]
+        yield from ((one, other) for one in same or first)
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def _pairs(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
+    """Yield the cells that were measured in both columns."""
+    theirs = {_name(block): block for block in other.plan.blocks if block.lane == right.lane}
+    for block in one.plan.blocks:
+        twin = theirs.get(_name(block))
+        if block.lane != left.lane or twin is None:
+            continue
+        versions = {cell.image.version: cell for cell in twin.cells}
+        for cell in block.cells:
+            if cell.image.version in versions:
+                pair = _pair((one, block, cell), (other, twin, versions[cell.image.version]), columns=(left, right))
+                if pair is not None:
+                    yield pair
+
+
+def _name(block: Block) -> tuple[str, str, str]:
+    return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
+
+
+CellOfRun = tuple[StoredRun, Block, Cell]
+
+
+def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
+    cells = [run.cells[cell.id] for run, _, cell in (one, other)]
+    first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
+    measured_before = {(trial.run, trial.started) for trial in first}
+    # A later run takes over trials of an earlier one: those were measured once, and say nothing of two days.
+    trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
+    if not first or not second:
+        return None
+    refused = tuple(_refused(one, other, first=first[0], second=trials[1][0])) if trials[1] else (TAKEN_OVER,)
+    steps = one[1].variant.scenario.steps
+    sides = [
+        ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, block, steps=steps))
+        for cell, own, (run, block, _) in zip(cells, trials, (one, other), strict=True)
+    ]
+    return Pair(
+        series=one[1].series.name,
+        image=one[2].image.version,
+        variant=one[1].variant,
+        one=columns[0],
+        other=columns[1],
+        verdicts=(cells[0].verdict, cells[1].verdict),
+        measured=()
+        if refused
+        else compare_cell(sides[0], sides[1], steps=steps, limits=one[1].variant.scenario.limits),
+        refused=refused,
+    )
+
+
+def _refused(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
+    """Yield what differs and must not: all but host, GPU and day. Images that each host built itself are told by their
+    content.
+    """
+    axis = ["host", "gpu"]
+    if isinstance(one[2].image.source, Build):
+        axis.append("image.digest")
+    yield from map(str, differences(conditions(first), conditions(second), axis=axis))
+    for each in installed_otherwise(first, second):
+        yield f"wheel of {each.name} {each.before} and {each.after}"
+    yield from _asked_otherwise(one[0], one[1], other[0], other[1])
+
+
+def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
+    """Return in what two runs of a variant differ, whatever the image. What a plan does not say is no difference."""
+    settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
+    for name in sorted(settings[0].keys() & settings[1].keys()):
+        if settings[0][name] != settings[1][name]:
+            texts = [json.dumps(side[name], sort_keys=True) for side in settings]
+            yield f"{name} {' and '.join(texts)}"
+    payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
+    if None not in payloads and payloads[0] != payloads[1]:
+        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+
+
+def _same_questions(runs: Sequence[StoredRun]) -> bool:
+    """Return whether every run has a variant of a series in common with the first, and all that they have are asked
+    alike.
+    """
+    first = {_name(block): block for block in runs[0].plan.blocks}
+    for run in runs[1:]:
+        shared = [(first[_name(block)], block) for block in run.plan.blocks if _name(block) in first]
+        if not shared or any(any(_asked_otherwise(runs[0], one, run, other)) for one, other in shared):
+            return False
+    return True
+
+
+def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
+    """Return the A/A noise of the block's lane and scenario: an image beside itself, in all variants that had one."""
+    noises = []
+    for cell in run.plan.cells:
+        if cell.lane == block.lane and cell.variant.scenario.name == block.variant.scenario.name:
+            own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
+            twins = run.twins.get(cell.id, ())
+            both = [(own[key], twin) for twin in twins if (key := (twin.run, twin.round)) in own]
+            noises.append(noise_of(both, steps=steps))
+    return pooled(noises)
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def _together(
+    runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
+) -> RunResult | None:
+    """Return all runs as one result; None for one machine on several days, and where what ran is not the same.
+
+    Images that no two of the runs share say something together, too: which cell would tell.
+    """
+    machines = [column.machine for column in columns.values()]
+    if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):
+        return None
+    labels = {key: column.label for key, column in columns.items()}
+    clash = {key for key, label in labels.items() if label != str(key[1])}
+    hosts = {key: replace(key[1].host, name=_host_name(runs, *key, clash)) for key in columns}
+    return put_together(runs, {key: replace(key[1], host=host) for key, host in hosts.items()})
+
+
+def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[ColumnKey]) -> str:
+    name = lane.host.name
+    return f"{name} ({runs[number].path.resolve().name})" if (number, lane) in clash else name
+
+
+def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
+    yield APART if pairs else "no image and variant was measured in two of these lanes"
+    levels = [
+        one for pair in pairs for one in pair.measured if one.metric in ("step_time", "peak_memory") and one.ratio
+    ]
+    if any(one.floor is None for one in levels):
+        yield (
+            "no A/A launches on a side: how far apart two equal images seem there is not known, so small ratios mean "
+            "little"
+        )
+    refused = [pair for pair in pairs if pair.refused]
+    if refused:
+        yield f"{len(refused)} of {len(pairs)} cells are not comparable; nobody is blamed over them"
+
+
+def _nothing(pairs: Sequence[Pair]) -> str:
+    if not pairs:
+        return "nothing to compare: no image and variant was measured in two of these lanes; give runs of one matrix"
+    reasons = [f"{pair.series} {pair.image}, {pair.variant}: {'; '.join(pair.refused)}" for pair in pairs]
+    more = f"\n  and {len(reasons) - 5} more" if len(reasons) > 5 else ""
+    return (
+        f"not comparable: {pairs[0].one.label} and {pairs[0].other.label}; only host, GPU and day may differ\n  "
+        + "\n  ".join(reasons[:5])
+        + more
+    )
+
+
+def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
+    """Return BAD if something is bad, or worse on the machine where it was measured before; else UNDECIDED or OK."""
+    results = together.cells if together is not None else ()
+    verdicts = {verdict.verdict for pair in pairs for verdict in pair.verdicts} | {
+        one.verdict.verdict for one in results
+    }
+    worse = any(
+        one.standing == "more" for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured
+    )
+    if verdicts & BAD or worse:
+        return exit_codes.BAD
+    return exit_codes.UNDECIDED if verdicts & UNSURE else exit_codes.OK

@@ -1,0 +1,124 @@
+"""Merges the runs of several machines into one result, so that a fault can be attributed by all of them together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from harness.judge.attribution.cause import attribute
+from harness.model import (
+    BAD,
+    Block,
+    CellResult,
+    Finding,
+    HostState,
+    Lane,
+    Matrix,
+    Plan,
+    RunResult,
+    Scenario,
+    Series,
+    Variant,
+)
+from harness.model.history import merged
+from harness.store.saved_run import StoredRun
+
+Lanes = Mapping[tuple[int, Lane], Lane]
+"""(run's position, its lane) -> the lane as it is called among all."""
+
+
+def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
+    """Merge all runs into one result with their cells and findings; a series has the images of all runs, in order of
+    age.
+    """
+    series = _series(runs)
+    scenarios = {one.name: one for run in reversed(runs) for one in run.plan.matrix.scenarios}
+    joined = _Joined(runs=runs, lanes=lanes, series=series, scenarios=scenarios)
+    plan, cells, findings = joined.plan(), joined.cells(), joined.findings()
+    return RunResult(
+        matrix=" and ".join(dict.fromkeys(run.plan.matrix.name for run in runs)),
+        verdict="regression" if findings or any(cell.verdict.verdict in BAD for cell in cells) else "ok",
+        started="",
+        duration_s=0.0,
+        hosts=tuple(HostState(host=host) for host in plan.matrix.hosts),
+        plan=plan,
+        cells=cells,
+        findings=findings,
+        directory=runs[0].path,
+        attribution=attribute(plan, cells, findings),
+    )
+
+
+class _Joined:
+    def __init__(
+        self,
+        *,
+        runs: Sequence[StoredRun],
+        lanes: Lanes,
+        series: Mapping[str, Series],
+        scenarios: Mapping[str, Scenario],
+    ) -> None:
+        self._runs, self._lanes, self._series, self._scenarios = runs, lanes, series, scenarios
+
+    def plan(self) -> Plan:
+        blocks = tuple(self._block(number, block) for number, run in enumerate(self._runs) for block in run.plan.blocks)
+        first = self._runs[0].plan
+        matrix = Matrix(
+            name=first.matrix.name,
+            path=first.matrix.path,
+            series=tuple(self._series.values()),
+            hosts=tuple(dict.fromkeys(block.lane.host for block in blocks)),
+            scenarios=tuple(self._scenarios.values()),
+        )
+        return replace(first, matrix=matrix, blocks=blocks)
+
+    def cells(self) -> tuple[CellResult, ...]:
+        entries = []
+        for number, run in enumerate(self._runs):
+            for block in run.plan.blocks:
+                here = {cell.image.version: cell for cell in self._block(number, block).cells}
+                for cell in block.cells:
+                    entry, now = run.cells[cell.id], here[cell.image.version]
+                    entries.append(replace(entry, cell=now, cell_id=now.id))
+        return tuple(entries)
+
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(
+            replace(one, lane=self._lanes[number, one.lane], variant=self._variant(one.variant))
+            for number, run in enumerate(self._runs)
+            for one in run.findings
+        )
+
+    def _block(self, number: int, block: Block) -> Block:
+        """Return the block with a cell for each image of the whole series."""
+        series, lane, variant = (
+            self._series[block.series.name],
+            self._lanes[number, block.lane],
+            self._variant(block.variant),
+        )
+        own = {cell.image.version: cell for cell in block.cells}
+        cells = tuple(
+            replace(own.get(image.version, block.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
+            for image in series.images
+            for excluded in [own[image.version].excluded if image.version in own else None]
+        )
+        return Block(series=series, lane=lane, variant=variant, cells=cells)
+
+    def _variant(self, variant: Variant) -> Variant:
+        return replace(variant, scenario=self._scenarios[variant.scenario.name])
+
+
+# ---------------------------------------------------------------- the order of images
+
+
+def _series(runs: Sequence[StoredRun]) -> dict[str, Series]:
+    combined: dict[str, Series] = {}
+    for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
+        earlier = combined.setdefault(series.name, series)
+        images = {image.version: image for image in (*series.images, *earlier.images)}
+        order = merged([image.version for image in earlier.images], [image.version for image in series.images])
+        combined[series.name] = replace(
+            earlier, images=tuple(replace(images[version], where=earlier.where) for version in order)
+        )
+    return combined

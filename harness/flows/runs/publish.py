@@ -1,0 +1,132 @@
+"""Writes the index as a static site, for `harness publish`. Only pages whose content changed are made and written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+
+from harness.atomic_files import write_below
+from harness.errors import InfrastructureError, UsageError
+from harness.flows.runs.history import HistoryQuery, views_of
+from harness.index import OpenIndex, with_index
+from harness.model.history import HistoryView, Measurement
+from harness.model.site import Published, SeriesNow, SitePage, SiteSource
+from harness.model.watching import Say
+from harness.safe_files import folder_in, read_regular
+
+MANIFEST = "site.json"
+MOST_BYTES = 64 << 20
+_MANIFEST = TypeAdapter(dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]])
+"""The key of each page, by the page's name. Keys are hashes, so that a `site.json` of other origin is told apart."""
+Pages = Callable[[SiteSource], Iterable[SitePage]]
+
+
+def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
+    """Write the pages of the runs in `runs` into the folder `site`. Raises UsageError if there are no runs and for a
+    `site` with other files, and InfrastructureError where nothing can be written.
+    """
+
+    def ask(index: OpenIndex) -> Published:
+        if not index.runs():
+            raise UsageError(f"--in: {runs}: no run in this folder has a report yet; sweep first, or name another one")
+        written_before = _prepare(site)
+        made: dict[str, str] = {}
+        written = 0
+        for page in pages(source_of(index)):
+            made[page.name] = page.key
+            if written_before.get(page.name) != page.key or not (site / page.name).is_file():
+                written += _write(site, page)
+        gone = written_before.keys() - made.keys()
+        for name in gone:
+            _remove(site, name)
+        if made != written_before:
+            write_below(site, MANIFEST, _MANIFEST.dump_json(made, indent=0))
+        return Published(written=written, removed=len(gone), files=len(made))
+
+    return with_index(runs, ask, say=say)
+
+
+def _prepare(site: Path) -> dict[str, str]:
+    """Make the folder, or make sure that it is a site of the harness. Return the keys of its pages."""
+    try:
+        site.mkdir(parents=True, exist_ok=True)
+        if not any(site.iterdir()):
+            write_below(site, MANIFEST, "{}")  # if it is killed in the middle, the next call still knows the folder
+        return _MANIFEST.validate_json(read_regular(site / MANIFEST, most_bytes=MOST_BYTES))
+    except FileNotFoundError as error:
+        raise UsageError(f"--out: {site}: holds other files; choose a new or an empty folder") from error
+    except ValidationError as error:
+        text = f"--out: {site / MANIFEST}: not of this harness; choose a new or an empty folder, or empty this one"
+        raise UsageError(text) from error
+    except OSError as error:
+        raise InfrastructureError(f"{error.filename or site}: {error.strerror}; choose another place") from error
+
+
+def _write(site: Path, page: SitePage) -> bool:
+    """Write a page unless the file is the same already. Return whether it was written."""
+    content = page.render().encode()
+    with suppress(OSError):
+        if read_regular(site / page.name, most_bytes=MOST_BYTES) == content:
+            return False
+    folder = (site / page.name).parent
+    with suppress(FileExistsError):
+        folder.mkdir()
+    write_below(site, page.name, content)
+    return True
+
+
+def _remove(site: Path, name: str) -> None:
+    """Remove a page that is no longer part of the site. What the manifest names outside of the site stays."""
+    *folders, last = PurePosixPath(name).parts or ("",)
+    if ".." not in (*folders, last) and not name.startswith("/"):
+        with suppress(OSError), folder_in(site, *folders) as folder:
+            os.unlink(last, dir_fd=folder)
+
+
+# ---------------------------------------------------------------- what the pages are made from
+
+
+def source_of(index: OpenIndex) -> SiteSource:
+    """Return the index in the form that the pages ask it."""
+    histories = {one.id: one for one in index.histories()}
+    runs = {run.id: run for run in index.runs()}
+    lives, drifts = tuple(index.lives(histories)), tuple(index.drifts(histories))
+
+    def views(matrix: str, series: str) -> list[HistoryView]:
+        own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
+        return list(views_of(index, own, HistoryQuery(), runs))
+
+    def now(matrix: str) -> list[SeriesNow]:
+        own = [one for one in histories.values() if one.matrix == matrix]
+        orders = {series: index.versions(matrix, series) for series in {one.series for one in own}}
+        return [
+            SeriesNow(history=one, newest=_newest(index, one.id, orders[one.series]), versions=len(orders[one.series]))
+            for one in own
+        ]
+
+    return SiteSource(
+        runs=runs,
+        series_of=index.series_of(),
+        histories=histories,
+        lives=lives,
+        drifts=drifts,
+        views=views,
+        now=now,
+        cells=lambda run: index.measurements(index.histories_of(run), run=run),
+        findings=index.findings_of,
+    )
+
+
+_LOOKED_BACK = 20
+"""Number of the newest versions that are searched for one that was measured."""
+
+
+def _newest(index: OpenIndex, history: int, order: list[str]) -> Measurement | None:
+    measured = index.measurements([history], versions=order[-_LOOKED_BACK:], signals=())
+    known = [one for one in measured if one.is_known] or measured
+    return max(known, key=lambda one: (order.index(one.version), one.started), default=None)

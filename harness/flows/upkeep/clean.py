@@ -1,0 +1,125 @@
+"""Removes from hosts what the harness left or keeps there, and nothing else, for `harness clean`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, HarnessError
+from harness.matrix import load_hosts
+from harness.model import Host, Where
+from harness.model.watching import Say
+from harness.run import open_engine
+from harness.run.engine import Engine
+
+NODE_S = 60.0
+"""Seconds to wait for each node of a cluster: those that others use now are cleaned another time."""
+HERE = Where(file="harness clean", line=0, key="hosts.local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """The things removed from one host, or those that would be (`dry_run`). `leftovers`: names of what dead runs left,
+    the lease of one among them; `images`: those of images and environments, None if they were not meant. `problem`: why
+    it could not be done.
+    """
+
+    host: str
+    leftovers: tuple[str, ...] = ()
+    images: tuple[str, ...] | None = None
+    problem: str | None = None
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return what is printed: how many, and every name."""
+        if self.problem is not None:
+            return f"{self.host}: not cleaned: {self.problem}"
+        counts = f"{len(self.leftovers)} left behind by killed runs"
+        if self.images is not None:
+            counts += f", {len(self.images)} {'image' if len(self.images) == 1 else 'images'}"
+        did = "would remove" if self.dry_run else "removed"
+        return "\n".join([f"{self.host}: {did} {counts}", *(f"  {name}" for name in self._names())])
+
+    def _names(self) -> tuple[str, ...]:
+        return (*self.leftovers, *(self.images or ()))
+
+
+def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:
+    """Return a matrix's name and its hosts; without a matrix, this machine's own engines."""
+    if matrix is not None:
+        return load_hosts(matrix, environ=environ)
+    return None, [
+        Host(name="docker", engine="docker", gpus="none", where=HERE),
+        Host(name="process", engine="process", gpus="none", where=HERE),
+    ]
+
+
+def clean(
+    hosts: Sequence[Host],
+    *,
+    images: bool,
+    dry_run: bool,
+    environ: Mapping[str, str],
+    say: Say,
+    open_engine: Callable[..., Engine] = open_engine,
+) -> Iterator[Cleaned]:
+    """Remove what dead runs left on each host; with `images` also what the harness pulled, built or installed there.
+    `dry_run`: only tell. The nodes of a pool are held until all of them are clean: the queue would give the same one
+    again.
+    """
+    for host in hosts:
+        with contextlib.ExitStack() as opened:
+            for machine in _machines(host, images=images):
+                try:
+                    engine = open_engine(machine, environ=environ, say=say)
+                    opened.callback(engine.close)
+                    yield _clean(machine, engine, images=images, dry_run=dry_run, say=say)
+                except HarnessError as error:  # the other hosts are cleaned all the same
+                    yield Cleaned(host=_name(machine), problem=str(error).removeprefix(f"{HERE}: "))
+
+
+def _machines(host: Host, *, images: bool) -> Sequence[Host]:
+    """Return the machines to clean. Of a cluster, a node is needed for images that are on nodes alone."""
+    one_is_enough = host.slurm is not None and not (images and _keeps_images_on_nodes(host))
+    return host.machines[:1] if one_is_enough else host.machines
+
+
+def _keeps_images_on_nodes(host: Host) -> bool:
+    return host.slurm is not None and host.slurm.container in ("docker", "podman")
+
+
+def _name(machine: Host, engine: Engine | None = None) -> str:
+    if not machine.machine or (machine.slurm is not None and engine is None):
+        return machine.name
+    node = engine.facts.get("name") if engine is not None and machine.slurm is not None else machine.machine
+    return f"{machine.name}, {node}" if node else machine.name
+
+
+def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:
+    left, gone = engine.leftovers(), None
+    if not dry_run:
+        engine.remove_leftovers()
+    if images:
+        if _keeps_images_on_nodes(host):
+            engine.cpu((), _for_a_while(say, place=host.where))  # the queue is asked for the node
+            if not dry_run:
+                engine.remove_leftovers()  # their images could not be removed
+        gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
+    return Cleaned(host=_name(host, engine), leftovers=left, images=gone, dry_run=dry_run)
+
+
+def _for_a_while(say: Say, *, place: Where) -> Say:
+    """Return what tells each reason of a wait once. It raises EngineUnreachable when a node is waited for too long."""
+    until_s, told = time.monotonic() + NODE_S, set[str]()
+
+    def waiting(text: str) -> None:
+        if time.monotonic() > until_s:
+            raise EngineUnreachable(f"{place}: no node within {NODE_S:.0f} s ({text}); clean it again when it is free")
+        if text not in told:
+            told.add(text)
+            say(f"{place}: {text}, {NODE_S:.0f} s at most")
+
+    return waiting

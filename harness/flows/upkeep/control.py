@@ -1,0 +1,104 @@
+"""Runs the control of `harness doctor`: the same work, in the same image, on every machine of a pool.
+
+It needs a processor and its memory, and no GPU: frameworks are only in the images under test. Nothing is pulled for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import HarnessError, InfrastructureError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost
+from harness.flows.parts.hosts.threads import side_by_side
+from harness.model import Scenario, Steps, Variant
+from harness.run.engine import LaunchRequest, Prepared
+from harness.run.trial.one_trial import run_trial
+from harness.run.trial.payload import pack
+
+SCRIPT = '''"""The control: a loop of Python, and a copy of 16 MiB."""
+def setup():
+    data = bytearray(16 << 20)
+    def step():
+        total = 0
+        for number in range(40000):
+            total += number & 3
+        return {"ended": total + len(bytes(data))}
+    return step
+'''
+STEPS = 150
+LAUNCHES = 3
+"""The quickest of them counts: what disturbs a launch only makes it slower."""
+LEASE_WAIT_S = 30.0
+Held = Mapping[str, Prepared]
+"""The images that a machine has, by name."""
+
+
+def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
+    """Return by machine the milliseconds of a step of the control, or why it could not be measured.
+
+    The machines are those of one pool. A machine is leased while its control runs; one that is in use is waited for,
+    LEASE_WAIT_S at most.
+    """
+    name = _shared([held for _, held in machines])
+    if name is None:
+        return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
+    found: dict[str, float | str] = {}
+    with tempfile.TemporaryDirectory(prefix="harness-control-") as folder:
+        script = Path(folder, "control.py")
+        script.write_text(SCRIPT)
+        tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
+        side_by_side(tasks, context.stopped)
+    return found
+
+
+def _shared(held: Sequence[Held]) -> str | None:
+    """Return the first image of the matrix that is the same on all machines."""
+    return next(
+        (name for name in held[0] if len({images[name].digest if name in images else None for images in held}) == 1),
+        None,
+    )
+
+
+def _measure(
+    each: OpenHost, prepared: Prepared, script: Path, found: dict[str, float | str], context: RunContext
+) -> None:
+    say = context.showing(lane=each.name, image="control")
+    until_s = time.monotonic() + LEASE_WAIT_S
+    try:
+        if each.engine is None:
+            raise InfrastructureError("it could not be opened")
+        with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
+            found[each.host.machine] = min(_launch(each, prepared, script, context) for _ in range(LAUNCHES))
+    except Interrupted:
+        if context.stopped.is_set():
+            raise
+        found[each.host.machine] = "the machine is in use; run doctor again when it is free"
+    except HarnessError as error:  # the other machines are measured all the same
+        found[each.host.machine] = str(error)
+
+
+def _launch(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> float:
+    """Return the median milliseconds of a step, without the first half, in which clocks rise."""
+    assert each.engine is not None
+    steps = Steps(first=STEPS, budget=STEPS)
+    scenario = Scenario(name="control", where=each.host.where, script=script, steps=steps, timeout_s=120.0)
+    launch = LaunchRequest(
+        prepared=prepared, scenario=scenario, payload=pack(Variant(scenario=scenario)),
+        labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
+    )  # fmt: skip
+    trial = run_trial(
+        each.engine, launch, cell_id="control", number=1, key="", round=0, decide=lambda trace: "go",
+        on_step=lambda step, rss_kib: None, cancelled=context.stopped.is_set,
+    )  # fmt: skip
+    if trial.end == "interrupted":
+        raise Interrupted("interrupted")
+    step_s = None if trial.trace is None else trial.trace.column("step_s")
+    if trial.end != "completed" or step_s is None or not len(step_s):
+        raise InfrastructureError(f"the control ended as {trial.end}: {trial.message or 'no step was timed'}")
+    return 1000.0 * float(statistics.median(step_s[len(step_s) // 2 :].tolist()))

@@ -1,0 +1,243 @@
+"""Checks every host, and which image can run where, for `harness doctor`. It runs no trial and pulls nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness import compat
+from harness.assess.earlier_noise import measured_noise
+from harness.errors import HarnessError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.parts.hosts.threads import side_by_side
+from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
+from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
+from harness.flows.upkeep import control
+from harness.model import Host, HostState, Image, Install, Plan, Pull
+from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
+from harness.model.gpus import Gpu
+from harness.plan import unlike
+from harness.registry import Registry
+from harness.run.engine import Prepared
+from harness.run.images.disk_budget import ImageName, name_of
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """The answers of an engine about itself and about the images that it has."""
+
+    condition: HostCondition | None = None
+    images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
+    bases: dict[str, Prepared] = field(default_factory=dict)
+    """The bases of images that are still to be installed, by reference: a registry need not have them."""
+
+
+def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
+    """Look at the hosts of a matrix (all, or those that are named) and at all images on them.
+
+    What is wrong with a host is in its `problem`. Raises MatrixError, UsageError, Interrupted.
+    """
+    try:
+        return _checkup(matrix, SweepOptions(hosts=hosts), out, context, registry)
+    except Interrupted as error:
+        raise Interrupted("interrupted; nothing was changed") from error
+
+
+def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext, registry: Registry) -> Checkup:
+    plan = plan_sweep(matrix, options, context.environ)
+    with using_hosts(plan, context) as every:
+        opened = _given(every, context)
+        seen = [_Seen() for _ in opened]
+        looks = [functools.partial(_look, each, into, plan, context) for each, into in zip(opened, seen, strict=True)]
+        side_by_side(looks, context.stopped)
+        controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
+    if context.stopped.is_set():
+        raise Interrupted("interrupted")
+    plan, told = (
+        with_lanes(plan, opened, options),
+        RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images")),
+    )
+    pairs = list(zip(opened, seen, strict=True))
+    return Checkup(
+        matrix=plan.matrix.name,
+        hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
+        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, images_of(each, plan), told)),
+    )
+
+
+def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
+    """Return the machines without the nodes that the queue of a cluster does not give at once, which are told."""
+    for host in dict.fromkeys(each.part_of for each in machines if each.awaited):
+        own = [each for each in machines if each.part_of == host]
+        given = sum(not each.awaited for each in own)
+        context.progress.note(
+            f"{host.name}: the queue gives {given} of {len(own)} nodes now; a sweep begins with these, and takes the"
+            " others as they come"
+        )
+    return [each for each in machines if not each.awaited]
+
+
+def images_of(each: OpenHost, plan: Plan) -> list[Image]:
+    """Return what will run on a machine."""
+    return images_on(plan, each.part_of)
+
+
+def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
+    """Return every host with one machine; those of a pool are equal."""
+    found: dict[Host, tuple[OpenHost, _Seen]] = {}
+    for each, seen in pairs:
+        if each.part_of not in found or not found[each.part_of][0].usable:
+            found[each.part_of] = each, seen
+    return list(found.values())
+
+
+def _controls(opened: Sequence[OpenHost], seen: Sequence[_Seen], context: RunContext) -> dict[Host, float | str]:
+    """Return the control of every usable machine of each pool that has more than one."""
+    found: dict[Host, float | str] = {}
+    for host in dict.fromkeys(each.part_of for each in opened if each.part_of.pool):
+        machines = [
+            (each, {f"{name}": image for name, (image, _) in looked.images.items()})
+            for each, looked in zip(opened, seen, strict=True)
+            if each.part_of == host and each.usable
+        ]
+        if len(machines) > 1:
+            by_name = {each.host.machine: each.host for each, _ in machines}
+            found |= {by_name[name]: told for name, told in control.measure(machines, context).items()}
+    return found
+
+
+def _with_control(check: HostCheck, controls: Mapping[Host, float | str]) -> HostCheck:
+    measured = controls.get(check.host)
+    if measured is None or isinstance(measured, str):
+        return check if measured is None else replace(check, odd=f"the control was not measured: {measured}")
+    pool = {one.machine: ms for one, ms in controls.items() if one.name == check.host.name and isinstance(ms, float)}
+    return replace(check, control_ms=measured, odd=unlike(pool).get(check.host.machine, ""))
+
+
+def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
+    if each.engine is None:
+        return
+    try:
+        into.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
+        for image in images_of(each, plan):
+            say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
+            say("looking for it")
+            if (found := each.engine.look(image, say)) is not None:
+                into.images[name_of(image)] = found, each.engine.size_bytes(found)
+            elif isinstance(image.source, Install) and not each.host.in_environments:
+                base = replace(image, source=Pull(reference=image.source.base))
+                if (found := each.engine.look(base, say)) is not None:
+                    into.bases[image.source.base] = found
+    except Interrupted:
+        raise
+    except HarnessError as error:  # the other hosts are looked at all the same
+        each.problem = each.problem or str(error)
+
+
+def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
+    images = images_of(each, plan)
+    missing = [image for image in images if name_of(image) not in seen.images]
+    is_known = each.engine is not None and each.problem is None
+    bases = bases_of(images) if each.host.in_environments else seen.bases
+    return HostCheck(
+        host=each.host,
+        problem=each.problem,
+        condition=seen.condition,
+        gpus=_gpus(each),
+        lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.part_of)),
+        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
+        if is_known
+        else None,
+        noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
+    )
+
+
+def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
+    return tuple({gpu.uuid: gpu for lane in each.lanes for gpu in lane.gpus}.values())
+
+
+# ---------------------------------------------------------------- images on GPUs
+
+
+def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: RegistryAnswers) -> list[ImageFit]:
+    architecture = architecture_of(each.facts)
+    by_name = {f"{image.series} {image.version}": image for image in images}
+    asks = each.problem is None and not each.host.in_environments  # which needs no image: a base is of no matter there
+    facts = {
+        name: _facts(image, _there(image, seen), told if asks else None, architecture)
+        for name, image in by_name.items()
+    }
+    state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
+    fit = functools.partial(
+        _fit, host=state.host.name, seen=seen, told=told if asks else None, architecture=architecture
+    )
+    return [
+        fit(image, gpu=gpu, compatibility=compat.compatibility_on(state, gpu, facts[name]))
+        for gpu in _gpus(each) or (None,)
+        for name, image in by_name.items()
+    ]
+
+
+def _fit(
+    image: Image,
+    *,
+    host: str,
+    gpu: Gpu | None,
+    compatibility: compat.Compatibility,
+    seen: _Seen,
+    told: RegistryAnswers | None,
+    architecture: str,
+) -> ImageFit:
+    there = seen.images.get(name_of(image))
+    reference = reference_of(image)
+    absent = _there(image, seen) is None
+    lacking = absent and told is not None and reference and told.is_denied(reference, architecture)
+    pulled = told is not None and isinstance(image.source, Pull)
+    size_bytes = there[1] if there else _pulled_bytes(image, told, architecture) if told and pulled else None
+    return ImageFit(
+        host=host,
+        gpu=gpu,
+        series=image.series,
+        version=image.version,
+        state="unknown" if lacking else compatibility.state,
+        why=str(told.layers(reference, architecture)) if lacking and told and reference else compatibility.why,
+        at_hand=there is not None,
+        bytes=size_bytes,
+    )
+
+
+def _there(image: Image, seen: _Seen) -> Prepared | None:
+    """Return the image, or the base that it will be installed over; None if neither is there."""
+    if name_of(image) in seen.images:
+        return seen.images[name_of(image)][0]
+    return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
+
+
+def _facts(
+    image: Image, there: Prepared | None, told: RegistryAnswers | None, architecture: str
+) -> compat.DescribedImage:
+    """Return the facts of the image where it is at hand, else those told by the registry, else by its name alone."""
+    environment: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    reference = reference_of(image)
+    if there is not None:
+        environment, labels = there.environment, there.labels
+    elif told is not None and reference and (found := told.facts(reference, architecture)):
+        environment, labels = found.environment, found.labels
+    return compat.DescribedImage(
+        reference=image.source.reference if isinstance(image.source, Pull) else "",
+        version=image.version,
+        environment=environment,
+        labels=labels,
+    )
+
+
+def _pulled_bytes(image: Image, told: RegistryAnswers, architecture: str) -> int | None:
+    if not isinstance(image.source, Pull):
+        return None
+    found = told.layers(image.source.reference, architecture)
+    return None if isinstance(found, str) else sum(found.values())

@@ -1,0 +1,156 @@
+"""Groups the episodes of one sign into faults, over all lanes and variants of a scenario. Pure.
+
+On several lanes of a variant, episodes that may share a version are one fault: an image that is bad on two lanes is bad
+for one reason. In several variants, episodes are one fault if they may have begun and ended at the same versions, and
+no version is known to be bad in one variant and good in the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.model import Episode, Lane, Variant
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, span
+from harness.model.judged import State
+
+LaneOfVariant = tuple[Variant, Lane]
+RowStates = Sequence[State]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault of one variant: its `episodes` by lane, and `rows`, the states of the versions by lane for this fault.
+
+    A version that is bad in another episode is unknown for this one.
+    """
+
+    variant: Variant
+    depth: int
+    episodes: Mapping[Lane, Sequence[Episode]]
+    rows: Mapping[Lane, RowStates]
+
+
+def faults_of(
+    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, RowStates], order: Order
+) -> list[Fault]:
+    """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
+    linked: list[list[tuple[Lane, Episode]]] = []
+    for lane, on_lane in episodes.items():
+        for episode in on_lane:
+            near = [group for group in linked if any(_shares(episode, other, order) for _, other in group)]
+            linked = [group for group in linked if group not in near]
+            linked.append([*(entry for group in near for entry in group), (lane, episode)])
+    return [_fault(variant, group, rows, order) for group in linked]
+
+
+def _shares(one: Episode, other: Episode, order: Order) -> bool:
+    """Return whether the episodes have the same depth, and a version may be bad in both."""
+    return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
+
+
+def _fault(
+    variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mapping[Lane, RowStates], order: Order
+) -> Fault:
+    by_lane = {lane: [episode for at, episode in group if at == lane] for lane in rows}
+    return Fault(
+        variant=variant,
+        depth=group[0][1].depth,
+        episodes={
+            lane: sorted(on_lane, key=lambda episode: span(episode, order).start)
+            for lane, on_lane in by_lane.items()
+            if on_lane
+        },
+        rows={lane: _row(by_lane[lane], row, order, depth=group[0][1].depth) for lane, row in rows.items()},
+    )
+
+
+def _row(episodes: Sequence[Episode], row: RowStates, order: Order, *, depth: int) -> RowStates:
+    """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
+    inside = {place for episode in episodes for place in span(episode, order)}
+    first = min(inside, default=0)
+    milder = depth > 0 and bool(episodes)
+    return tuple(
+        state if not state or place in inside else False if milder and place < first else None
+        for place, state in enumerate(row)
+    )
+
+
+# ---------------------------------------------------------------- in several variants
+
+
+def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
+    """Group the faults of all variants that may be one, oldest first.
+
+    The most precise faults are grouped first, so that the result does not depend on the input order. A vague fault that
+    fits several groups gets its own.
+    """
+    groups: list[_Group] = []
+    for fault in sorted(faults, key=lambda fault: _precision(fault, order)):
+        bounds = {lane: [bounds_of(episode, order) for episode in own] for lane, own in fault.episodes.items()}
+        fitting = [group for group in groups if group.fits(fault, bounds, order)]
+        chosen = [group for group in fitting if group.first == bounds] or fitting
+        if len(chosen) != 1:
+            groups.append(_Group(first=bounds))
+            chosen = groups[-1:]
+        chosen[0].add(fault, bounds, order)
+    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0], order)[1:])]
+
+
+def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
+    """Return a sort key: the width of the fault's bounds, its start, and all bounds. Equal keys mean equal bounds."""
+    episodes = [episode for on_lane in fault.episodes.values() for episode in on_lane]
+    bounds = [bounds_of(episode, order) for episode in episodes]
+    unknown = (len(order), len(order))
+    ends = [(*(bound.begins or (-1, -1)), *(bound.ends or unknown), bound.seen) for bound in bounds]
+    start = min(span(episode, order).start for episode in episodes)
+    return sum(high - low for end in ends for low, high in (end[:2], end[2:4])), start, ends
+
+
+Ends = Mapping[Lane, Sequence[EpisodeBounds]]
+"""Lane -> the bounds of its episodes."""
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """Faults that may be one, and their common bounds. Intervals that overlap in pairs all overlap in one place."""
+
+    first: Ends
+    members: list[Fault] = field(default_factory=list)
+    _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
+    _rows: dict[Lane, RowStates] = field(default_factory=dict)
+    _places: set[int] = field(default_factory=set)
+
+    def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+        """Return whether a fault may be the same as those of the group."""
+        lanes = [lane for lane in bounds if lane in self._bounds]
+        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
+            return False
+        if any(_together(bounds[lane], self._bounds[lane]) is None for lane in lanes):
+            return False
+        pairs = [zip(row, self._rows[lane], strict=True) for lane, row in fault.rows.items() if lane in self._rows]
+        return not any({True, False} == set(pair) for pair in itertools.chain(*pairs))
+
+    def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+        """Add a fault, and narrow the common bounds and states by its own."""
+        self.members.append(fault)
+        self._places |= _places(fault, order)
+        for lane, own in bounds.items():
+            self._bounds[lane] = _together(own, self._bounds.get(lane, own)) or own
+        for lane, row in fault.rows.items():
+            common = self._rows.get(lane, row)
+            self._rows[lane] = [new if old is None else old for old, new in zip(common, row, strict=True)]
+
+
+def _together(own: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
+    """Return the common bounds of the episodes of one lane, or None if they cannot be the same."""
+    if len(own) != len(others):
+        return None
+    common = [both for pair in zip(own, others, strict=True) if (both := met(pair)) is not None]
+    return common if len(common) == len(own) else None
+
+
+def _places(fault: Fault, order: Order) -> set[int]:
+    """Return the positions of the versions that may be bad by this fault, on any lane."""
+    return {place for own in fault.episodes.values() for episode in own for place in span(episode, order)}

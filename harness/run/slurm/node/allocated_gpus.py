@@ -1,0 +1,29 @@
+"""Selects the GPUs of a node that belong to the allocation. Pure.
+
+Slurm tells a step its GPUs in CUDA_VISIBLE_DEVICES. If it also hides the others (ConstrainDevices), the driver lists
+only those, and the numbers begin at 0 again. Otherwise the driver lists all cards of the node under its own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import InfrastructureError
+from harness.model.gpus import Gpu
+
+
+def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tuple[Gpu, ...]:
+    """Return the GPUs of `listed` that `visible`, the value of CUDA_VISIBLE_DEVICES, names; () if it names none.
+
+    Raises InfrastructureError if it names a GPU that is not listed.
+    """
+    names = [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "NoDevFiles"]
+    if len(names) == len(listed):
+        return tuple(listed)
+    chosen = tuple(gpu for name in names for gpu in listed if name in (str(gpu.index), gpu.uuid))
+    if len(chosen) != len(names):
+        there = "; ".join(map(str, listed)) or "none"
+        raise InfrastructureError(
+            f"{place}: Slurm gave the GPUs {visible}, and the driver lists {there}; see gres.conf of the cluster"
+        )
+    return chosen
