@@ -26,12 +26,12 @@ from harness.flows.evidence.issue import issue
 from harness.flows.evidence.repro import decoded, recipe
 from harness.flows.parts import lookup
 from harness.flows.parts.lookup import find_cell, find_run, open_run
+from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.evidence import Container, EnvironmentDifference, Machine
-from harness.private import WITHHELD, scrubbed
 from harness.report.content.diff import render, to_json
 from harness.report.issue import bug_report as issue_report
-from harness.report.issue.redaction import for_strangers
+from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
 from harness.report.text.words import finding_line

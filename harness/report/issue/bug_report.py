@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from harness.masking import scrubbed
 from harness.model import BAD, Build, CellResult, Install
 from harness.model.evidence import Container, Issue, Machine, Recipe
-from harness.private import scrubbed
 from harness.report.charts.definitions import png, svg
 from harness.report.content import diff
 from harness.report.issue import plot
 from harness.report.issue.public_images import local_images, private_registries
-from harness.report.issue.redaction import for_strangers
+from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.tables import line, packages, system, versions

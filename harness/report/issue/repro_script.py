@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
-from harness.private import is_secret, scrubbed
-from harness.report.issue.redaction import without_secrets
+from harness.report.issue.public_recipe import without_secrets
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import words
 from harness.report.text.clean import plain, shortened
