@@ -266,7 +266,8 @@ def test_a_program_is_repeated_without_steps_that_nobody_counts(tmp_path: Path) 
 def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
     """One sample a second showed nothing of a training that took 0.1 s, while the report on it claimed a leak."""
     source = tmp_path / "train.py"
-    source.write_text("import time\nkept = []\nfor _ in range(10):\n    kept.append(b'x' * (2 << 20)); time.sleep(0.05)")
+    grows = "import time\nkept = []\nfor _ in range(10):\n    kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
+    source.write_text(grows)
     program = Program(path=source, module=None, args=(), steps_are="torch")
     run = run_of(stored_run.write(tmp_path, script=None, program=program))
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
