@@ -10,7 +10,8 @@
     index     the package index's pages
 
 A structure-aware change replaces, removes or doubles a value of the parsed file; a raw change flips, cuts or inserts
-bytes. What fails is printed with the seed that makes it again.
+bytes. What fails is printed with the seed that makes it again. An index on this machine answers for the real one. Of
+ten bug reports, one draws its charts, which takes most of the time of an input.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import copy
 import json
 import random
+import re
 import resource
 import shutil
 import sys
@@ -31,6 +33,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 from click.testing import CliRunner
@@ -40,6 +43,7 @@ from harness.cli import cli
 from harness.errors import HarnessError
 from harness.exit_codes import OUR_BUG
 from harness.package_index import PackageIndex, in_range
+from harness.report.issue import bug_report
 from tests.unit import stored_run
 from tests.unit.run.test_conversation import DONE, HELLO, Player, counts, held, lines, samples
 
@@ -49,6 +53,9 @@ MOST_S = 2.0
 MOST_WAIT_S = 60.0
 MOST_KIB = 200 << 10
 """Growth of this process by one input."""
+DRAWN = 0.1
+"""Share of the bug reports whose charts are drawn."""
+JSON_PAGE = "application/vnd.pypi.simple.v1+json"
 NASTY: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1e308, -0.5, float("inf"), float("nan")),
     *("", " ", "0", "-", "~", "x" * 5000, "\x1b[31m", "{version}", "${HARNESS_BASE}", "../../etc/passwd", "/dev/zero"),
@@ -131,17 +138,51 @@ def called(*arguments: str) -> None:
 
 
 @contextlib.contextmanager
+def answering(answer: Callable[[str], tuple[str, bytes]]) -> Iterator[str]:
+    """A package index on this machine, which answers a path with a content type and a body. Yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind, body = answer(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
 def matrix() -> Iterator[Case]:
-    """Matrices whose versions are all written down, so that nothing is asked."""
     texts = [path.read_bytes() for path in sorted(EXAMPLES.glob("*.yaml"))]
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
-        folder = Path(name)
+    parsed = {text: yaml.safe_load(text) for text in texts}
+    versions = {version for text in texts for version in re.findall(r'"(\d+\.[\d.]+\d)"', text.decode())}
+
+    def answer(path: str) -> tuple[str, bytes]:
+        """The page of any package has all versions that the examples name."""
+        package = path.split("/")[-2]
+        files = [{"filename": f"{package}-{version}.tar.gz"} for version in sorted(versions)]
+        return JSON_PAGE, json.dumps({"files": files}).encode()
+
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-")))
+        index = {"UV_DEFAULT_INDEX": stack.enter_context(answering(answer)), "PIP_FIND_LINKS": ""}
+        stack.enter_context(mock.patch.dict("os.environ", index))
         shutil.copytree(EXAMPLES / "scenarios", folder / "scenarios")
 
         def case(rng: random.Random) -> None:
             text = rng.choice(texts)
             if rng.random() < 0.7:
-                text = yaml.safe_dump(damaged(yaml.safe_load(text), rng), allow_unicode=True).encode("utf-8", "replace")
+                text = yaml.safe_dump(damaged(parsed[text], rng), allow_unicode=True).encode("utf-8", "replace")
             else:
                 text = raw(text, rng)
             (folder / "matrix.yaml").write_bytes(text)
@@ -156,6 +197,7 @@ def run() -> Iterator[Case]:
         folder = Path(name)
         path = stored_run.write(folder)
         files = [file for file in path.rglob("*.json") if "inputs" not in file.parts and file.name != "summary.json"]
+        not_drawn = mock.patch.multiple(bug_report, png=lambda _: b"", svg=lambda _: "")
 
         def case(rng: random.Random) -> None:
             file = rng.choice(files)
@@ -163,7 +205,9 @@ def run() -> Iterator[Case]:
             try:
                 file.write_bytes(raw(good, rng) if rng.random() < 0.3 else encoded(damaged(json.loads(good), rng), rng))
                 arguments = rng.choice((("issue", str(path), "1"), ("repro", str(path), "1"), ("judge", str(file))))
-                called(*arguments)
+                drawn = arguments[0] != "issue" or rng.random() < DRAWN
+                with contextlib.nullcontext() if drawn else not_drawn:
+                    called(*arguments)
             finally:
                 file.write_bytes(good)
                 shutil.rmtree(path / "issue-1", ignore_errors=True)
@@ -223,32 +267,15 @@ def index() -> Iterator[Case]:
 
     said: dict[str, Any] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", said["kind"])
-            self.send_header("Content-Length", str(len(said["body"])))
-            self.end_headers()
-            self.wfile.write(said["body"])
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
     def case(rng: random.Random) -> None:
         if rng.random() < 0.7:
-            said.update(kind="application/vnd.pypi.simple.v1+json", body=encoded(damaged(page, rng), rng))
+            said.update(kind=JSON_PAGE, body=encoded(damaged(page, rng), rng))
         else:
             said.update(kind="text/html", body=raw(html, rng))
-        asked = PackageIndex([f"http://127.0.0.1:{server.server_port}/simple"])
-        in_range(asked.releases("pkg"), SpecifierSet(">=1.0"), python="3.11")
+        in_range(PackageIndex([address]).releases("pkg"), SpecifierSet(">=1.0"), python="3.11")
 
-    try:
+    with answering(lambda path: (said["kind"], said["body"])) as address:
         yield case
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {

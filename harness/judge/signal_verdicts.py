@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, LevelEstimate
-from harness.judge.comparison.launch_figures import EXACT
+from harness.judge.comparison.level_figures import EXACT
 from harness.judge.history.returned_values import Values
 from harness.model import (
     BAD,

@@ -15,7 +15,7 @@ def unheard(text: str) -> None:
 
 
 class ProgressListener(Protocol):
-    """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress.py`."""
+    """Receives the progress of a run, from any thread. Implemented by `report/terminal/plain_progress.py`."""
 
     def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from harness import private
+from harness import masking
 from harness.model import Block, Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _source_text(image: Image, host: Host) -> str:
     if isinstance(source, Pull):
         return f"{name}: pull {source.reference}{mark}"
     if isinstance(source, Build):
-        args = " ".join(f"{arg}={value}" for arg, value in private.told(source.args).items())
+        args = " ".join(f"{arg}={value}" for arg, value in masking.told(source.args).items())
         return f"{name}: build {source.context} with {args}{mark}"
     python = f"Python {source.python}" if source.python else "the running Python"
     where = f"in a virtual environment of {python}" if host.in_environments else f"over {source.base}"
-    return f"{name}: install {private.without_credentials(' '.join(source.packages))} {where}{mark}"
+    return f"{name}: install {masking.without_credentials(' '.join(source.packages))} {where}{mark}"

@@ -10,9 +10,9 @@ from typing import Any
 from harness.judge.cell import verdict
 from harness.judge.comparison.equivalence import may_hold
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
-from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
+from harness.judge.history.wants_round import differs_late, wants_round
 from harness.model import Depth, Noise, Scenario, Skip, Trials
 from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate, is_compared

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.judge.comparison.launch_figures import RULES, launch_figure_of, usable
+from harness.judge.comparison.level_figures import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from harness import private
+from harness import masking
 from harness.model import Block, Build, Host, Image, Plan, Program, Pull, Scenario, Series, Source, Variant
 
 SCHEMA = 1
@@ -65,7 +65,7 @@ def _image_json(image: Image) -> dict[str, Any]:
         "yanked": image.yanked,
         "made": _source_json(image.source),
         "entrypoint": image.keep_entrypoint,
-        "environment": private.told(image.environment),
+        "environment": masking.told(image.environment),
     }
 
 
@@ -74,9 +74,9 @@ def _source_json(source: Source) -> dict[str, Any]:
     if isinstance(source, Pull):
         return {"pull": source.reference}
     if isinstance(source, Build):
-        return {"build": str(source.context), "args": private.told(source.args)}
+        return {"build": str(source.context), "args": masking.told(source.args)}
     return {
-        "install": list(map(private.without_credentials, source.packages)),
+        "install": list(map(masking.without_credentials, source.packages)),
         "base": source.base,
         "python": source.python,
         "exact": source.exact,
@@ -102,7 +102,7 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
             "memory_bytes": scenario.memory_bytes,
             "shm_bytes": scenario.shm_bytes,
             "ulimits": [list(limit) for limit in scenario.ulimits],
-            "environment": private.told(scenario.environment),
+            "environment": masking.told(scenario.environment),
             "network": scenario.network,
             "cap_add": list(scenario.cap_add),
         },

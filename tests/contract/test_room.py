@@ -21,9 +21,9 @@ import requests
 
 from harness.errors import ImageUnavailable
 from harness.model import Cell, Image, Lane, Scenario, Variant
-from harness.report.terminal.progress import plain_progress
+from harness.report.terminal.plain_progress import plain_progress
 from harness.run.engine import Engine, Kept, Prepared
-from harness.run.images import ownership
+from harness.run.images import our_images
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
 from harness.run.images.prefetch import HostImages
 from tests.contract.world import WHERE, World, host, pulled, quiet
@@ -280,4 +280,4 @@ def test_the_room_of_an_engine_is_that_of_its_folder(docker: World, client: dock
         assert found.room.total_bytes == there.total
         assert abs(found.room.free_bytes - there.free) < 8 << 30
     assert found.api == client.api.api_version
-    assert ownership.REPOSITORY not in str(found.leftovers)
+    assert our_images.REPOSITORY not in str(found.leftovers)

@@ -18,7 +18,7 @@ from harness.matrix import load_matrix
 from harness.model.narrowed import Hybrid
 from harness.narrow.components import components
 from harness.narrow.coupling import couple
-from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded
+from harness.narrow.hybrid_images import Sides, grafted_hybrid, not_loaded
 from harness.plan import make_plan
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness

@@ -27,7 +27,7 @@ from harness.model.watching import Say
 from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
-from harness.report.terminal.progress import plain_progress
+from harness.report.terminal.plain_progress import plain_progress
 from harness.run.engine import Kept, Prepared
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET

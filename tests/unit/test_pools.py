@@ -25,7 +25,7 @@ from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.plan import MachineSeen, choose_lanes, make_plan, odd_ones, unlike
-from harness.report.terminal.progress import plain_progress
+from harness.report.terminal.plain_progress import plain_progress
 from harness.run.engine import Lease, Prepared
 from harness.run.trial.keys import trial_key
 from harness.store.plan_entries import PlanFile, plan_from_file

@@ -17,7 +17,7 @@ from harness.model import Finding, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
-from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
+from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
 from harness.run.engine import Kept
 from harness.run.hosts.lanes import HostRun

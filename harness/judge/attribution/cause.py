@@ -1,6 +1,6 @@
 """Attributes faults to the image, the GPU, the host or an interaction, and to params. Pure.
 
-The cause follows from the table of images × lanes (`factorial`), the params from the smallest rule (`param_rules`).
+The cause follows from the table of images × lanes (`image_or_gpu`), the params from the smallest rule (`param_rules`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.judge.attribution.cell_states import block_states, episodes_in, metric_of, signs
-from harness.judge.attribution.factorial import Square, SquareAnswer, SquareCell, answer, model_of
+from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.cell.agreement import AGREE

@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.launch_figures import EXACT, RULES, late_spread
+from harness.judge.comparison.level_figures import EXACT, RULES, late_spread
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,

@@ -22,9 +22,9 @@ from harness.model.narrowed import (
 from harness.narrow.search.evidence import HybridEvidence
 from harness.narrow.search.isolate import Ask, Bounds, GroupNeeds, Isolation, Swaps
 from harness.narrow.search.method import SHAMS, MethodChangesIt, MethodCheck
+from harness.narrow.search.next_hybrid import Groups
 from harness.narrow.search.prove import Prover, Tested, kind_of
 from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
-from harness.narrow.search.splits import Groups
 
 MOST_CAUSES = 4
 """Most differences that are followed: causes, and groups that turn out to be innocent."""

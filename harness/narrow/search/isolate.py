@@ -11,8 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from harness.model.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, HybridResult, Side
+from harness.narrow.search.next_hybrid import MAPPED, Couplings, Groups, best_split
 from harness.narrow.search.records import NextKind
-from harness.narrow.search.splits import MAPPED, Couplings, Groups, best_split
 
 REFUSALS = 12
 """Consecutive sets without a result after which the rest is not separated."""

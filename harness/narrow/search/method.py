@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.model.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
 from harness.narrow.search.isolate import Ask, Swaps
-from harness.narrow.search.splits import Groups
+from harness.narrow.search.next_hybrid import Groups
 
 SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
 """Each version with its own parts put in again, and its state as long as the method changes nothing."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from harness.model.narrowed import CulpritKind, HybridResult, HybridState, ProofCell, ProofRole
 from harness.narrow.search.isolate import Ask, Swaps
-from harness.narrow.search.splits import Groups
+from harness.narrow.search.next_hybrid import Groups
 
 
 @dataclass(frozen=True, kw_only=True)

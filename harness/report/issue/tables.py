@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
+from harness.masking import is_private, scrubbed
 from harness.model import CellResult, Install, Pull
 from harness.model.evidence import Issue
-from harness.private import is_private, scrubbed
 from harness.report.exports.markdown import escaped
 from harness.report.text import numbers, words
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
-from harness.private import is_private
 from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened
 

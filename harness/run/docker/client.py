@@ -22,8 +22,8 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
+from harness.masking import without_credentials
 from harness.model import Host
-from harness.private import without_credentials
 from harness.run.docker.reachability import cause, keep_alive, remedy, with_time_limit
 
 # All that a call of the SDK may raise if an engine refuses, is lost or is none: the SDK wraps only some errors.

@@ -18,11 +18,11 @@ from harness.run import memory_limit
 from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.docker.podman import check_podman, is_podman
+from harness.run.docker.podman_version import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session
 from harness.run.hosts.gpus import first_available
 from harness.run.images import build as builds
-from harness.run.images import grafts, images, overlay, ownership
+from harness.run.images import grafts, images, our_images, overlay
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process.engine import cpu_model
 from harness.run.retrying import WAITS_S, NetworkRetries
@@ -188,17 +188,17 @@ class DockerEngine:
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
                 return ()
-            pulled = [kept for kept in ownership.kept(self._client, self._layers) if not kept.made]
+            pulled = [kept for kept in our_images.kept(self._client, self._layers) if not kept.made]
             made = images.remove_made(self._client, say=say)
             return (*made, *(kept.name for kept in pulled if self.remove(kept, say)))
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._place):
-            return ownership.kept(self._client, self._layers)
+            return our_images.kept(self._client, self._layers)
 
     def remove(self, kept: Kept, say: Say) -> bool:
         with engine_errors(self._place):
-            return ownership.remove(self._client, kept.reference, say=say)
+            return our_images.remove(self._client, kept.reference, say=say)
 
     def condition(self, say: Say) -> HostCondition:
         with engine_errors(self._place):
@@ -210,7 +210,7 @@ class DockerEngine:
                 holder=None if holder is None or lease.NAME in leftovers else str(holder),
                 room=host_probe.room(self._client, say=say),
                 leftovers=leftovers,
-                kept_bytes=total_bytes(ownership.kept(self._client, self._layers)),
+                kept_bytes=total_bytes(our_images.kept(self._client, self._layers)),
                 memory_limit_bytes=self._ways.memory_bytes,
             )
 

@@ -29,7 +29,7 @@ from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.docker.containers import ABANDONED, CONFLICT, remove
 from harness.run.hosts import owner
 from harness.run.images.images import local_image
-from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.waiting import BEAT_S
 
 NAME = "harness-lease"

@@ -27,7 +27,7 @@ from harness.model.watching import Say
 from harness.run.docker.client import ca_bundle, explanation, if_full, proxies
 from harness.run.images import build_errors, build_intermediates
 from harness.run.images.images import Found, inspect, local_image
-from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 

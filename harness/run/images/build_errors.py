@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from harness.private import without_credentials
+from harness.masking import without_credentials
 
 _COMPLAINT = re.compile(r"(?:error|e|fatal|failed|[\w.]*(?:error|exception))\s*:", re.IGNORECASE)
 _CONSEQUENCE = re.compile(

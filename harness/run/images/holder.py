@@ -18,7 +18,7 @@ from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images import build_errors
 from harness.run.images.images import Found, find_python, inspect, local_image
-from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.tail import BoundedTail
 
 REPOSITORY = "harness/overlay"

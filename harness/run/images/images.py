@@ -16,8 +16,8 @@ from harness.model import Where
 from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
-from harness.run.images import ownership
-from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.images import our_images
+from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.retrying import BUSY, unavailable
 from harness.run.waiting import streamed
 
@@ -42,7 +42,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
         return _found(reference, local)
-    before = ownership.entries(client, inner=True)
+    before = our_images.entries(client, inner=True)
     try:
         _download(client, reference, say=say)
     except APIError as error:
@@ -52,7 +52,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     pulled = local_image(client, reference)
     if pulled is None:
         raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
-    ownership.note_pull(client, pulled, before=before)
+    our_images.note_pull(client, pulled, before=before)
     return _found(reference, pulled)
 
 
@@ -107,7 +107,7 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
 
 def _found(reference: str, image: Mapping[str, Any]) -> Found:
     repository = parse_repository_tag(reference)[0]
-    digests = dict(ownership.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
+    digests = dict(our_images.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
     return Found(id=image["Id"], digest=digests.get(repository) or next(iter(digests.values()), image["Id"]))
 
 
@@ -169,7 +169,7 @@ def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LAB
     """
     removed_names = []
     for image in client.api.images(filters={"label": label}):
-        name, tags = image["Labels"][IMAGE_LABEL], [ownership.familiar(tag) for tag in image["RepoTags"] or ()]
+        name, tags = image["Labels"][IMAGE_LABEL], [our_images.familiar(tag) for tag in image["RepoTags"] or ()]
         if name not in tags:
             continue
         if others := [tag for tag in tags if tag != name]:

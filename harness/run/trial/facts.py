@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.private import told
+from harness.masking import told
 from harness.run.trial.messages import NUMBER_LIMIT, Message, Misunderstood, writable
 
 

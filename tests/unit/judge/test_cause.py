@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution.cause import deciding_cells
-from harness.judge.attribution.factorial import Square, SquareAnswer, answer
+from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
 from harness.model import Lane
 from harness.model.gpus import Gpu
 from tests.nightly import many

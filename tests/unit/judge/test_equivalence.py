@@ -16,7 +16,7 @@ from harness.judge.comparison.compared import Compared, with_compared
 from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
-from harness.judge.history.enough_rounds import wants_round
+from harness.judge.history.wants_round import wants_round
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of

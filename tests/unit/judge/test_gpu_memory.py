@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.comparison.launch_figures import RULES
+from harness.judge.comparison.level_figures import RULES
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.verdict import judge_trace

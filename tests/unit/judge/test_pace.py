@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.compared import Compared
-from harness.judge.comparison.launch_figures import usable
+from harness.judge.comparison.level_figures import usable
 from harness.judge.comparison.pace import first_look_s, own_step_s, plainly_slow, usual_step_s
 from harness.judge.history.changes import find_changes
-from harness.judge.history.enough_rounds import wants_round
+from harness.judge.history.wants_round import wants_round
 from harness.judge.signal_verdicts import HASTY, Resolution, with_levels
 from harness.model import Steps, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, times, trace_of, trial_of

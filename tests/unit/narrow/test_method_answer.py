@@ -25,9 +25,9 @@ from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.row_queue import RowQueue
 from tests.unit.judge.making import failed
 from tests.unit.narrow.test_coupling import coupled, inventory
-from tests.unit.narrow.test_hybrids import A as OLD
-from tests.unit.narrow.test_hybrids import B as NEW
-from tests.unit.narrow.test_hybrids import image, sides
+from tests.unit.narrow.test_hybrid_images import A as OLD
+from tests.unit.narrow.test_hybrid_images import B as NEW
+from tests.unit.narrow.test_hybrid_images import image, sides
 from tests.unit.report import build
 
 LANE = Lane(host=Host(name="local", engine="process", gpus="none", where=build.WHERE))

@@ -13,10 +13,10 @@ import pytest
 from harness.errors import ImageUnavailable
 from harness.model import Build, Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.model.watching import Say
-from harness.report.terminal.progress import PlainProgress
+from harness.report.terminal.plain_progress import PlainProgress
 from harness.run.engine import Kept, Prepared
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
-from harness.run.images.ownership import is_ours, layers_of, mark_of
+from harness.run.images.our_images import is_ours, layers_of, mark_of
 from harness.run.images.prefetch import HostImages
 
 WHERE = Where(file="m.yaml", line=1, key="k")

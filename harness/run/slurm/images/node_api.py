@@ -1,4 +1,4 @@
-"""Answers the questions of `run/images/ownership.py` for the container engine on a node, by the engine's command.
+"""Answers the questions of `run/images/our_images.py` for the container engine on a node, by the engine's command.
 
 The same rule holds as on every engine: the harness removes an image only if it pulled every name that the image has.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.errors import InfrastructureError
-from harness.run.images.ownership import EngineImage, familiar
+from harness.run.images.our_images import EngineImage, familiar
 
 LIST = (
     'ids=$("$0" image ls --quiet --no-trunc $1 | sort -u) || exit 1;'
@@ -20,7 +20,7 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """The part of the Docker SDK's client that ownership needs. `run` runs a command on the node and returns what it
+    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns what it
     prints. Each method raises InfrastructureError.
     """
 

@@ -10,7 +10,7 @@ from harness.model import Image, Install, Pull
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
 from harness.run.engine import Kept, Prepared
-from harness.run.images import ownership
+from harness.run.images import our_images
 from harness.run.retrying import unavailable
 from harness.run.slurm.images.node_api import NodeApi
 from harness.run.slurm.node.hold import Hold
@@ -41,12 +41,12 @@ class NodeImages:
         return _prepared(image, entry)
 
     def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
-        before = ownership.entries(self, inner=True)
+        before = our_images.entries(self, inner=True)
         pull = (self._program, "pull", "--quiet", reference)
         self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
         entry = self._inspected(reference, say)
         if entry is not None:
-            ownership.note_pull(self, entry, before=before)
+            our_images.note_pull(self, entry, before=before)
         return entry
 
     def at_hand(self, image: Image) -> bool:
@@ -75,16 +75,16 @@ class NodeImages:
         return tuple(
             Kept(
                 reference=str(entry["Id"]),
-                name=ownership.shown_name(entry),
-                made=ownership.is_made(entry),
+                name=our_images.shown_name(entry),
+                made=our_images.is_made(entry),
                 layers={str(entry["Id"]): entry["Size"]},
             )
-            for entry in ownership.entries(self).values()
-            if ownership.is_ours(entry)
+            for entry in our_images.entries(self).values()
+            if our_images.is_ours(entry)
         )
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        return ownership.remove(self, kept.reference, say=say)
+        return our_images.remove(self, kept.reference, say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         return tuple(kept.name for kept in self.kept() if self.remove(kept, say))

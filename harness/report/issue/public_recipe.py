@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from harness.masking import is_private, is_secret
 from harness.model import Build, Install, Source
 from harness.model.evidence import Container, Machine, Recipe
-from harness.private import is_private, is_secret
 from harness.report.issue.public_images import public_base
 
 

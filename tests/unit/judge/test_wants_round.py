@@ -13,7 +13,7 @@ from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
-from harness.judge.history.enough_rounds import too_wide, wants_round
+from harness.judge.history.wants_round import too_wide, wants_round
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_block, trial_of
 

@@ -21,7 +21,7 @@ from harness.run.docker.dead_containers import UNCHECKED_AGE_S, living, remove_d
 from harness.run.hosts import owner
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images.images import remove_made
-from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 
 pytestmark = pytest.mark.docker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.private import scrubbed
+from harness.masking import scrubbed
 from tests.unit import processor
 
 
@@ -26,6 +26,6 @@ def test_a_long_line_takes_no_longer_than_its_length() -> None:
     """An image that prints one line of 500 KB stopped the report for hours."""
     processor.on_long_texts(
         ["a", "/", "a/", "/.harness", "a://", "://a", "a.", "/home/", "/root", "sk-", "KEY1"],
-        imports="from harness.private import is_secret, scrubbed",
+        imports="from harness.masking import is_secret, scrubbed",
         code="scrubbed(text); scrubbed(text + '@'); is_secret(text, text)",
     )

@@ -14,7 +14,13 @@ from rich.console import Console
 from harness.model import ProgressListener
 from harness.report.terminal.lane_progress import LaneState
 from harness.report.terminal.live import LiveProgress
-from harness.report.terminal.progress import LenientStream, PlainProgress, live_progress, open_progress, plain_progress
+from harness.report.terminal.plain_progress import (
+    LenientStream,
+    PlainProgress,
+    live_progress,
+    open_progress,
+    plain_progress,
+)
 
 CELL = "multidict 6.3.0 on local: multidict_pop"
 

@@ -11,7 +11,7 @@ from harness.model import LIBRARIES, Graft, Image, Install, Where
 from harness.model.narrowed import Hybrid
 from harness.narrow.components import components
 from harness.narrow.coupling import couple
-from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
+from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import Inventory, read_inventory
 from tests.unit.narrow.test_coupling import inventory
 
