@@ -11,7 +11,9 @@ Each time, one fault meets a sweep of four versions, of which the newer two cras
     scenario  SIGKILL to the scenario
     full      the file system of the run's directory is full for a while
     memory    the harness gets no more memory than it has, for a while
-    beside    a second sweep, and `harness clean --images --runs 1h`, on the same host at the same time
+    pressure  the harness and its trials have no more memory than they use, for a while: the kernel ends some of them
+    clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
+    beside    a second sweep, a watch and `harness clean --images --runs 1h`, on the same host at the same time
     engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
 
 Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
@@ -43,8 +45,8 @@ import docker
 import psutil
 
 from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
-from harness.run.process import leftovers
-from harness.run.process.cgroups import CGROUPS
+from harness.run.process import cgroups, leftovers
+from harness.run.process.cgroups import CGROUPS, TrialCgroup
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 MARK = "FAULTS_TOKEN"
@@ -53,12 +55,14 @@ ENDS_S = 300.0
 FROZEN_S = 5.0
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
-MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT}
+MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT, "pressure": signal.SIGKILL}
 """The signals that may end a sweep, by fault: a library written in Rust aborts its process if it gets no memory."""
 FULL_BYTES = 3 << 20
 TOLD_LINES = 12
 """Lines of a traceback that are told."""
 ROOM_BYTES = 8 << 20
+DAY_S = 86400
+CLOCK_SOURCE = Path(__file__).with_name("clock_offset.c")
 BAD_WORDS = frozenset({"crash", "oom", "hang", "leak", "slowdown", "growth"})
 PROGRAM = """\
 import os, time
@@ -83,15 +87,24 @@ class Place:
     environ: Mapping[str, str]
     token: str
     engine: str
+    cgroup: TrialCgroup | None
+    """Of all that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Path]:
         return sorted((self.folder / "reports" / "matrix").glob("[0-9]*"))
 
-    def start(self) -> subprocess.Popen[str]:
+    @property
+    def clock(self) -> Path:
+        """The seconds by which clocks are wrong here, as clock_offset.c reads them."""
+        return self.folder / "clock"
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a command; without one, the sweep."""
+        joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup.procs)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness", "sweep", "matrix.yaml", "--seed", "1"],
+            [*joined, sys.executable, "-m", "harness", *(command or ("sweep", "matrix.yaml", "--seed", "1"))],
             cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
@@ -114,6 +127,8 @@ class Place:
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
         dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # of all sweeps of this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
+        if self.cgroup is not None:
+            names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
         if self.engine == "docker":
             labels = {run.name for run in self.runs}
             with contextlib.closing(docker.from_env()) as client:
@@ -125,14 +140,14 @@ class Place:
         return names
 
 
-def matrix(workshop: Workshop, engine: str, token: str) -> dict[str, Any]:
+def matrix(workshop: Workshop, engine: str, environment: Mapping[str, str]) -> dict[str, Any]:
     carried = {"environment": {"CARRIED": "{version}"}}
     if engine == "docker":
         series: dict[str, Any] = {"carrier": {"images": dict.fromkeys(VERSIONS, BASE), **carried}}
     else:
         series = {"carrier": {**workshop.series("planted", VERSIONS)["carrier"], **carried}}
     scenario = {
-        "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": {MARK: token},
+        "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": environment,
     }  # fmt: skip
     return {
         "version": 1,
@@ -144,26 +159,32 @@ def matrix(workshop: Workshop, engine: str, token: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def place(workshop: Workshop, engine: str, *, full: bool = False) -> Iterator[Place]:
+def place(workshop: Workshop, engine: str, fault: str = "") -> Iterator[Place]:
     token = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
         (folder / "tmp").mkdir()
         (folder / "reports").mkdir()
         (folder / "program.py").write_text(PROGRAM)
-        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, token)))
+        shifted = {"LD_PRELOAD": str(workshop.folder / "clock.so"), "CLOCK_OFFSET": str(folder / "clock")}
+        clock = shifted if fault == "clock" else {}
+        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, {MARK: token, **clock})))
         environ = {
-            **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
+            **clock, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
             "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
         }  # fmt: skip
-        at = Place(folder=folder, environ=environ, token=token, engine=engine)
-        with _small(folder / "reports") if full else contextlib.nullcontext():
+        cgroup = cgroups.create(f"faults-{token}") if fault == "pressure" else None
+        at = Place(folder=folder, environ=environ, token=token, engine=engine, cgroup=cgroup)
+        at.clock.write_bytes(bytes(8))
+        with _small(folder / "reports") if fault == "full" else contextlib.nullcontext():
             try:
                 yield at
             finally:
                 for process in at.started:
                     process.kill()
                     process.wait()
+                if cgroup is not None:
+                    cgroup.remove()
 
 
 @contextlib.contextmanager
@@ -228,17 +249,34 @@ def starve(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
         harness.rlimit(psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
+def press(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Let the harness and its trials together have hardly more memory than they use, for a while."""
+    if at.cgroup is None:
+        raise SystemExit("the fault `pressure` needs a memory cgroup: run it as root")
+    limit = at.cgroup.path / ("memory.max" if at.cgroup.version == 2 else "memory.limit_in_bytes")
+    told = dict(line.split() for line in (at.cgroup.path / "memory.stat").read_text().splitlines())
+    used = int(told["anon" if at.cgroup.version == 2 else "total_rss"])
+    with contextlib.suppress(OSError):  # the kernel can refuse what is below the use
+        limit.write_text(str(used + rng.randint(0, ROOM_BYTES)))
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(rng.uniform(0.5, 5))
+    limit.write_text("max" if at.cgroup.version == 2 else "-1")
+
+
+def set_clock(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Set the clocks a day forward or back."""
+    with at.clock.open("r+b") as file:
+        shifted_s = int.from_bytes(file.read(8), sys.byteorder, signed=True) + rng.choice((-DAY_S, DAY_S))
+        file.seek(0)
+        file.write(shifted_s.to_bytes(8, sys.byteorder, signed=True))
+
+
 def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Let another sweep and removals of what is old work beside the sweep."""
-    other = at.start()
-    while process.poll() is None or other.poll() is None:
-        subprocess.run(
-            [sys.executable, "-m", "harness", "clean", "matrix.yaml", "--images", "--runs", "1h"],
-            cwd=at.folder, env=dict(at.environ), stdin=subprocess.DEVNULL, capture_output=True, check=True,
-            timeout=ENDS_S,
-        )  # fmt: skip
+    """Let another sweep, a watch and removals of what is old work beside the sweep."""
+    others = (at.start(), at.start("watch", "matrix.yaml", "--once"))
+    while any(each.poll() is None for each in (process, *others)):
+        at.start("clean", "matrix.yaml", "--images", "--runs", "1h").wait()
         time.sleep(rng.uniform(0.1, 1))
-    other.communicate()
 
 
 FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
@@ -247,6 +285,8 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "scenario": kill_scenario,
     "full": fill,
     "memory": starve,
+    "pressure": press,
+    "clock": set_clock,
     "beside": beside,
 }
 
@@ -298,7 +338,7 @@ class Campaign:
 
     def once(self, fault: str, rng: random.Random) -> list[str]:
         """Disturb one sweep up to three times, and return what was wrong afterwards, in words."""
-        with place(self.workshop, self.engine, full=fault == "full") as at:
+        with place(self.workshop, self.engine, fault) as at:
             problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
             problems += end(at.start())  # the next call resumes, and removes what is left
             problems += [*torn(at), *(f"left {name}" for name in at.left())]
@@ -306,12 +346,14 @@ class Campaign:
 
     def _disturb(self, at: Place, fault: str, rng: random.Random) -> list[str]:
         process = at.start()
+        beside = len(at.started)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(0.05, self.usual_s))
         before = _known(at)
         if process.poll() is None:
             FAULTS_OF[fault](at, process, rng)
         problems = end(process, may_die=MAY_DIE.get(fault))
+        problems += [problem for each in at.started[beside:] for problem in end(each)]
         lost = before - _known(at)
         return [*problems, f"lost {len(lost)} trial files"] if lost else problems
 
@@ -358,7 +400,7 @@ def torn(at: Place) -> list[str]:
 
 
 def ending(at: Place) -> Ending:
-    summary = json.loads((at.runs[-1] / "summary.json").read_text())
+    summary = json.loads((at.folder / "reports" / "matrix" / "latest" / "summary.json").read_text())
     cells = {cell["image"]: cell for cell in summary["cells"]}
     return Ending(
         words={version: cell["verdict"] for version, cell in cells.items()},
@@ -401,6 +443,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="faults-shop-") as folder:
         workshop = Workshop(folder=Path(folder))
         workshop.build()
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/clock.so", str(CLOCK_SOURCE)], check=True)
         wanted, usual_s = undisturbed(workshop, asked.engine)
         print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
         campaign = Campaign(workshop=workshop, engine=asked.engine, wanted=wanted, usual_s=usual_s)
