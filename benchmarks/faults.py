@@ -1,8 +1,8 @@
 """Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, anything left, a verdict wrong?
 
     python -m benchmarks.faults --times 300                    # process engine
-    python -m benchmarks.faults --engine docker --times 300
-    python -m benchmarks.faults --faults full,memory --times 30
+    python -m benchmarks.faults --faults full,memory,pressure,clock,beside --times 30
+    python -m benchmarks.faults --engine docker --faults harness,frozen,restarted,cut --times 30
 
 Each time, one fault meets a sweep of four versions, of which the newer two crash:
 
@@ -14,8 +14,12 @@ Each time, one fault meets a sweep of four versions, of which the newer two cras
     pressure  the harness and its trials have no more memory than they use, for a while: the kernel ends some of them
     clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
     beside    a second sweep, a watch and `harness clean --images --runs 1h`, on the same host at the same time
-    engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
+    frozen    the Docker Engine is stopped for 5 s (SIGSTOP)
+    restarted the Docker Engine is ended or killed, and started again
+    cut       the network between the harness and the engine loses every packet for a while
 
+The last three are for `--engine docker`, which starts an engine of its own (as root; the base image comes from the
+machine's engine). `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine.
 Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
 """
 
@@ -41,18 +45,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import docker
 import psutil
 
 from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
 from harness.run.process import cgroups, leftovers
 from harness.run.process.cgroups import CGROUPS, TrialCgroup
+from tests.lab.daemon import Daemon
+from tests.lab.ways import free_port
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 MARK = "FAULTS_TOKEN"
 ENDS_S = 300.0
 """Seconds after which a sweep that did not end counts as a failure of its own."""
 FROZEN_S = 5.0
+CUT_S = 8.0
+OWN_ENGINE = Path("/var/tmp/harness-faults-engine")
+ENGINE_NUMBER = 90
+"""Of its bridge; other engines on this machine have other numbers."""
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
 MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT, "pressure": signal.SIGKILL}
@@ -86,7 +95,8 @@ class Place:
     folder: Path
     environ: Mapping[str, str]
     token: str
-    engine: str
+    daemon: Daemon | None
+    """None: the process engine."""
     cgroup: TrialCgroup | None
     """Of all that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -129,9 +139,9 @@ class Place:
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
-        if self.engine == "docker":
+        if self.daemon is not None:
             labels = {run.name for run in self.runs}
-            with contextlib.closing(docker.from_env()) as client:
+            with contextlib.closing(self.daemon.client()) as client:
                 names += [
                     each.name or each.short_id
                     for each in client.containers.list(all=True, ignore_removed=True)
@@ -140,9 +150,9 @@ class Place:
         return names
 
 
-def matrix(workshop: Workshop, engine: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def matrix(workshop: Workshop, daemon: Daemon | None, environment: Mapping[str, str]) -> dict[str, Any]:
     carried = {"environment": {"CARRIED": "{version}"}}
-    if engine == "docker":
+    if daemon is not None:
         series: dict[str, Any] = {"carrier": {"images": dict.fromkeys(VERSIONS, BASE), **carried}}
     else:
         series = {"carrier": {**workshop.series("planted", VERSIONS)["carrier"], **carried}}
@@ -152,14 +162,14 @@ def matrix(workshop: Workshop, engine: str, environment: Mapping[str, str]) -> d
     return {
         "version": 1,
         "series": series,
-        "hosts": {"local": {"engine": engine}},
+        "hosts": {"local": {"engine": "process" if daemon is None else "docker"}},
         "scenarios": {"program": scenario},
         "trials": {"least": 2, "most": 4},
     }
 
 
 @contextlib.contextmanager
-def place(workshop: Workshop, engine: str, fault: str = "") -> Iterator[Place]:
+def place(workshop: Workshop, daemon: Daemon | None, fault: str = "") -> Iterator[Place]:
     token = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
@@ -168,13 +178,15 @@ def place(workshop: Workshop, engine: str, fault: str = "") -> Iterator[Place]:
         (folder / "program.py").write_text(PROGRAM)
         shifted = {"LD_PRELOAD": str(workshop.folder / "clock.so"), "CLOCK_OFFSET": str(folder / "clock")}
         clock = shifted if fault == "clock" else {}
-        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, {MARK: token, **clock})))
+        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, daemon, {MARK: token, **clock})))
         environ = {
             **clock, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
             "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
         }  # fmt: skip
+        if daemon is not None:
+            environ["DOCKER_HOST"] = daemon.listen[0] if fault == "cut" else daemon.address
         cgroup = cgroups.create(f"faults-{token}") if fault == "pressure" else None
-        at = Place(folder=folder, environ=environ, token=token, engine=engine, cgroup=cgroup)
+        at = Place(folder=folder, environ=environ, token=token, daemon=daemon, cgroup=cgroup)
         at.clock.write_bytes(bytes(8))
         with _small(folder / "reports") if fault == "full" else contextlib.nullcontext():
             try:
@@ -279,6 +291,37 @@ def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
         time.sleep(rng.uniform(0.1, 1))
 
 
+def freeze(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    stopped = [each for each in of(at).processes() if each.name() == "dockerd"]
+    for each in stopped:
+        each.suspend()
+    try:
+        time.sleep(FROZEN_S)
+    finally:
+        for each in stopped:
+            each.resume()
+
+
+def restart(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Start the engine again after its orderly end, or after it was killed with all that it had started."""
+    daemon = of(at)
+    daemon.stop() if rng.random() < 0.5 else daemon.kill()
+    time.sleep(rng.uniform(0, 3))
+    daemon.start()
+
+
+def cut(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Lose every packet between the harness and the engine, in both directions."""
+    port = of(at).listen[0].rpartition(":")[2]
+    with contextlib.ExitStack() as stack:
+        for way in ("--dport", "--sport"):
+            rule = ["INPUT", "-i", "lo", "-p", "tcp", way, port, "-j", "DROP"]
+            subprocess.run(["iptables", "-w", "-I", *rule], check=True)
+            stack.callback(subprocess.run, ["iptables", "-w", "-D", *rule], check=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.5, CUT_S))
+
+
 FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
     "harness": kill_harness,
     "agent": kill_agent,
@@ -288,18 +331,30 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "pressure": press,
     "clock": set_clock,
     "beside": beside,
+    "frozen": freeze,
+    "restarted": restart,
+    "cut": cut,
 }
 
 
-def freeze(pid: int) -> Callable[[Place, subprocess.Popen[str], random.Random], None]:
-    def frozen(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            time.sleep(FROZEN_S)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+def of(at: Place) -> Daemon:
+    if at.daemon is None:
+        raise SystemExit("this fault is for --engine docker")
+    return at.daemon
 
-    return frozen
+
+@contextlib.contextmanager
+def own_engine() -> Iterator[Daemon]:
+    """An engine that nobody else uses, with the base image."""
+    daemon = Daemon(folder=OWN_ENGINE, number=ENGINE_NUMBER, listen=(f"tcp://127.0.0.1:{free_port()}",))
+    try:
+        daemon.start()
+        daemon.load([BASE])
+        daemon.clear()
+        yield daemon
+    finally:
+        daemon.stop()
+        shutil.rmtree(OWN_ENGINE, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- one time
@@ -314,9 +369,9 @@ class Ending:
     trials: Mapping[str, int]
 
 
-def undisturbed(workshop: Workshop, engine: str) -> tuple[Ending, float]:
+def undisturbed(workshop: Workshop, daemon: Daemon | None) -> tuple[Ending, float]:
     """The ending of a sweep that nothing disturbs, and its seconds; environments are there then."""
-    with place(workshop, engine) as at:
+    with place(workshop, daemon) as at:
         problems = end(at.start())
         for run in at.runs:
             shutil.rmtree(run)
@@ -332,13 +387,13 @@ class Campaign:
     """What every disturbed sweep is compared with: `usual_s` is the time that a sweep takes undisturbed."""
 
     workshop: Workshop
-    engine: str
+    daemon: Daemon | None
     wanted: Ending
     usual_s: float
 
     def once(self, fault: str, rng: random.Random) -> list[str]:
         """Disturb one sweep up to three times, and return what was wrong afterwards, in words."""
-        with place(self.workshop, self.engine, fault) as at:
+        with place(self.workshop, self.daemon, fault) as at:
             problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
             problems += end(at.start())  # the next call resumes, and removes what is left
             problems += [*torn(at), *(f"left {name}" for name in at.left())]
@@ -351,14 +406,11 @@ class Campaign:
             process.wait(rng.uniform(0.05, self.usual_s))
         before = _known(at)
         if process.poll() is None:
-            FAULTS_OF[fault](at, process, rng)
+            FAULTS[fault](at, process, rng)
         problems = end(process, may_die=MAY_DIE.get(fault))
         problems += [problem for each in at.started[beside:] for problem in end(each)]
         lost = before - _known(at)
         return [*problems, f"lost {len(lost)} trial files"] if lost else problems
-
-
-FAULTS_OF = dict(FAULTS)
 
 
 def _known(at: Place) -> set[str]:
@@ -434,19 +486,20 @@ def main() -> int:
     parser.add_argument("--faults", default="harness,agent,scenario")
     parser.add_argument("--times", type=int, default=30, help="of each fault")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pid", type=int, help="the dockerd that the fault `engine` stops")
     asked = parser.parse_args()
-    if asked.pid:
-        FAULTS_OF["engine"] = freeze(asked.pid)
     rng = random.Random(asked.seed)
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="faults-shop-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="faults-shop-") as folder,
+        own_engine() if asked.engine == "docker" else contextlib.nullcontext() as daemon,
+    ):
         workshop = Workshop(folder=Path(folder))
         workshop.build()
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/clock.so", str(CLOCK_SOURCE)], check=True)
-        wanted, usual_s = undisturbed(workshop, asked.engine)
+        if "clock" in asked.faults:
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/clock.so", str(CLOCK_SOURCE)], check=True)
+        wanted, usual_s = undisturbed(workshop, daemon)
         print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
-        campaign = Campaign(workshop=workshop, engine=asked.engine, wanted=wanted, usual_s=usual_s)
+        campaign = Campaign(workshop=workshop, daemon=daemon, wanted=wanted, usual_s=usual_s)
         for fault in asked.faults.split(","):
             bad = done = 0
             try:
