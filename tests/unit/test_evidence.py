@@ -263,6 +263,35 @@ def test_a_program_is_repeated_without_steps_that_nobody_counts(tmp_path: Path) 
     assert "step" not in done.stdout
 
 
+def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
+    """One sample a second showed nothing of a training that took 0.1 s, while the report on it claimed a leak."""
+    source = tmp_path / "train.py"
+    grows = "import time\nkept = []\nfor _ in range(10):\n    kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
+    source.write_text(grows)
+    program = Program(path=source, module=None, args=(), steps_are="torch")
+    run = run_of(stored_run.write(tmp_path, script=None, program=program))
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    seen = [int(kib) for kib in re.findall(r"^\[RSS (\d+) KiB\]$", done.stdout, re.MULTILINE)]
+    assert seen[-1] - seen[0] > 10 << 10, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (2000, "7.84 KiB/step makes 15.3 MiB in 2,000 steps: the resident memory that the script prints grows"),
+        (20, "7.84 KiB/step makes 0.153 MiB in 20 steps: too little to be seen in the resident memory that the script"),
+    ],
+)
+def test_a_report_says_whether_its_script_can_show_the_leak(tmp_path: Path, steps: int, told: str) -> None:
+    run = run_of(stored_run.write(tmp_path, script=None, command=("./train",)))
+    asked = recipe(run, find_cell(run, ["6.3.0"]))
+    verdict = replace(asked.result.verdict, verdicts=("leak",), rate_kib_per_step=7.84, steps=steps)
+    asked = replace(asked, result=replace(asked.result, verdict=verdict))
+    assert told in shell(asked)
+    report = replace(issue(run, run.findings[0], inspect=None), recipe=asked)
+    assert told in issue_report.render(report, harness_version="1").markdown
+
+
 def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) -> None:
     for path in (run.path / "inputs").iterdir():
         path.write_text("something else")

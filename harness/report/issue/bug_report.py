@@ -16,6 +16,7 @@ from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
+from harness.report.issue.repro_script import leak_to_see
 from harness.report.issue.tables import line, packages, system, versions
 from harness.report.text import narrowed, numbers, signal_words, words
 from harness.report.text.clean import plain_lines
@@ -159,7 +160,7 @@ def _notes(issue: Issue) -> Iterator[str]:
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
         yield line(f"The image is built from a folder {source.context.name} with {what} and the files that it copies.")
-    yield from map(line, _images_out_of_reach(issue, issue.recipe))
+    yield from map(line, (*leak_to_see(issue.recipe), *_images_out_of_reach(issue, issue.recipe)))
     for place in issue.recipe.missing:
         yield line(f"It also needs {place} beside it, which is too large to be part of this report.")
     if issue.recipe.run.withheld:

@@ -14,12 +14,14 @@ from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.report.issue.public_recipe import without_secrets
 from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.text import words
+from harness.report.text import numbers, words
 from harness.report.text.clean import plain, shortened
 
 FOLDER = "/tmp/repro"
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 """A valid name of a shell variable; an engine also accepts others."""
+LEAST_TO_SEE_MIB = 1.0
+"""The smallest growth that stands out from what a process takes at its start."""
 START = (
     f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
 )
@@ -63,8 +65,20 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
             yield f"Its container has the capability {plain(' '.join(values))}."
 
 
+def leak_to_see(recipe: Recipe) -> Iterator[str]:
+    """Yield how much resident memory the script of a command, which only watches it from outside, shows to leak."""
+    verdict = recipe.result.verdict
+    if recipe.script is None and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
+        mib = verdict.rate_kib_per_step * verdict.steps / 1024
+        told = f"{numbers.rate(verdict.rate_kib_per_step)} makes {numbers.mebibytes(mib)} in {verdict.steps:,} steps"
+        shown = "the resident memory that the script prints grows by about as much"
+        hidden = "too little to be seen in the resident memory that the script prints; let the program make more steps"
+        yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."
+
+
 def _notes(recipe: Recipe) -> Iterator[str]:
     yield from asked_for(recipe)
+    yield from leak_to_see(recipe)
     for place in recipe.missing:
         yield f"Needed beside the script, but not kept by the run: {plain(place)}"
     for name in recipe.run.withheld:
