@@ -69,6 +69,12 @@ def test_help_and_completion_do_not_wait_for_statistics() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_sweep_in_environments_does_not_wait_for_the_client_of_docker() -> None:
+    """It was a fifth of the time until the first launch."""
+    code = "import harness.flows.sweep, harness.run.process.engine, sys; assert 'docker' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_lists_that_are_told_without_an_import_are_true() -> None:
     (wanted,) = [param.type for param in command("report").params if param.name == "wanted"]
     assert isinstance(wanted, click.Choice)
