@@ -79,7 +79,8 @@ def demo(*, folder: Path, out: Path) -> None:
     from harness.flows.sweep import SweepOptions
 
     matrix = demo_flow.write(folder)
-    say(f"the demo is {matrix}; read it, change it, and run it again: harness sweep {matrix}")
+    say(f"the demo is {matrix}: read it and change it")
+    say(f"this command runs it again: harness sweep {matrix}")
     result = sweep_file(matrix, SweepOptions(out=out))
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was to find")

@@ -220,6 +220,8 @@ def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Lev
 
 def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row]) -> Level:
     text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
+    if metric == "step_time" and old_to_new.is_untimed(cell.result):
+        return Level(text="not measured")
     of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
         return Level(text=text)
