@@ -194,7 +194,8 @@ class _Maker:
         for finding in self.result.findings:
             if place_of(finding)[:3] == place and finding.before in here and finding.after in here:
                 found.setdefault((finding.before, finding.after), finding)
-        for (before, after), finding in found.items():
+        order = list(here)
+        for (before, after), finding in sorted(found.items(), key=lambda item: order.index(item[0][1])):
             sections = facts.sections(_told(here[before or ""]), _told(here[after]))
             rows = diff.rows(sections)
             yield Apart(
