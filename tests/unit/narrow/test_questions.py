@@ -147,7 +147,7 @@ def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_pat
     (block,) = plan_of_files(asked, seed=1).blocks
     cells = dict(zip(("A", "B"), block.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
-    with pytest.raises(UsageError, match="^check: no such program"):
+    with pytest.raises(UsageError, match=r"^check: no such program"):
         sides._check_program(cells, made)  # type: ignore[arg-type]
     program = tmp_path / "B" / "bin" / "check"
     program.parent.mkdir(parents=True)
