@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE_IMAGE := harness-base:bookworm
 
-.PHONY: demo test unit nightly stories check base engine browser lab slurm registry figures site clean
+.PHONY: demo test ready unit nightly stories check base engine browser lab slurm registry figures site clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -77,9 +77,14 @@ BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
 unit: $(VENV)/installed-dev
 	@$(PYTEST) -n $(PROCESSORS) tests/unit
 
-# The units need none of what is installed and started for the rest: they come before it.
-test: check unit engine browser lab slurm registry
+# What the tests beside the units need, one after the other: the system installs one package at a time.
+ready: engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
+
+# Style, types and units need none of it. While they compute, it waits for the network and the disk.
+test:
+	@$(MAKE) --no-print-directory ready & ready=$$!; \
+	  $(MAKE) --no-print-directory check unit; ended=$$?; wait $$ready && exit $$ended
 	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
 	@$(PYTEST) $(BESIDE_UNITS) -m alone
 

@@ -1,8 +1,8 @@
 """Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, anything left, a verdict wrong?
 
     python -m benchmarks.faults --times 300                    # process engine
-    python -m benchmarks.faults --engine docker --times 300
-    python -m benchmarks.faults --faults full,memory --times 30
+    python -m benchmarks.faults --faults full,memory,pressure,clock,beside --times 30
+    python -m benchmarks.faults --engine docker --faults harness,frozen,restarted,cut --times 30
 
 Each time, one fault meets a sweep of four versions, of which the newer two crash:
 
@@ -11,9 +11,15 @@ Each time, one fault meets a sweep of four versions, of which the newer two cras
     scenario  SIGKILL to the scenario
     full      the file system of the run's directory is full for a while
     memory    the harness gets no more memory than it has, for a while
-    beside    a second sweep, and `harness clean --images --runs 1h`, on the same host at the same time
-    engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
+    pressure  the harness and its trials have no more memory than they use, for a while: the kernel ends some of them
+    clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
+    beside    a second sweep, a watch and `harness clean --images --runs 1h`, on the same host at the same time
+    frozen    the Docker Engine is stopped for 5 s (SIGSTOP)
+    restarted the Docker Engine is ended or killed, and started again
+    cut       the network between the harness and the engine loses every packet for a while
 
+The last three are for `--engine docker`, which starts an engine of its own (as root; the base image comes from the
+machine's engine). `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine.
 Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
 """
 
@@ -39,26 +45,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import docker
 import psutil
 
 from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
-from harness.run.process import leftovers
-from harness.run.process.cgroups import CGROUPS
+from harness.run.process import cgroups, leftovers
+from harness.run.process.cgroups import CGROUPS, TrialCgroup
+from tests.lab.daemon import Daemon
+from tests.lab.ways import free_port
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 MARK = "FAULTS_TOKEN"
 ENDS_S = 300.0
 """Seconds after which a sweep that did not end counts as a failure of its own."""
 FROZEN_S = 5.0
+CUT_S = 8.0
+OWN_ENGINE = Path("/var/tmp/harness-faults-engine")
+ENGINE_NUMBER = 90
+"""Of its bridge; other engines on this machine have other numbers."""
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
-MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT}
+MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT, "pressure": signal.SIGKILL}
 """The signals that may end a sweep, by fault: a library written in Rust aborts its process if it gets no memory."""
 FULL_BYTES = 3 << 20
 TOLD_LINES = 12
 """Lines of a traceback that are told."""
 ROOM_BYTES = 8 << 20
+DAY_S = 86400
+CLOCK_SOURCE = Path(__file__).with_name("clock_offset.c")
 BAD_WORDS = frozenset({"crash", "oom", "hang", "leak", "slowdown", "growth"})
 PROGRAM = """\
 import os, time
@@ -82,16 +95,26 @@ class Place:
     folder: Path
     environ: Mapping[str, str]
     token: str
-    engine: str
+    daemon: Daemon | None
+    """None: the process engine."""
+    cgroup: TrialCgroup | None
+    """Of all that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Path]:
         return sorted((self.folder / "reports" / "matrix").glob("[0-9]*"))
 
-    def start(self) -> subprocess.Popen[str]:
+    @property
+    def clock(self) -> Path:
+        """The seconds by which clocks are wrong here, as clock_offset.c reads them."""
+        return self.folder / "clock"
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a command; without one, the sweep."""
+        joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup.procs)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness", "sweep", "matrix.yaml", "--seed", "1"],
+            [*joined, sys.executable, "-m", "harness", *(command or ("sweep", "matrix.yaml", "--seed", "1"))],
             cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
@@ -114,9 +137,11 @@ class Place:
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
         dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # of all sweeps of this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
-        if self.engine == "docker":
+        if self.cgroup is not None:
+            names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
+        if self.daemon is not None:
             labels = {run.name for run in self.runs}
-            with contextlib.closing(docker.from_env()) as client:
+            with contextlib.closing(self.daemon.client()) as client:
                 names += [
                     each.name or each.short_id
                     for each in client.containers.list(all=True, ignore_removed=True)
@@ -125,45 +150,53 @@ class Place:
         return names
 
 
-def matrix(workshop: Workshop, engine: str, token: str) -> dict[str, Any]:
+def matrix(workshop: Workshop, daemon: Daemon | None, environment: Mapping[str, str]) -> dict[str, Any]:
     carried = {"environment": {"CARRIED": "{version}"}}
-    if engine == "docker":
+    if daemon is not None:
         series: dict[str, Any] = {"carrier": {"images": dict.fromkeys(VERSIONS, BASE), **carried}}
     else:
         series = {"carrier": {**workshop.series("planted", VERSIONS)["carrier"], **carried}}
     scenario = {
-        "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": {MARK: token},
+        "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": environment,
     }  # fmt: skip
     return {
         "version": 1,
         "series": series,
-        "hosts": {"local": {"engine": engine}},
+        "hosts": {"local": {"engine": "process" if daemon is None else "docker"}},
         "scenarios": {"program": scenario},
         "trials": {"least": 2, "most": 4},
     }
 
 
 @contextlib.contextmanager
-def place(workshop: Workshop, engine: str, *, full: bool = False) -> Iterator[Place]:
+def place(workshop: Workshop, daemon: Daemon | None, fault: str = "") -> Iterator[Place]:
     token = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         folder = Path(name)
         (folder / "tmp").mkdir()
         (folder / "reports").mkdir()
         (folder / "program.py").write_text(PROGRAM)
-        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, token)))
+        shifted = {"LD_PRELOAD": str(workshop.folder / "clock.so"), "CLOCK_OFFSET": str(folder / "clock")}
+        clock = shifted if fault == "clock" else {}
+        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, daemon, {MARK: token, **clock})))
         environ = {
-            **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
+            **clock, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
             "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
         }  # fmt: skip
-        at = Place(folder=folder, environ=environ, token=token, engine=engine)
-        with _small(folder / "reports") if full else contextlib.nullcontext():
+        if daemon is not None:
+            environ["DOCKER_HOST"] = daemon.listen[0] if fault == "cut" else daemon.address
+        cgroup = cgroups.create(f"faults-{token}") if fault == "pressure" else None
+        at = Place(folder=folder, environ=environ, token=token, daemon=daemon, cgroup=cgroup)
+        at.clock.write_bytes(bytes(8))
+        with _small(folder / "reports") if fault == "full" else contextlib.nullcontext():
             try:
                 yield at
             finally:
                 for process in at.started:
                     process.kill()
                     process.wait()
+                if cgroup is not None:
+                    cgroup.remove()
 
 
 @contextlib.contextmanager
@@ -228,17 +261,65 @@ def starve(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
         harness.rlimit(psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
+def press(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Let the harness and its trials together have hardly more memory than they use, for a while."""
+    if at.cgroup is None:
+        raise SystemExit("the fault `pressure` needs a memory cgroup: run it as root")
+    limit = at.cgroup.path / ("memory.max" if at.cgroup.version == 2 else "memory.limit_in_bytes")
+    told = dict(line.split() for line in (at.cgroup.path / "memory.stat").read_text().splitlines())
+    used = int(told["anon" if at.cgroup.version == 2 else "total_rss"])
+    with contextlib.suppress(OSError):  # the kernel can refuse what is below the use
+        limit.write_text(str(used + rng.randint(0, ROOM_BYTES)))
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(rng.uniform(0.5, 5))
+    limit.write_text("max" if at.cgroup.version == 2 else "-1")
+
+
+def set_clock(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Set the clocks a day forward or back."""
+    with at.clock.open("r+b") as file:
+        shifted_s = int.from_bytes(file.read(8), sys.byteorder, signed=True) + rng.choice((-DAY_S, DAY_S))
+        file.seek(0)
+        file.write(shifted_s.to_bytes(8, sys.byteorder, signed=True))
+
+
 def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Let another sweep and removals of what is old work beside the sweep."""
-    other = at.start()
-    while process.poll() is None or other.poll() is None:
-        subprocess.run(
-            [sys.executable, "-m", "harness", "clean", "matrix.yaml", "--images", "--runs", "1h"],
-            cwd=at.folder, env=dict(at.environ), stdin=subprocess.DEVNULL, capture_output=True, check=True,
-            timeout=ENDS_S,
-        )  # fmt: skip
+    """Let another sweep, a watch and removals of what is old work beside the sweep."""
+    others = (at.start(), at.start("watch", "matrix.yaml", "--once"))
+    while any(each.poll() is None for each in (process, *others)):
+        at.start("clean", "matrix.yaml", "--images", "--runs", "1h").wait()
         time.sleep(rng.uniform(0.1, 1))
-    other.communicate()
+
+
+def freeze(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    stopped = [each for each in of(at).processes() if each.name() == "dockerd"]
+    for each in stopped:
+        each.suspend()
+    try:
+        time.sleep(FROZEN_S)
+    finally:
+        for each in stopped:
+            each.resume()
+
+
+def restart(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Start the engine again after its orderly end, or after it was killed with all that it had started."""
+    daemon = of(at)
+    daemon.stop() if rng.random() < 0.5 else daemon.kill()
+    time.sleep(rng.uniform(0, 3))
+    daemon.start()
+
+
+def cut(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Lose every packet between the harness and the engine, in both directions."""
+    port = of(at).listen[0].rpartition(":")[2]
+    with contextlib.ExitStack() as stack:
+        for way in ("--dport", "--sport"):
+            rule = ["INPUT", "-i", "lo", "-p", "tcp", way, port, "-j", "DROP"]
+            subprocess.run(["iptables", "-w", "-I", *rule], check=True)
+            stack.callback(subprocess.run, ["iptables", "-w", "-D", *rule], check=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.5, CUT_S))
 
 
 FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
@@ -247,19 +328,33 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "scenario": kill_scenario,
     "full": fill,
     "memory": starve,
+    "pressure": press,
+    "clock": set_clock,
     "beside": beside,
+    "frozen": freeze,
+    "restarted": restart,
+    "cut": cut,
 }
 
 
-def freeze(pid: int) -> Callable[[Place, subprocess.Popen[str], random.Random], None]:
-    def frozen(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            time.sleep(FROZEN_S)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+def of(at: Place) -> Daemon:
+    if at.daemon is None:
+        raise SystemExit("this fault is for --engine docker")
+    return at.daemon
 
-    return frozen
+
+@contextlib.contextmanager
+def own_engine() -> Iterator[Daemon]:
+    """An engine that nobody else uses, with the base image."""
+    daemon = Daemon(folder=OWN_ENGINE, number=ENGINE_NUMBER, listen=(f"tcp://127.0.0.1:{free_port()}",))
+    try:
+        daemon.start()
+        daemon.load([BASE])
+        daemon.clear()
+        yield daemon
+    finally:
+        daemon.stop()
+        shutil.rmtree(OWN_ENGINE, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- one time
@@ -274,9 +369,9 @@ class Ending:
     trials: Mapping[str, int]
 
 
-def undisturbed(workshop: Workshop, engine: str) -> tuple[Ending, float]:
+def undisturbed(workshop: Workshop, daemon: Daemon | None) -> tuple[Ending, float]:
     """The ending of a sweep that nothing disturbs, and its seconds; environments are there then."""
-    with place(workshop, engine) as at:
+    with place(workshop, daemon) as at:
         problems = end(at.start())
         for run in at.runs:
             shutil.rmtree(run)
@@ -292,13 +387,13 @@ class Campaign:
     """What every disturbed sweep is compared with: `usual_s` is the time that a sweep takes undisturbed."""
 
     workshop: Workshop
-    engine: str
+    daemon: Daemon | None
     wanted: Ending
     usual_s: float
 
     def once(self, fault: str, rng: random.Random) -> list[str]:
         """Disturb one sweep up to three times, and return what was wrong afterwards, in words."""
-        with place(self.workshop, self.engine, full=fault == "full") as at:
+        with place(self.workshop, self.daemon, fault) as at:
             problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
             problems += end(at.start())  # the next call resumes, and removes what is left
             problems += [*torn(at), *(f"left {name}" for name in at.left())]
@@ -306,17 +401,16 @@ class Campaign:
 
     def _disturb(self, at: Place, fault: str, rng: random.Random) -> list[str]:
         process = at.start()
+        beside = len(at.started)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(0.05, self.usual_s))
         before = _known(at)
         if process.poll() is None:
-            FAULTS_OF[fault](at, process, rng)
+            FAULTS[fault](at, process, rng)
         problems = end(process, may_die=MAY_DIE.get(fault))
+        problems += [problem for each in at.started[beside:] for problem in end(each)]
         lost = before - _known(at)
         return [*problems, f"lost {len(lost)} trial files"] if lost else problems
-
-
-FAULTS_OF = dict(FAULTS)
 
 
 def _known(at: Place) -> set[str]:
@@ -358,7 +452,7 @@ def torn(at: Place) -> list[str]:
 
 
 def ending(at: Place) -> Ending:
-    summary = json.loads((at.runs[-1] / "summary.json").read_text())
+    summary = json.loads((at.folder / "reports" / "matrix" / "latest" / "summary.json").read_text())
     cells = {cell["image"]: cell for cell in summary["cells"]}
     return Ending(
         words={version: cell["verdict"] for version, cell in cells.items()},
@@ -392,18 +486,20 @@ def main() -> int:
     parser.add_argument("--faults", default="harness,agent,scenario")
     parser.add_argument("--times", type=int, default=30, help="of each fault")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pid", type=int, help="the dockerd that the fault `engine` stops")
     asked = parser.parse_args()
-    if asked.pid:
-        FAULTS_OF["engine"] = freeze(asked.pid)
     rng = random.Random(asked.seed)
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="faults-shop-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="faults-shop-") as folder,
+        own_engine() if asked.engine == "docker" else contextlib.nullcontext() as daemon,
+    ):
         workshop = Workshop(folder=Path(folder))
         workshop.build()
-        wanted, usual_s = undisturbed(workshop, asked.engine)
+        if "clock" in asked.faults:
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/clock.so", str(CLOCK_SOURCE)], check=True)
+        wanted, usual_s = undisturbed(workshop, daemon)
         print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
-        campaign = Campaign(workshop=workshop, engine=asked.engine, wanted=wanted, usual_s=usual_s)
+        campaign = Campaign(workshop=workshop, daemon=daemon, wanted=wanted, usual_s=usual_s)
         for fault in asked.faults.split(","):
             bad = done = 0
             try:

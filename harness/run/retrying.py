@@ -20,7 +20,8 @@ BUSY = re.compile(
 """Messages of a server that is reachable but cannot answer now."""
 NETWORK = re.compile(
     r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
-    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|" + BUSY.pattern,
+    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|dns error"
+    r"|connection closed before message|end of file before message|" + BUSY.pattern,
     re.IGNORECASE,
 )
 
@@ -32,7 +33,7 @@ class NetworkTrouble(ImageUnavailable):
 
 
 def unavailable(message: str, *, cause: str) -> ImageUnavailable:
-    """Return the error for an image: NetworkTrouble if `cause`, the engine's or pip's message, says so."""
+    """Return the error for an image: NetworkTrouble if `cause`, the message of the engine, pip or uv, says so."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
 
 

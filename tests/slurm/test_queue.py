@@ -96,7 +96,7 @@ def test_a_sweep_over_two_named_nodes_finds_the_same_version_on_both(
     assert ended.code == 1, ended.err
     summary = harness.summary()
     found = {(one["host"], one["last_good"], one["first_bad"]) for one in summary["findings"]}
-    assert found == {(f"old.{node}", "1.14.0", "1.15.0") for node in (first, second)}
+    assert found == {(f"old.{node}", "1.14.0", "1.15.0") for node in (first, second)}, ended.out
     assert cluster.jobs() == []
 
 

@@ -27,6 +27,7 @@ from harness.run.engine import Prepared
 from harness.run.images import build_errors
 from harness.run.process import interpreters
 from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
+from harness.run.retrying import unavailable
 from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
@@ -215,7 +216,8 @@ def _make(
     def run(*command: str, must_succeed: bool = True) -> None:
         done = run_command(list(command), environment=environment, beat=lambda: say(installing))
         if must_succeed and done.returncode != 0:
-            raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {build_errors.of_uv(done.stderr)}")
+            why = build_errors.of_uv(done.stderr)
+            raise unavailable(f"{image.where}: {image.series} {image.version}: {why}", cause=done.stderr)
 
     run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder))
     if source.packages:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
 from harness.run.process import environments, interpreters
+from harness.run.retrying import NetworkTrouble
 
 NAME = "0123456789abcdef0123"
 SOURCE = Install(base="", python=None, packages=())
@@ -124,6 +126,16 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
     made = environments.prepare(IMAGE, source, environ=environ, say=lambda text: None)
     importing = [made.reference, "-c", "import harness_test_one, harness_test_two"]
     assert subprocess.run(importing, check=False).returncode == 0
+
+
+def test_an_index_that_is_down_for_a_moment_costs_no_version(tmp_path: Path) -> None:
+    """It is asked again: a version must not be untested because of one lost connection."""
+    image = replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",)))
+    environ = {**os.environ, "HARNESS_CACHE": str(tmp_path), "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    with pytest.raises(NetworkTrouble, match=r"m\.yaml:3: series\.s: s 1: .*127\.0\.0\.1:9"):
+        environments.prepare(
+            image, image.source, environ={**environ, "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}, say=lambda text: None
+        )
 
 
 def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) -> None:

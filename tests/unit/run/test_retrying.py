@@ -66,6 +66,10 @@ def test_every_wait_can_be_interrupted() -> None:
         "received unexpected HTTP status: 503 Service Unavailable",
         "toomanyrequests: You have reached your pull rate limit",
         "HTTPSConnectionPool(host='f.example', port=443): Read timed out.",
+        "error: Request failed after 3 retries in 5.9s\n  cause: HTTP status server error (503 Service Unavailable)",
+        "  cause: client error (SendRequest)\n  cause: connection closed before message completed",
+        "  cause: error reading a body from connection\n  cause: end of file before message length reached",
+        "  cause: client error (Connect)\n  cause: dns error\n  cause: error resolving DNS",
     ],
 )
 def test_the_network_is_worth_another_try(said: str) -> None:
@@ -81,6 +85,7 @@ def test_the_network_is_worth_another_try(said: str) -> None:
         "No matching distribution found for six==99.9",
         "unauthorized: authentication required",
         "Get https://r.example/v2/: x509: certificate signed by unknown authority",
+        "error: Request failed after 3 retries in 6.0s\n  cause: invalid peer certificate: UnknownIssuer",
     ],
 )
 def test_what_will_not_change_is_not(said: str) -> None:
