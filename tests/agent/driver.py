@@ -6,6 +6,7 @@ import selectors
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,10 @@ class Agent:
     """A running supervisor. Use as a context manager: it is killed at the end, whatever happened."""
 
     def __init__(
-        self, root: Path, *, python: str, environment: dict[str, str] | None = None, cgroup: Path | None = None
+        self, root: Path, *, python: str, environment: dict[str, str] | None = None, enter: Sequence[str] = ()
     ) -> None:
+        """`enter`: the words of a command that starts the one behind it."""
         start = [python, "-B", str(root / "start.py")]
-        enter = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh"] if cgroup else []
         self.process = subprocess.Popen(
             [*enter, *start],
             stdin=subprocess.PIPE,
