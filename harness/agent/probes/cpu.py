@@ -12,15 +12,6 @@ def children_s():
     return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants())
 
 
-def kept_waiting_s():
-    """Return the seconds for which this process was ready to run and others ran; 0 where the kernel does not tell."""
-    try:
-        with open("/proc/self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
 _thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
 
 
