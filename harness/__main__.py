@@ -1,11 +1,17 @@
-"""Runs the command line as `python -m harness`."""
+"""Runs the command line: the entry of `harness` and of `python -m harness`."""
 
 import sys
 
-try:
-    from harness.cli import main
-except MemoryError:
-    print("harness: no memory is left to start with; run the same command again", file=sys.stderr)
-    sys.exit(3)
 
-main()
+def main() -> None:
+    """Run the command line; without memory for its imports, say so in one line."""
+    try:
+        from harness.cli import main as run
+    except MemoryError:
+        print("harness: no memory is left to start with; run the same command again", file=sys.stderr)
+        sys.exit(3)
+    run()
+
+
+if __name__ == "__main__":
+    main()

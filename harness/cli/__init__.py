@@ -105,7 +105,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and end the process with its exit code (the console script)."""
+    """Run a command and end the process with its exit code."""
     _open_closed_streams()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # equations are small: more threads only wait
     sys.exit(run(arguments if arguments is not None else sys.argv[1:]))

@@ -43,7 +43,7 @@ End = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
     """The measurements of a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
 
@@ -134,7 +134,7 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 

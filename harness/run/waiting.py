@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from docker import APIClient
+if TYPE_CHECKING:
+    from docker import APIClient
 
 BEAT_S = 0.2
 """Seconds between two calls of `beat`."""

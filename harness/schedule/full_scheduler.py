@@ -43,7 +43,6 @@ class FullScheduler:
     """Rounds of this run that have only the versions beside a change, to confirm it."""
     only: frozenset[str] | None = None
     """Cells (ids) that may be launched; of the others only the trials of earlier runs count. None means all."""
-    conclusion: str = ""
     blocks: int = 1
     """Number of blocks of the scenario, which share the chance of a false alarm."""
 

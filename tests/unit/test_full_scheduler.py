@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
         quiet = timed(lambda run: 1e-6)(run, number)
         crashes = run.cell.image.version == "2" and number in (0, 3, 5)
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
-        return Trial(**{**vars(quiet), **ended})  # type: ignore[arg-type]
+        return replace(quiet, **ended)  # type: ignore[arg-type]
 
     play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
@@ -153,14 +154,14 @@ def test_rounds_end_whatever_happens() -> None:
             if end == "infrastructure":
                 run.failures += 1
                 run.problem = "gone" if run.failures > 2 else ""
-            return trial if end == "completed" else Trial(**{**vars(trial), "end": end})  # type: ignore[arg-type]
+            return trial if end == "completed" else replace(trial, end=end)  # type: ignore[arg-type]
 
         play(FullScheduler(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
         assert all(len(run.measured) <= 5 for run in runs)
 
 
 def changed(trial: Trial, **fields: object) -> Trial:
-    return Trial(**{**vars(trial), **fields})  # type: ignore[arg-type]
+    return replace(trial, **fields)  # type: ignore[arg-type]
 
 
 def test_an_interrupted_round_is_made_up_for() -> None:

@@ -49,5 +49,5 @@ class Work:
 
     def conclusion(self) -> tuple[str, ...]:
         """Return what a search found, so that nobody takes "not launched" for "good"."""
-        conclusion = self.scheduler.conclusion
-        return (f"{self}: searched: {conclusion}",) if conclusion else ()
+        found = self.scheduler.conclusion if isinstance(self.scheduler, BisectScheduler) else ""
+        return (f"{self}: searched: {found}",) if found else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +18,9 @@ def facts_of(message: Message) -> dict[str, Any]:
     value of a variable that looks like a credential (NVIDIA_API_KEY) is withheld here, before anything is written.
     Raises Misunderstood.
     """
-    facts: dict[str, Any] = {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
+    facts: dict[str, Any] = {
+        sys.intern(writable(name)): _facts(value) for name, value in message.items() if name != "type"
+    }
     for name, fits in KINDS.items():
         if facts.get(name) is not None and not fits(facts[name]):
             raise Misunderstood(f"{message.get('type')}: {name} is of another type than the agent sends")
@@ -82,7 +85,7 @@ def _facts(value: object) -> object:
 
 
 def _record(value: dict[str, object]) -> dict[str, Any]:
-    return {_fact(name): _fact(inner) for name, inner in value.items()}
+    return {sys.intern(writable(name)): _fact(inner) for name, inner in value.items()}
 
 
 def _fact(value: object) -> Any:

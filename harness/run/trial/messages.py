@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, get_args
 
@@ -170,7 +171,7 @@ def columns_of(message: Message) -> dict[str, Floats]:
     kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > MOST_COLUMNS:
         raise Misunderstood(f"{kind}: no columns with a step")
-    arrays = {writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
+    arrays = {sys.intern(writable(str(name)[:200])): _array(kind, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:
         raise Misunderstood(f"{kind}: columns of different lengths")
     if not np.all(np.isfinite(arrays["step"])):

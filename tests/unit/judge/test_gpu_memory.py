@@ -121,18 +121,18 @@ def test_what_gc_collect_gives_back_is_no_leak() -> None:
 def test_on_a_shared_gpu_the_device_s_growth_accuses_nobody() -> None:
     facts = {"gpus": [{"processes": 0}, {"processes": 2}]}
     shared = trial(gpu_kib=segments(RATE))
-    found = judged(Trial(**{**vars(shared), "facts": facts}))
+    found = judged(replace(shared, facts=facts))
     own = trial(gpu_process_kib=segments(RATE))
 
     assert (found.verdicts, found.layer) == (("suspect",), None)
     assert "but other processes use the GPU" in found.why
-    assert judged(Trial(**{**vars(own), "facts": facts})).verdict == "leak"
+    assert judged(replace(own, facts=facts)).verdict == "leak"
 
 
 @pytest.mark.parametrize("facts", [{"gpus": "x"}, {"gpus": [None, {"processes": "many"}]}, {}])
 def test_strange_facts_do_not_matter(facts: dict[str, Any]) -> None:
     one = trial(gpu_kib=segments(RATE))
-    assert judged(Trial(**{**vars(one), "facts": facts})).verdict == "leak"
+    assert judged(replace(one, facts=facts)).verdict == "leak"
 
 
 def test_beside_a_leak_of_resident_memory_the_gpu_is_mentioned() -> None:
