@@ -68,7 +68,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a test may leave to the collector is collected in it: collected later, it fails whichever test is running."""
+    """What a test may leave to the collector is collected in it: later it would fail whichever test is running."""
     if any("PytestUnraisable" in str(mark.args) for mark in item.iter_markers("filterwarnings")):
         gc.collect()
 
