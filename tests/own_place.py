@@ -7,12 +7,15 @@ and images. The tests of one process run one after the other and share its place
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError, run
@@ -46,6 +49,22 @@ def own_folders() -> Iterator[None]:
             if value is not None:
                 os.environ[name] = value
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.cache
+def own_shm() -> tuple[str, ...]:
+    """The words before a command that give it a /dev/shm of its own; none where this user may not mount."""
+    words = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
+    try:
+        works = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        works = False
+    return words if works else ()
+
+
+def in_own_shm() -> list[pytest.MarkDecorator]:
+    """The marks of tests whose commands begin with `own_shm`: where they cannot, they share /dev/shm and run alone."""
+    return [] if own_shm() else [pytest.mark.alone]
 
 
 def engine_can_be_ours() -> bool:

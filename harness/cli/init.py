@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,8 +15,13 @@ from harness.cli.try_ import ENDED, ENGINE, FILES, GPUS, STEP_PATTERN, STEPS_ARE
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.flows.first.draft import Draft
 
+CHANCES = 3
+"""How often a question is asked whose answer is refused."""
+T = TypeVar("T")
 NO_PROGRAM = "no training program found in this folder; name it: harness init --program FILE"
 NO_VERSIONS = (
     "no two versions found in this folder; name them, oldest first: harness init --version torch==2.5.1 --version "
@@ -61,25 +66,45 @@ def init(
     """
     from harness.flows.first import draft, first_launch
     from harness.flows.first import init as flow
+    from harness.flows.first import try_ as try_flow
+    from harness.flows.first.draft_job import job_of
+    from harness.flows.first.draft_steps import steps_of
 
     here, ask = Path(), not yes and sys.stdin.isatty()
     if (here / flow.MATRIX).exists():
         raise UsageError(f"{flow.MATRIX}: there already; run it with: harness sweep {flow.MATRIX}")
-    likeliest = next(iter(flow.programs(here)), None)
-    program = program or _answer("Which program, such as train.py", likeliest, NO_PROGRAM, ask=ask)
+
+    def drafted_of(words: tuple[str, ...]) -> tuple[Draft, str]:
+        drafted = draft.drafted(
+            ("harness", "init"), folder=here, versions=words, command=command, engine=engine, gpus=gpus, files=files,
+            beside=beside or flow.needs(here, words), steps_are=steps_are, step_pattern=step_pattern,
+        )  # fmt: skip
+        if not no_run:
+            try_flow.check(flow.write(drafted, folder=here), os.environ)
+        return drafted, ", ".join(words)
+
+    if program is None:
+        likeliest = next(iter(flow.programs(here)), None)
+        program = _answer("Which program, such as train.py", likeliest, NO_PROGRAM, ask=ask, read=flow.program)
     if arguments is None:
-        arguments = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask)
-    words = versions or tuple(_answer(VERSIONS, flow.suggested(here, os.environ), NO_VERSIONS, ask=ask).split())
-    drafted = draft.drafted(
-        ("harness", "init"), folder=here, versions=words, command=("python", program, *_split(arguments)),
-        engine=engine, gpus=gpus, files=files, beside=beside or flow.needs(here, words), steps_are=steps_are,
-        step_pattern=step_pattern,
-    )  # fmt: skip
+        words = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask, read=_split)
+    else:
+        words = _split(arguments)
+    command = ("python", program, *words)
+    steps_of(steps_are, job_of(command, folder=here, files=files, step_pattern=step_pattern))  # no answer helps these
+    if versions:
+        drafted, told = drafted_of(versions)
+    else:
+        suggested = flow.suggested(here, os.environ)
+        drafted, told = _answer(
+            VERSIONS, suggested, NO_VERSIONS, ask=ask, read=lambda text: drafted_of(tuple(text.split()))
+        )  # fmt: skip
+    matrix = here / flow.MATRIX
     if no_run:
         first_launch.check_unlaunched(drafted, here)
-    matrix = flow.write(drafted, folder=here)
-    say(f"wrote {matrix}: {drafted.job.name} with {', '.join(words)}")
-    if no_run or (ask and not click.confirm("Run its first two cells now", default=True, err=True)):
+        flow.write(drafted, folder=here)
+    say(f"wrote {matrix}: {drafted.job.name} with {told}")
+    if no_run or (ask and not _told(lambda: click.confirm("Run its first two cells now", default=True, err=True))):
         say(f"run it with: harness sweep {matrix}")
         return
     sys.exit(_run_first(drafted, matrix, out))
@@ -96,7 +121,11 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
 
     options = SweepOptions(stop=Stop(quick=True, first_look=True), out=out)
     with stop_on_signals() as stopped:
-        result = rehearse(drafted, matrix, options, stopped)
+        try:
+            result = rehearse(drafted, matrix, options, stopped)
+        except UsageError:
+            say(f"removed {matrix} again: its first launches cannot be judged")
+            raise
         if result is None or not stopped.is_set():
             if result is not None and (budget := flow.fit(drafted, matrix, result)) is not None:
                 say(ENDED.format(steps=budget))
@@ -106,13 +135,32 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
     return result.exit_code
 
 
-def _answer(question: str, found: str | None, otherwise: str, *, ask: bool) -> str:
-    """Return what the user says, or what was found. Raises UsageError if nothing was, and nobody can be asked."""
-    if ask:
-        return str(click.prompt(question, default=found, err=True))
-    if found is None:
-        raise UsageError(otherwise)
-    return found
+def _answer(question: str, found: str | None, otherwise: str, *, ask: bool, read: Callable[[str], T]) -> T:
+    """Return what `read` makes of what the user says, or of what was found. Where it raises UsageError, the user is
+    asked again. Raises UsageError, too, if nothing was found, and nobody can be asked.
+    """
+    for left in reversed(range(CHANCES if ask else 1)):
+        answer = _told(lambda: str(click.prompt(question, default=found, err=True))) if ask else found
+        if answer is None:
+            raise UsageError(otherwise)
+        try:
+            return read(answer)
+        except UsageError as error:
+            if not left:
+                raise
+            say(str(error))
+    raise AssertionError("the last refusal is raised")
+
+
+def _told(question: Callable[[], T]) -> T:
+    """Return the answer to a question. Raises UsageError where the input ends, click.Abort for Ctrl-C."""
+    try:
+        return question()
+    except click.Abort as abort:
+        click.echo(err=True)  # the cursor is behind the question
+        if isinstance(abort.__context__, EOFError):
+            raise UsageError("the input ended before the last question; harness init --yes asks nothing") from None
+        raise
 
 
 def _split(text: str) -> list[str]:

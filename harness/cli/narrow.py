@@ -57,7 +57,10 @@ def narrow(
 
     Exit status: 0 found, 2 wrong usage, 3 something could not run, 4 undecided or not reproduced, 130 interrupted.
     """
+    from harness.store import RunDirectory
+
     _check(words, good=good, bad=bad, python=python)
+    RunDirectory.check_out(out)
     with stop_on_signals() as stopped:
         if good is not None and bad is not None:
             answer = _of_files(words, good, bad, python=python, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.shared.common import FILE, OUT, option, say
-from harness.errors import Interrupted, UsageError
+from harness.errors import HarnessError, Interrupted, UsageError
 
 if TYPE_CHECKING:
     import threading
@@ -74,14 +75,15 @@ def demo(*, folder: Path, out: Path) -> None:
     Exit status: 1, because it finds what is bad; else as for sweep.
     """
     from harness import exit_codes
-    from harness.cli.shared.results import sweep_file
+    from harness.cli.shared.results import print_result, swept
     from harness.flows.first import demo as demo_flow
     from harness.flows.sweep import SweepOptions
 
     matrix = demo_flow.write(folder)
     say(f"the demo is {matrix}: read it and change it")
     say(f"this command runs it again: harness sweep {matrix}")
-    result = sweep_file(matrix, SweepOptions(out=out))
+    result = swept(matrix, SweepOptions(out=out))
+    print_result(result, as_json=False)
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was to find")
     sys.exit(result.exit_code)
@@ -127,9 +129,9 @@ def try_(
 
     Exit status: as for sweep.
     """
-    from harness.cli.shared.results import sweep_file
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows.first import draft
+    from harness.flows.first import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 
@@ -141,27 +143,54 @@ def try_(
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip
     say(f"copied in: {', '.join(drafted.job.carried) or 'nothing of this folder'}")
-    matrix = _fitted(drafted, options)
-    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
-    sys.exit(sweep_file(matrix, options, as_json=as_json).exit_code)
+    is_new = not out.exists()
+    try:
+        sys.exit(_tried(drafted, options, as_json=as_json))
+    finally:
+        if is_new:
+            flow.remove_empty(out)
 
 
-def _fitted(drafted: Draft, options: SweepOptions) -> Path:
-    """Write the matrix file, and let its first launch fit the budget to the program's own end."""
+def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
+    """Write the matrix file, let its first launch fit the budget to the program's own end, and sweep it. Return the
+    exit code. Of a call that launched nothing, nothing stays.
+    """
     from harness.cli.shared.interrupt import stop_on_signals
+    from harness.cli.shared.results import print_result, swept
     from harness.flows.first import try_ as flow
 
     matrix = flow.write(drafted, out=options.out)
+    flow.check(matrix, os.environ)
+    results = []
     with stop_on_signals() as stopped:
-        result = rehearse(drafted, matrix, options, stopped)
+        first = rehearse(drafted, matrix, options, stopped)
+        if first is not None:
+            results.append(first)
+            if first.hosts[0].problem or stopped.is_set():
+                _refuse(flow.unlaunched(results, matrix), matrix, results, options)
     if stopped.is_set():
         raise Interrupted("interrupted")
-    if result is None:
-        return matrix
-    matrix, budget = flow.fit(drafted, matrix, result, out=options.out)
-    if budget is not None:
-        say(ENDED.format(steps=budget))
-    return matrix
+    if first is not None:
+        matrix, budget = flow.fit(drafted, matrix, first, out=options.out)
+        if budget is not None:
+            say(ENDED.format(steps=budget))
+    results.append(swept(matrix, options))
+    _refuse(flow.unlaunched(results, matrix), matrix, results, options)
+    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
+    print_result(results[-1], as_json=as_json)
+    return results[-1].exit_code
+
+
+def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResult], options: SweepOptions) -> None:
+    """Raise the error, if there is one, and remove the runs and the matrix file of the question before."""
+    from harness.flows.first import try_ as flow
+    from harness.flows.runs.history import remember
+
+    if error is not None:
+        matrix.unlink(missing_ok=True)
+        flow.remove_runs(results)
+        remember(options.out, say=say)
+        raise error
 
 
 def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threading.Event) -> RunResult | None:
@@ -173,7 +202,6 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     from harness.cli.shared.results import run_plan
     from harness.flows.first import first_launch
     from harness.flows.first import try_ as flow
-    from harness.flows.runs.history import remember
     from harness.model import Stop, Trials
 
     launches = 2 if drafted.job.source else 1
@@ -190,11 +218,8 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
         if first_launch.fails_before_a_step(results[0]) and not stopped.is_set():
             results.append(launch(-1, launches=1))
             first_launch.check_both(drafted, *results)
-    except UsageError:
-        matrix.unlink(missing_ok=True)
-        flow.remove_runs(results)
-        remember(options.out, say=say)
-        raise
+    except UsageError as error:
+        _refuse(error, matrix, results, options)
     if (note := first_launch.few_steps(drafted, results[0])) is not None:
         say(note)
     return results[0]

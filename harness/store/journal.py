@@ -48,6 +48,14 @@ class RunDirectory:
         with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
             file_locks.try_lock(handle, shared=True)
 
+    @staticmethod
+    def check_out(out: Path) -> None:
+        """Raise UsageError if no run's directory can be made below `out`; make nothing."""
+        there = next(path for path in (out, *out.absolute().parents) if path.exists())
+        reason = "Not a directory" if not there.is_dir() else None if os.access(there, os.W_OK) else "Permission denied"
+        if reason is not None:
+            raise UsageError(f"{out}: cannot make a run's directory there: {reason}; see --out")
+
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
         """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that cannot be."""

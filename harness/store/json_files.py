@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +17,13 @@ ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
 UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
 REMEDY = "remove it to go without"
 """The remedy for a file that a run can do without."""
-WRONG = "is it of another version of the harness?"
+AGAIN = "copy the run's directory again"
+WRONG = f"the file is damaged, or of another version of the harness; {AGAIN}"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
 """Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""Half of a character beyond U+FFFF, as an escape or in bytes; alone, it is no character."""
 Content = TypeVar("Content")
 
 
@@ -28,12 +32,15 @@ def _load(path: Path) -> Any:
     content = read_regular(path, most_bytes=MOST_BYTES)
     if content.count(b",") >= MOST_VALUES:  # before any of them takes memory
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-    return json.loads(content)
+    loaded = json.loads(content)
+    if SURROGATE.search(content):  # json accepts half a character, but no file or terminal does
+        return json.loads(json.dumps(loaded, ensure_ascii=False).encode(errors="replace"))
+    return loaded
 
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
     """Return what `validate` makes of the content of a file. Raises UsageError with the file, the place in it, and the
-    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError.
+    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError. What is no JSON is damaged.
     """
     try:
         return validate(_load(path))
@@ -41,8 +48,9 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
         raise UsageError(f"{path}: {error.strerror}; {absent}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_problem(error)}; {wrong}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}; {wrong}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        remedy = REMEDY if wrong == REMEDY else AGAIN
+        raise UsageError(f"{path}: is damaged: not JSON: {error}; {remedy}") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}; {wrong}") from error
 
@@ -50,4 +58,6 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
 def first_problem(error: ValidationError, *place: str) -> str:
     """Return the first problem that pydantic found, with its place: `place` and what pydantic adds."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, (*place, *first['loc'])))}: {first['msg']}"
+    where = ".".join(map(str, (*place, *first["loc"])))
+    problem = first["msg"].partition(" or instance of ")[0]
+    return f"{where}: {problem}" if where else problem

@@ -28,7 +28,8 @@ def small_cgroup() -> Iterator[Path]:
 
 def test_the_kernels_kill_is_an_oom_and_spares_the_supervisor(tmp_path: Path, small_cgroup: Path) -> None:
     pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
-    with Agent(tmp_path, python=sys.executable, cgroup=small_cgroup) as agent:
+    enter = ("sh", "-c", f'echo $$ > {small_cgroup}/cgroup.procs; exec "$@"', "sh")
+    with Agent(tmp_path, python=sys.executable, enter=enter) as agent:
         told = agent.finish()
 
     assert told.one("hello")["cgroup"] == {"version": 1, "limit_bytes": 64 << 20}

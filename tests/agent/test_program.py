@@ -3,7 +3,6 @@ of the real ones; tests/stories/test_frameworks.py tries the real wheels.
 """
 
 import re
-import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.agent.scenario.hooks import printed
-from tests.agent.driver import AGENT, Agent, Told, pack
+from tests.agent.driver import Agent, Told, pack, pack_with
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -422,11 +421,7 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, text: str, steps_are: str, timeout_s: float, words: str
 ) -> None:
     """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
-    shorter = tmp_path / "agent"
-    shutil.copytree(AGENT, shorter, ignore=shutil.ignore_patterns("__pycache__"))
-    unseen = shorter / "supervisor/unseen.py"
-    unseen.write_text(unseen.read_text().replace("WAIT_S = 60.0", "WAIT_S = 2.0"))
-    monkeypatch.setattr("tests.agent.driver.AGENT", shorter)
+    pack_with(monkeypatch, tmp_path, "supervisor/unseen.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 

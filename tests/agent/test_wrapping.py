@@ -13,7 +13,7 @@ import pytest
 
 from harness.agent.inside import optrace, optrace_torch, valgrind
 from harness.agent.wrapping import PIECE, text_parts
-from tests.agent.driver import Agent, Told, pack
+from tests.agent.driver import Agent, Told, pack, pack_with
 
 LINES = '''
 """Two lines of 1 MiB and one of 2 ms."""
@@ -263,8 +263,11 @@ def test_blocks_that_a_step_loses_are_counted_in_python_too(tmp_path: Path) -> N
 
 
 @needs_valgrind
-def test_a_script_whose_threads_never_end_is_ended_and_reported(tmp_path: Path) -> None:
+def test_a_script_whose_threads_never_end_is_ended_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was waited for ten minutes, with the host leased, and then killed without a report."""
+    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_END_S = 30.0", "AFTER_END_S = 2.0")
     waits = "    import threading\n    threading.Thread(target=threading.Event().wait).start()\n"
     head, setup, rest = LEAK.partition("def setup(blocks):\n")
     told, files = probed(

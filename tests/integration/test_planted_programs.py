@@ -22,7 +22,9 @@ from benchmarks.planted_sweeps import PROGRAMS, Swept, build_wheel, matrix_of, r
 from harness.model import SIGNALS, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
 from harness.model.planned import Cell
 from harness.run.scheduler import CellRun
+from tests.own_place import in_own_shm, own_shm
 
+pytestmark = in_own_shm()  # programs that lose files in /dev/shm: a sweep beside would count them
 STEPS = 1600
 RUN = """
 import json, os, sys, threading, time
@@ -85,7 +87,7 @@ def held_by(program: Planted, folder: Path, *, bad: bool, amount: float, steps: 
         (folder / name).mkdir()
     token, paths = secrets.token_hex(8), json.dumps([str(wheel), str(PROGRAMS)])
     done = subprocess.run(
-        [sys.executable, "-c", RUN, paths, program.family, program.name, str(amount), str(steps)],
+        [*own_shm(), sys.executable, "-c", RUN, paths, program.family, program.name, str(amount), str(steps)],
         cwd=folder / "cwd", env={**os.environ, "PLANTED_TOKEN": token, "TMPDIR": str(folder / "tmp")},
         capture_output=True, text=True, start_new_session=True, timeout=60, check=False,
     )  # fmt: skip
@@ -98,7 +100,6 @@ def held_by(program: Planted, folder: Path, *, bad: bool, amount: float, steps: 
 GROWING = [one for one in PLANTED if one.family == "growths" and one.signal != "memory"]
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("program", GROWING, ids=lambda one: one.name)
 def test_a_program_loses_what_it_says_it_does(program: Planted, tmp_path: Path) -> None:
     """A fault of half the size that is claimed would make a blind harness out of a good one."""

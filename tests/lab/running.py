@@ -68,6 +68,7 @@ def start(lab: Lab) -> None:
     for daemon in (lab.old, lab.new):
         daemon.stop()  # what a killed test run left
         daemon.start(gpus[daemon.name])
+        daemon.clear()
         daemon.load([BASE])
     lab.sshd.start()
 

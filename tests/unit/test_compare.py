@@ -243,7 +243,14 @@ def _edited(path: Path, name: str, text: str) -> Path:
     ("spoil", "text"),
     [
         (lambda path: path / "nowhere", r"plan\.json: No such file"),
-        (lambda path: _edited(path, "plan.json", "{"), "not JSON"),
+        (
+            lambda path: _edited(path, "plan.json", "{"),
+            r"plan\.json: is damaged: not JSON: .*; copy the run's directory",
+        ),
+        (
+            lambda path: _edited(path, "result.json", "[]"),
+            r"result\.json: Input should be a valid dictionary; the file is",
+        ),
         (lambda path: _edited(path, "plan.json", "{}"), "matrix: Field required"),
         (lambda path: _edited(path, "result.json", '{"cells": 1}'), "verdict: "),
     ],

@@ -375,6 +375,19 @@ def test_a_value_of_the_environment_ends_no_block_of_code(tmp_path: Path) -> Non
     assert not [line for line in outside if "Buy this" in line]
 
 
+def test_half_a_character_ends_no_report(tmp_path: Path) -> None:
+    """A traceback instead of the script: JSON can hold one, and no file or terminal can."""
+    path = stored_run.write(tmp_path, environment=(("MODE", "a\ud800z \N{GRINNING FACE}"),))
+    for arguments in (
+        ("repro", path, "1"),
+        ("repro", path, "1", "--script", tmp_path / "again.sh"),
+        ("issue", path, "1"),
+    ):
+        result = harness(*arguments)
+        assert result.exit_code == 0, result.output
+    assert "a?z \N{GRINNING FACE}" in (tmp_path / "again.sh").read_text()
+
+
 def test_what_a_report_warns_of_does_not_act_on_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = tmp_path / "\x1b]0;owned\x07\x1b[2Jctx"
     images = tuple(replace(one, source=Build(context=context, args=())) for one in stored_run.SERIES.images)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -262,6 +264,39 @@ def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]
     assert "--steps-are: is for a Python program" in capsys.readouterr().err
 
 
+def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It named a line of a file that nobody had asked for, and the file stayed."""
+    monkeypatch.chdir(folder)
+    assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
+    assert "\nharness: unknown engine 'podmann'; allowed: docker" in capsys.readouterr().err
+    assert not (folder / "reports").exists()
+    (folder / "reports").mkdir()
+    assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
+    assert list(folder.glob("reports/*")) == [], "the user's own folder stays"
+
+
+def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
+    result, matrix = build.quickstart(), folder / "reports" / "try-train.yaml"
+    nothing = replace(result, cells=tuple(replace(cell, trials=()) for cell in result.cells))
+    assert try_flow.unlaunched([nothing, result], matrix) is None, "earlier launches count"
+    host = replace(result.hosts[0], problem=f"{matrix}:10: hosts.local: no such machine")
+    assert (
+        str(try_flow.unlaunched([replace(nothing, hosts=(host,))], matrix)) == "nothing was launched: no such machine"
+    )
+    assert try_flow.unlaunched([nothing], matrix).__class__.__name__ == "Interrupted"
+    (folder / "reports").mkdir()
+    (folder / "reports" / "index.sqlite").touch()
+    (folder / "reports" / "mine").touch()
+    try_flow.remove_empty(folder / "reports")
+    assert (folder / "reports" / "mine").exists()
+    (folder / "reports" / "mine").unlink()
+    (folder / "reports" / "index.sqlite").touch()
+    try_flow.remove_empty(folder / "reports")
+    assert not (folder / "reports").exists()
+
+
 # ---------------------------------------------------------------- init
 
 
@@ -311,6 +346,13 @@ def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
     assert name[-1] not in "._-"
 
 
+def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
+    """All were `it`, so that their runs lay in one folder."""
+    names = {draft_series.safe(text) for text in ("模型", "训练", "обучение")}
+    assert len(names) == 3
+    assert all(re.fullmatch(NAME, name) for name in names)
+
+
 def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
     (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
     assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]
@@ -355,6 +397,75 @@ def test_init_that_finds_nothing_says_which_option_tells_it(
         capsys.readouterr().err
     )
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.fixture
+def answering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Answers to the questions of init, at a terminal; the input ends after the last one."""
+    answers: list[str] = []
+
+    def prompt(*_: object, **__: object) -> str:
+        if not answers:
+            try:
+                raise EOFError
+            except EOFError:
+                raise click.Abort from None
+        return answers.pop(0)
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(click, "prompt", prompt)
+    return answers
+
+
+def test_init_asks_again_where_it_refuses_an_answer(
+    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended at the first mistake, and all questions had to be answered again."""
+    answering += ["tran.py", "train.py", "'", "--epochs 9", "app:1", "app:1 app:2"]
+    assert run(["init", "--no-run"]) == 0
+    said = capsys.readouterr().err
+    assert [line.partition(";")[0] for line in said.splitlines()][:3] == [
+        f"harness: tran.py: is not in {folder}",
+        'harness: --args: "\'" is no list of words: No closing quotation',
+        "harness: 1 version: give two or more, oldest first, such as team/app:41 team/app:42, or torch==2.5.1 "
+        "torch==2.6.0, or old.txt new.txt",
+    ]
+    assert "wrote matrix.yaml: train with app:1, app:2" in said
+
+
+def test_init_asks_three_times_and_ends_in_one_line_where_the_input_ends(
+    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering += ["one.py", "two.py", "three.py", "train.py"]
+    assert run(["init"]) == 2
+    assert (answering, capsys.readouterr().err.count("is not in")) == (["train.py"], 3)
+    assert run(["init"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "\nharness: the input ended before the last question; harness init --yes asks nothing\n"
+    )
+    assert not (folder / "matrix.yaml").exists()
+
+
+def test_init_does_not_leave_it_at_a_file_that_it_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that it wrote matrix.yaml, and the file was gone."""
+
+    def refused(drafted: object, matrix: Path, *_: object) -> None:
+        matrix.unlink()
+        raise UsageError("nothing is a step")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("harness.cli.init.rehearse", refused)
+    assert run(["init", "--yes", "--version", "app:1", "--version", "app:2"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "harness: wrote matrix.yaml: train with app:1, app:2",
+        "harness: removed matrix.yaml again: its first launches cannot be judged",
+        "harness: nothing is a step",
+    ]
 
 
 def test_init_without_a_launch_refuses_what_try_refuses(

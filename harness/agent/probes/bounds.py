@@ -2,6 +2,8 @@
 
 import time
 
+from . import schedule
+
 MOST_ENTRIES = 20000
 MOST_S = 0.05
 
@@ -11,14 +13,21 @@ class Beyond(Exception):
 
 
 class Bounds(object):
-    """Counts the entries of one walk and its time."""
+    """Counts the entries of one walk and its time, without the time in which the system let others run."""
 
     def __init__(self, entries=MOST_ENTRIES, seconds=MOST_S):
         self._entries = entries
         self._until = time.perf_counter() + seconds
+        self._kept_s = schedule.kept_waiting_s()
 
     def count(self):
         """Count one more entry. Raises Beyond if it is one too many, or if the time is over."""
         self._entries -= 1
-        if self._entries < 0 or (self._entries % 64 == 0 and time.perf_counter() > self._until):
+        if self._entries < 0 or (self._entries % 64 == 0 and self._is_over(time.perf_counter())):
             raise Beyond()
+
+    def _is_over(self, now):
+        if now > self._until:
+            kept_s = schedule.kept_waiting_s()
+            self._until, self._kept_s = self._until + kept_s - self._kept_s, kept_s
+        return now > self._until

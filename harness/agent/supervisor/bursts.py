@@ -2,8 +2,8 @@
 
 A step is known only by the time at which its line arrives. If a program writes each line at once, its lines arrive one
 by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
-supervisor waits and then several lines arrive at once, they were held back: that is a burst. Rows do not count as steps
-if
+supervisor waits and then several lines arrive at once, they were held back: that is a burst. Lines that may have come
+one by one while other processes kept the supervisor from reading are neither. Rows do not count as steps if
 
 - more than half of the steps came in bursts; or
 - the first step took more than nine tenths of the whole time, and most of the steps came together in few reads: they
@@ -11,7 +11,7 @@ if
   microseconds looks the same: its steps cannot be timed either.
 """
 
-WAIT_S = 0.01  # longer than other work or other processes keep the supervisor from reading
+WAIT_S = 0.01  # longer than other work keeps the supervisor from reading
 FIRST_SHARE = 0.9
 
 
@@ -23,16 +23,16 @@ class Bursts(object):
         self._steps = self._bursts = self._together = 0
         self._most = self._most_wait_s = 0
 
-    def came(self, count, took_s, waited_s):
+    def came(self, count, took_s, waited_s, kept_s=0.0):
         """Record `count` steps that arrived in one read, `took_s` after the read before and after a wait of
-        `waited_s`."""
+        `waited_s`, in whose last `kept_s` the supervisor could have read, but other processes ran."""
         if not self._steps:
             self._first_s = took_s
         self._steps += count
         self._all_s += took_s
-        if count > 1:
+        if count > 1 and 2 * kept_s < took_s:
             self._together += count
-            if waited_s >= WAIT_S:
+            if waited_s - kept_s >= WAIT_S:
                 self._bursts += count
                 self._most, self._most_wait_s = max((self._most, self._most_wait_s), (count, waited_s))
 

@@ -87,15 +87,13 @@ def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> Non
             run_report.render(result, Terminal(highlight=False), wide=wide)
 
 
-def sweep_file(matrix: Path, options: SweepOptions, *, as_json: bool = False) -> RunResult:
-    """Sweep a matrix file that a command wrote, and print the result."""
+def swept(matrix: Path, options: SweepOptions) -> RunResult:
+    """Sweep a matrix file that a command wrote."""
     with stop_on_signals() as stopped:
         plan = plan_sweep(matrix, options, os.environ)
         if stopped.is_set():
             raise Interrupted("interrupted before anything was started")
-        result = run_plan(plan, options, stopped)
-    print_result(result, as_json=as_json)
-    return result
+        return run_plan(plan, options, stopped)
 
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:

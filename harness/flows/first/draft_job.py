@@ -62,6 +62,8 @@ def job_of(
     if script and not has_image and not (folder / script).is_file():
         hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
         raise UsageError(f"{script}: is not in {folder.resolve()}{hint} name a Python program of this folder")
+    if "/" in words[0] and not has_image and not (folder / words[0]).is_file():
+        raise UsageError(f"{words[0]}: there is no such file; name a program that is there")
     _check_pattern(step_pattern)
     own = _python(words, folder)
     inside_job = None if step_pattern or exit_code else own

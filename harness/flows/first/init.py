@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.atomic_files import write_atomically
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.flows.first.draft import Draft, text
 from harness.flows.first.draft_job import modules
 from harness.flows.first.draft_series import PACKAGE, safe
@@ -36,6 +36,14 @@ def programs(folder: Path) -> list[str]:
     usual = [name for name in USUAL if (folder / name).is_file()]
     others = [path for path in sorted(folder.glob("*.py")) if path.name not in usual]
     return [*usual, *(path.name for path in others if TRAINERS.intersection(modules(path)))]
+
+
+def program(name: str) -> str:
+    """Return the name of a file of this folder. Raises UsageError for another one."""
+    if not Path(name).is_file():
+        hint = did_you_mean(name, known=(path.name for path in Path().glob("*.py")))
+        raise UsageError(f"{name}: is not in {Path().resolve()}{hint} name a Python program of this folder")
+    return name
 
 
 def histories(folder: Path, *, images: Sequence[str], index: Index, python: str) -> Iterator[tuple[str, ...]]:

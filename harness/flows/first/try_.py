@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
 from harness.flows.first.draft import Draft, text
 from harness.flows.first.first_launch import fitted
 from harness.flows.first.new_files import write_new
 from harness.flows.sweep import SweepOptions
+from harness.index import database
 from harness.matrix import load_matrix
 from harness.model import Plan, RunResult
 from harness.store import RunDirectory
@@ -38,6 +41,42 @@ def plan_of(matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, 
     whole = load_matrix(matrix, environ=environ)
     some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
     return options.plan(replace(whole, series=some), seed=random.SystemRandom().randrange(2**31))
+
+
+def check(matrix: Path, environ: Mapping[str, str]) -> None:
+    """Read a matrix file that was just written. If it is refused, remove it, and raise UsageError without places in it:
+    its user typed the words, but not the file.
+    """
+    try:
+        load_matrix(matrix, environ=environ)
+    except MatrixError as error:
+        matrix.unlink(missing_ok=True)
+        raise UsageError(_without_places(str(error), matrix)) from error
+
+
+def _without_places(text: str, matrix: Path) -> str:
+    return re.sub(rf"^{re.escape(str(matrix))}:\d+:(?: [\w-]+[.\[]\S*:)? ", "", text, flags=re.MULTILINE)
+
+
+def unlaunched(results: Sequence[RunResult], matrix: Path) -> HarnessError | None:
+    """Return why these runs of a matrix file launched nothing; None if they launched something."""
+    if any(cell.trials for result in results for cell in result.cells):
+        return None
+    last = results[-1]
+    problems = [host.problem for host in last.hosts if host.problem]
+    problems += [] if problems else [cell.problem for cell in last.cells if cell.problem]
+    if not problems:
+        return Interrupted("interrupted before anything was launched")
+    told = "\n".join(dict.fromkeys(_without_places(problem, matrix) for problem in problems))
+    return InfrastructureError(f"nothing was launched: {told}")
+
+
+def remove_empty(out: Path) -> None:
+    """Remove a folder that has nothing but the index of no runs."""
+    with suppress(OSError):
+        if [path.name for path in out.iterdir()] == [database.FILE]:
+            (out / database.FILE).unlink()
+        out.rmdir()
 
 
 def remove_runs(results: Sequence[RunResult]) -> None:

@@ -68,10 +68,14 @@ def narrowing(
 
 def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
     """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
-    run. Raises UsageError where nothing that is installed differs, InfrastructureError, Interrupted.
+    run. Raises UsageError where nothing that is installed differs or can be swapped, InfrastructureError, Interrupted.
     """
     with narrow_sides.both_sides(plan, context, digests=digests) as both:
-        return _coupled(both, narrow_sides.installed(both), ran=False).groups
+        looked = narrow_sides.installed(both)
+        groups = _coupled(both, looked, ran=False).groups
+        if not any(group.swaps for group in groups):
+            raise UsageError(f"{_nothing_to_swap(both, looked)}; without --dry-run, narrow compares mapped libraries")
+        return groups
 
 
 def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
@@ -97,7 +101,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """
     question, both = narrowing.question, narrowing.both
     if not any(group.swaps for group in narrowing.coupling.groups):
-        raise UsageError(_nothing_to_swap(narrowing))
+        raise UsageError(_nothing_to_swap(both, narrowing.sides.inventories))
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
     scheduler = _scheduler(narrowing, journal)
     _make_shams(narrowing, scheduler)
@@ -162,9 +166,8 @@ def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
         raise InfrastructureError(f"no hybrid can be made, and nothing was launched for one: {problems[0]}")
 
 
-def _nothing_to_swap(narrowing: Narrowing) -> str:
-    images, inventories = narrowing.sides.images, narrowing.sides.inventories
-    names = (f"{images[side].version} ({' '.join(inventories[side].installs_for)})" for side in ("A", "B"))
+def _nothing_to_swap(both: narrow_sides.BothSides, looked: narrow_sides.Contents) -> str:
+    names = (f"{cell.image.version} ({' '.join(looked[side].installs_for)})" for side, cell in both.cells.items())
     return (
         f"{' and '.join(names)}: all that differs goes with the operating system, Python and C library, which cannot "
         "be swapped; narrow versions with the same minor version of Python"

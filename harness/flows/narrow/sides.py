@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import which
 
 from harness.errors import InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
@@ -16,6 +18,7 @@ from harness.model.narrowed import Component, Side
 from harness.narrow.components import components
 from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.run.engine import Engine, Lease, Prepared
+from harness.run.process.engine import search_path
 
 Contents = Mapping[Side, Inventory]
 """The contents of both sides."""
@@ -49,7 +52,8 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS
     """Open and lease the host, and make both versions of a plan, which is one block of two cells. Images that are not
     those with these `digests`, which an earlier run measured, are told.
 
-    Raises UsageError where they are the same, InfrastructureError where one cannot be made, Interrupted.
+    Raises UsageError where they are the same, or have no such program as the scenario starts; InfrastructureError where
+    one cannot be made, Interrupted.
     """
     ((a, b),) = (block.cells for block in plan.blocks)
     with using_hosts(plan, context, one=True) as machines:
@@ -58,6 +62,7 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS
         cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
         with leased(opened, context, over=context.stopped.is_set) as lease:
             images = _made(cells, engine, context, digests)
+            _check_program(cells, images)
             yield BothSides(cells=cells, made=images, engine=engine, lane=lane, lease=lease, context=context)
 
 
@@ -116,6 +121,18 @@ def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, diges
     if had["A"].digest == had["B"].digest and same_variables:
         raise UsageError(_equal(cells))
     return had
+
+
+def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) -> None:
+    """Raise UsageError for the name of a program that neither virtual environment has, nor the machine."""
+    command = cells["A"].variant.command
+    if not command or "/" in command[0] or not cells["A"].lane.host.is_process:
+        return
+    for side, cell in cells.items():
+        given = dict((*cell.image.environment, *cell.variant.scenario.environment))
+        if which(command[0], path=given.get("PATH") or search_path(Path(made[side].reference).parent)):
+            return
+    raise UsageError(f"{command[0]}: no such program, neither in one of the two environments nor on this machine")
 
 
 def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:

@@ -202,11 +202,16 @@ def _temporary_folder() -> Path:
         raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
 
 
+def search_path(folder: Path) -> str:
+    """Return where a trial's programs are looked for; `folder` is that of its interpreter."""
+    return f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
 def environment_of(launch: LaunchRequest) -> dict[str, str]:
     """Return a trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
-        "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": search_path(folder),
         "VIRTUAL_ENV": str(folder.parent),
         "LANG": "C.UTF-8",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # CUDA then numbers the GPUs as the driver does

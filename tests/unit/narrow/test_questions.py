@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 
+from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.narrow import questions
+from harness.flows.narrow import questions, search, sides
 from harness.flows.narrow.questions import Files, of_run, plan_of_files
 from harness.model import Finding, Program, Variant
 from harness.run.trial.payload import pack
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
+from tests.unit.narrow.test_coupling import inventory
 
 
 @pytest.fixture
@@ -125,3 +132,62 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
     asked = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")
     plan = plan_of_files(replace(asked, script=None, command=("python", "check.py")), seed=1)
     assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
+
+
+@pytest.mark.parametrize("command", ["./check.sh", "/nowhere/check.sh"])
+def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(command: str, tmp_path: Path) -> None:
+    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=(command,))
+    with pytest.raises(UsageError, match=f"^{command}: there is no such file"):
+        plan_of_files(asked, seed=1)
+
+
+def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
+    """`--dry-run` took it, and the real call launched both versions three times to say so."""
+    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
+    (block,) = plan_of_files(asked, seed=1).blocks
+    cells = dict(zip(("A", "B"), block.cells, strict=True))
+    made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
+    with pytest.raises(UsageError, match=r"^check: no such program"):
+        sides._check_program(cells, made)  # type: ignore[arg-type]
+    program = tmp_path / "B" / "bin" / "check"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    sides._check_program(cells, made)  # type: ignore[arg-type]
+
+
+def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told the launches that a search takes, and the search then refused both versions."""
+    plan = plan_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1)
+    a, b = plan.blocks[0].cells
+    looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
+
+    @contextmanager
+    def both_sides(*_: object, **__: object) -> Iterator[object]:
+        yield SimpleNamespace(cells={"A": a, "B": b})
+
+    monkeypatch.setattr(sides, "both_sides", both_sides)
+    monkeypatch.setattr(sides, "installed", lambda both: looked)
+    with pytest.raises(UsageError, match=r"cannot be swapped.*; without --dry-run, narrow compares mapped libraries$"):
+        search.dry_run(plan, Mock(), digests={})
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_folder_that_cannot_be_is_told_before_anything_is_launched(more: tuple[str, ...], tmp_path: Path) -> None:
+    """Both versions were made and launched first."""
+    asked, taken = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), tmp_path / "taken"
+    taken.touch()
+    words = [
+        "narrow",
+        "--good",
+        str(asked.good),
+        "--bad",
+        str(asked.bad),
+        str(asked.script),
+        "--out",
+        str(taken),
+        *more,
+    ]
+    with pytest.raises(UsageError, match="taken: cannot make a run's directory there: Not a directory; see --out"):
+        CliRunner().invoke(cli, words, catch_exceptions=False)
