@@ -24,13 +24,13 @@ def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str,
 
 
 def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str, str]]:
-    """(metric, old side, new side) of each finding of a variant, in order."""
+    """(metric, old side, new side) of each finding of a variant, by version."""
     old, new = ("last_good", "last_bad"), ("first_bad", "first_good")
-    return [
+    return sorted(
         (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
         for each in summary["findings"]
         if each["params"] == params and not each["consequence_of"]
-    ]
+    )
 
 
 def needs_python(version: str) -> None:
