@@ -149,7 +149,7 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
     """Warn of step times that were measured while other lanes of the host were at work."""
     if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
         yield (
-            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other cards of "
             f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them"
         )
 

@@ -313,7 +313,7 @@ def test_the_memory_limit_that_every_launch_of_a_host_has_is_no_setting(runs: Ru
 
 def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
     path = runs.write("a", {OLD: "ggg"})
-    with pytest.raises(UsageError, match="one lane only"):
+    with pytest.raises(UsageError, match="one host or card only"):
         compare_runs([path])
     with pytest.raises(UsageError, match="given twice"):
         compare_runs([path, path])

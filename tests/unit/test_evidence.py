@@ -101,7 +101,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
     """Who wrote `issue latest 1` writes `compare latest` next."""
     path = stored_run.write(tmp_path)
     out = ["--out", str(tmp_path / "reports")]
-    with pytest.raises(UsageError, match="a run with one lane only"):
+    with pytest.raises(UsageError, match="a run on one host or card only"):
         CliRunner().invoke(cli, ["compare", "latest", *out], catch_exceptions=False)
     assert CliRunner().invoke(cli, ["frontier", "quickstart", *out], catch_exceptions=False).exit_code == 0
     assert (path / "frontier.svg").exists()
