@@ -6,6 +6,7 @@ or an interruption prevent that, the signal is `blind`, and `why` names the reme
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +34,8 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
 OFF = "its limit is none"
+MORE, SETTLED = "more launches (`--trials 12`)", "more launches would settle it"
+_MORE = re.compile(f"{re.escape(MORE)}.*|{SETTLED}$")
 COLD = "no launch began with its files in memory and nothing beside it"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 FRESH = "`--fresh` measures all versions again, side by side"
@@ -184,7 +187,13 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
 
 def _remedy(row: _Row) -> str:
     """Name what would make the signal visible."""
-    return f"more launches (`--trials 12`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+    return f"{MORE}, a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+
+
+def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
+    """Return a cell whose row was not finished, with what finishes it in place of more launches than were planned."""
+    signals = {name: replace(signal, why=_MORE.sub(remedy, signal.why)) for name, signal in cell.signals.items()}
+    return replace(cell, signals=signals)
 
 
 def _share(fraction: float) -> str:
@@ -220,7 +229,7 @@ def _with_suspects(
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; more launches would settle it")
+            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; {SETTLED}")
     return marked
 
 
