@@ -40,6 +40,7 @@ $(VENV)/installed-docs: $(VENV)/installed
 
 demo: $(VENV)/installed
 	@$(BIN)/python -m harness demo --folder examples || [ $$? = 1 ]
+	@command -v harness >/dev/null || echo "to run the commands above as they stand, first type: . $(VENV)/bin/activate"
 
 check: $(VENV)/installed-dev
 	@$(BIN)/ruff check .

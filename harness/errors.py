@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from harness import exit_codes
@@ -46,6 +47,17 @@ class Interrupted(HarnessError):
     """Ctrl-C or SIGTERM: everything started was removed; the next call resumes."""
 
     exit_code = exit_codes.INTERRUPTED
+
+
+@contextmanager
+def named_place(place: str, key: str = "") -> Iterator[None]:
+    """Let an InfrastructureError of the block begin with the place in the matrix, and the key there, if it does not."""
+    try:
+        yield
+    except InfrastructureError as error:
+        if str(error).startswith(place):
+            raise
+        raise type(error)(f"{place}{key}: {error}") from error
 
 
 def chain_of(error: BaseException) -> list[BaseException]:

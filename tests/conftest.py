@@ -67,6 +67,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return found
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test may leave to the collector is collected in it: later it would fail whichever test is running."""
+    if any("PytestUnraisable" in str(mark.args) for mark in item.iter_markers("filterwarnings")):
+        gc.collect()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The first test that needs an engine starts one, before any fixture looks for it."""

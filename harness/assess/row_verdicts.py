@@ -17,7 +17,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
-from harness.judge.signal_verdicts import Resolution, with_levels, with_values
+from harness.judge.signal_verdicts import Resolution, with_levels, with_remedy, with_values
 from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
@@ -57,6 +57,12 @@ class JudgedBlock:
     @property
     def scenario(self) -> str:
         return self.cells[0].cell.variant.scenario.name
+
+
+def to_be_continued(block: JudgedBlock, remedy: str) -> JudgedBlock:
+    """Return a block that was not finished, with the remedy for what its launches so far do not show."""
+    cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in block.cells)
+    return replace(block, cells=cells)
 
 
 def judge_block(
@@ -143,7 +149,7 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
     """Warn of step times that were measured while other lanes of the host were at work."""
     if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
         yield (
-            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other cards of "
             f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them"
         )
 

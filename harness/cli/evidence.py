@@ -108,7 +108,7 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
             show(report.markdown)
     text = (folder or stored.path / f"issue-{number}") / issue_report.TEXT
     beside = ", ".join(name for name in report.files if name != issue_report.TEXT)
-    for line in (*report.warnings, f"wrote {text}, ready to paste; beside it: {beside}"):
+    for line in (*stored.lacking, *report.warnings, f"wrote {text}, ready to paste; beside it: {beside}"):
         say(line)
 
 

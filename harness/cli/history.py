@@ -93,8 +93,8 @@ def history(
 ) -> None:  # fmt: skip
     """Show verdicts and figures of SERIES over images and over days (default: of all series).
 
-    Each series, lane and variant has a table of its images, the oldest first. Below it are its findings, with when they
-    were found and fixed, and its drifts.
+    Each variant of a series has a table of its images for each host and card, the oldest image first. Below it are its
+    findings, with when they were found and fixed, and its drifts.
 
     \b
     For example:

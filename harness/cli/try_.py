@@ -80,7 +80,8 @@ def demo(*, folder: Path, out: Path) -> None:
     from harness.flows.sweep import SweepOptions
 
     matrix = demo_flow.write(folder)
-    say(f"the demo is {matrix}; read it, change it, and run it again: harness sweep {matrix}")
+    say(f"the demo is {matrix}: read it and change it")
+    say(f"this command runs it again: harness sweep {matrix}")
     result = swept(matrix, SweepOptions(out=out))
     print_result(result, as_json=False)
     if result.exit_code == exit_codes.BAD:

@@ -6,12 +6,14 @@ or an interruption prevent that, the signal is `blind`, and `why` names the reme
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, LevelEstimate
-from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.level_figures import EXACT, RULES
+from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.model import (
     BAD,
@@ -32,6 +34,9 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
 OFF = "its limit is none"
+MORE, SETTLED = "more launches (`--trials 12`)", "more launches would settle it"
+_MORE = re.compile(f"{re.escape(MORE)}.*|{SETTLED}$")
+COLD = "no launch began with its files in memory and nothing beside it"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 FRESH = "`--fresh` measures all versions again, side by side"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
@@ -77,7 +82,14 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     row = _Row(name=name, others=len(figures), measured=measured, highest=highest, asked=asked)
     apart = compared.apart(name)
     verdicts = [
-        _of_place(row, cell, figures.get(place), is_compared=place in levels or not levels, is_apart=place in apart)
+        _of_place(
+            row,
+            cell,
+            figures.get(place),
+            absent=_absent(name, compared, place),
+            is_compared=place in levels or not levels,
+            is_apart=place in apart,
+        )
         for place, cell in enumerate(cells)
     ]
     verdicts = [
@@ -103,8 +115,15 @@ class _Row:
     asked: Resolution
 
 
+def _absent(name: str, compared: Compared, place: int) -> str:
+    """Return why a version has no figure: where its launches tell one of their start, none of them counts."""
+    rule = RULES[name]
+    is_told = rule.usable is is_warm and any(rule.prepare([])(trial) is not None for trial in compared.of(name)[place])
+    return COLD if is_told else SIGNALS[name].absent
+
+
 def _of_place(
-    row: _Row, cell: CellVerdict, level: LevelEstimate | None, *, is_compared: bool, is_apart: bool
+    row: _Row, cell: CellVerdict, level: LevelEstimate | None, *, absent: str, is_compared: bool, is_apart: bool
 ) -> SignalVerdict:
     name, asked, others = row.name, row.asked, row.others
     limit = asked.limits.of(name)
@@ -113,7 +132,7 @@ def _of_place(
     if limit is None or (why := _not_asked(name, cell, asked)):
         return replace(plain, why=OFF if limit is None else why)
     if value is None:
-        return _without_figure(name, cell, plain, others=others)
+        return _without_figure(cell, plain, absent=absent, others=others)
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
@@ -132,15 +151,15 @@ def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
     return SEARCHED if asked.searched and name not in EXACT | {"step_time"} else ""
 
 
-def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
+def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, others: int) -> SignalVerdict:
     """Judge a version without a figure: `blind` if it should have one as other versions do, else `none`."""
     if not cell.trials:
         return replace(plain, why="not measured")
     if not others:
-        return replace(plain, why=SIGNALS[name].absent)
+        return replace(plain, why=absent)
     if BAD & set(cell.verdicts):
         return replace(plain, why=f"not compared: {cell.verdict}")
-    return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
+    return replace(plain, seen="blind", why=f"{absent} here, unlike in other versions")
 
 
 def _is_little(row: _Row) -> bool:
@@ -168,7 +187,13 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
 
 def _remedy(row: _Row) -> str:
     """Name what would make the signal visible."""
-    return f"more launches (`--trials 12`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+    return f"{MORE}, a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+
+
+def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
+    """Return a cell whose row was not finished, with what finishes it in place of more launches than were planned."""
+    signals = {name: replace(signal, why=_MORE.sub(remedy, signal.why)) for name, signal in cell.signals.items()}
+    return replace(cell, signals=signals)
 
 
 def _share(fraction: float) -> str:
@@ -204,7 +229,7 @@ def _with_suspects(
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; more launches would settle it")
+            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; {SETTLED}")
     return marked
 
 

@@ -110,7 +110,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
     if pool and host.parallel not in ("auto", False):
-        text = "the machines of a pool run at the same time, and the lanes of each one after the other; remove it"
+        text = "the machines of a pool run at the same time, and the cards of each one after the other; remove it"
         context.problems.add((*key, "parallel"), text)
     return model.Host(
         name=name,

@@ -1,4 +1,4 @@
-"""Orders findings as all reports number them, and finds the cells at which they begin and those in a bad range."""
+"""Orders findings by their places, and finds the cells at which they begin and those in a bad range."""
 
 from __future__ import annotations
 

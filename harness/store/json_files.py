@@ -17,7 +17,8 @@ ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
 UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
 REMEDY = "remove it to go without"
 """The remedy for a file that a run can do without."""
-WRONG = "is it of another version of the harness?"
+AGAIN = "copy the run's directory again"
+WRONG = f"the file is damaged, or of another version of the harness; {AGAIN}"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
 """Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
@@ -39,7 +40,7 @@ def _load(path: Path) -> Any:
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
     """Return what `validate` makes of the content of a file. Raises UsageError with the file, the place in it, and the
-    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError.
+    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError. What is no JSON is damaged.
     """
     try:
         return validate(_load(path))
@@ -47,8 +48,9 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
         raise UsageError(f"{path}: {error.strerror}; {absent}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_problem(error)}; {wrong}") from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}; {wrong}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        remedy = REMEDY if wrong == REMEDY else AGAIN
+        raise UsageError(f"{path}: is damaged: not JSON: {error}; {remedy}") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}; {wrong}") from error
 
@@ -56,4 +58,6 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
 def first_problem(error: ValidationError, *place: str) -> str:
     """Return the first problem that pydantic found, with its place: `place` and what pydantic adds."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, (*place, *first['loc'])))}: {first['msg']}"
+    where = ".".join(map(str, (*place, *first["loc"])))
+    problem = first["msg"].partition(" or instance of ")[0]
+    return f"{where}: {problem}" if where else problem

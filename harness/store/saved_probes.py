@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -18,7 +18,6 @@ from harness.store import RunDirectory, result_file
 from harness.store.json_files import REMEDY, read_json
 
 FILE = "probes.json"
-Entry = TypeVar("Entry")
 
 
 class _ProbedFile(BaseModel):
@@ -87,8 +86,8 @@ def added_to_newest_run(probed: Path, *, out: Path, matrix: str) -> Iterator[Pat
         return
     run = run.resolve()
     with _alone_in(run.parent):
-        entries = {_place(entry): entry for path in (run / FILE, probed / FILE) for entry in read_entries(path)}
-        RunDirectory(run).write(FILE, _FILE.dump_json(list(entries.values()), indent=1))
+        entries = {_place(entry): entry for path in (run / FILE, probed / FILE) for entry in _as_written(path)}
+        RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
         yield run
 
 
@@ -106,8 +105,18 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _place(entry: _ProbedFile) -> str:
-    return json.dumps([getattr(entry, name) for name in _PLACE])
+def _place(entry: Mapping[str, Any]) -> str:
+    return json.dumps([entry[name] for name in _PLACE], sort_keys=True)
+
+
+def _as_written(path: Path) -> list[dict[str, Any]]:
+    """Return the entries with all that is in them: a newer harness may have written it. Raises UsageError."""
+
+    def checked(content: Any) -> list[dict[str, Any]]:
+        _FILE.validate_python(content)
+        return cast("list[dict[str, Any]]", content)
+
+    return read_json(path, checked, absent=REMEDY, wrong=REMEDY) if path.exists() else []
 
 
 def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:

@@ -11,7 +11,7 @@ from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Tr
 from harness.store import read_trial, result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CauseEntry, CellEntry, ResultFile
-from harness.store.trial_json import trial_files
+from harness.store.trial_json import FOLDER, trial_files
 
 TWIN = "-twin"
 
@@ -35,6 +35,15 @@ class StoredRun:
     told: ResultFile
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dockerfiles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Return a sentence on the launches whose files are not there; () if none is missing."""
+        lost = sum(max(0, result.verdict.trials - len(result.trials)) for result in self.cells.values())
+        if not lost:
+            return ()
+        files = "the file of 1 launch" if lost == 1 else f"the files of {lost:,} launches"
+        return (f"{self.path / FOLDER}: lacks {files}, with their traces and facts; copy the run's whole directory",)
 
     @property
     def causes(self) -> list[CauseEntry]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -13,11 +15,12 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 
 
 def read_content(path: Path, *, most_bytes: int, expected: str, shorten: str) -> bytes:
-    """Return the content, without a byte order mark. A binary file is refused by its beginning, because /dev/zero has
-    no end. Raises UsageError; `expected` describes the right kind of file, `shorten` is the remedy for a large one.
+    """Return the content, without a byte order mark; `-` is the standard input. A binary file is refused by its
+    beginning, because /dev/zero has no end. Raises UsageError; `expected` describes the right kind of file, `shorten`
+    is the remedy for a large one.
     """
     try:
-        with path.open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             content = head if b"\0" in head else head + read_bounded(file, most_bytes=most_bytes)
     except OSError as error:

@@ -59,6 +59,8 @@ def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trac
     start = text.lstrip()
     if not start:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
+    if {"version", "value"} <= {name.strip() for name in start.partition("\n")[0].lower().split(",")}:
+        raise UsageError(f"{path}:1: is a history of versions, and no trace; give --history")
     if start.startswith(_PSRECORD):
         return _read_log(path, text, metrics, note, keyword="", column=2)
     if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):

@@ -47,19 +47,18 @@ def another_process(kind: str, environ: Mapping[str, str]) -> Iterator[subproces
 def test_who_waits_says_for_whom_and_a_killed_holder_has_it_no_longer(world: World, environ: dict[str, str]) -> None:
     said: list[str] = []
     with another_process(world.kind, environ) as holder:
-        with pytest.raises(Interrupted), world.engine.lease(said.append, after(1.5)):
+        with pytest.raises(Interrupted), world.engine.lease(said.append, lambda: len(said) > 2):
             pytest.fail("it was held twice")
         holder.kill()
         holder.wait()
         began_s = time.monotonic()
         with world.engine.lease(quiet, never) as held:
             held.check()
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < EXPIRES_S / 2, "it was waited for"
     (text,) = set(said)
     assert f", process {holder.pid}, since 20" in text
     assert text.startswith("waiting: ")
     assert text.endswith(" UTC uses this host")
-    assert len(said) >= 3, "nobody could be interrupted meanwhile"
 
 
 def test_of_many_one_has_it_at_a_time(world: World) -> None:
@@ -117,7 +116,7 @@ def test_a_holder_elsewhere_is_believed_as_long_as_it_gives_signs(
         with pytest.raises(Interrupted), docker.engine.lease(said.append, after(0.5)):
             pytest.fail("it was held twice")
     assert said[0].startswith("waiting: eve@elsewhere, process 1, since 20")
-    with of_another_machine(client, silent_s=EXPIRES_S + 10), docker.engine.lease(quiet, after(5)) as held:
+    with of_another_machine(client, silent_s=EXPIRES_S + 10), docker.engine.lease(quiet, after(30)) as held:
         held.check()
 
 
@@ -135,15 +134,18 @@ def test_clean_removes_a_lease_that_lapsed_and_no_other(docker: World, client: d
 
 @docker_only
 def test_signs_of_life_are_seen_by_the_engines_clock(docker: World, client: docker_sdk.DockerClient) -> None:
+    began_s = lease.engine_time_s(client)
     with docker.engine.lease(quiet, never) as held:
         before = lease.holder_of(client, place="here")
         time.sleep(1.1)
+        asked_s = lease.engine_time_s(client)
         held.beat()
         after_it = lease.holder_of(client, place="here")
         assert before is not None
         assert after_it is not None
-        assert (after_it.id, after_it.beat_s - before.beat_s in (1, 2)) == (before.id, True)
-        assert abs(after_it.beat_s - lease.engine_time_s(client)) <= 1
+        assert (after_it.id, after_it.beat_s > before.beat_s) == (before.id, True)
+        assert began_s - 1 <= before.beat_s <= asked_s
+        assert asked_s - 1 <= after_it.beat_s <= lease.engine_time_s(client) + 1
     assert lease.holder_of(client, place="here") is None
 
 

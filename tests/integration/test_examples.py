@@ -16,19 +16,21 @@ pytestmark = pytest.mark.index
 
 
 def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str, Any]:
+    """By day a version gets two launches or three, and as many as the file says at night."""
+    options = options if NIGHTLY else (*options, "--trials", "2:3")
     ended = harness.run("sweep", str(ROOT / "examples" / f"{example}.yaml"), *options, timeout_s=600)
     assert ended.code == code, ended.err
     return harness.summary(example)
 
 
 def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str, str]]:
-    """(metric, old side, new side) of each finding of a variant, in order."""
+    """(metric, old side, new side) of each finding of a variant, by version."""
     old, new = ("last_good", "last_bad"), ("first_bad", "first_good")
-    return [
+    return sorted(
         (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
         for each in summary["findings"]
         if each["params"] == params and not each["consequence_of"]
-    ]
+    )
 
 
 def needs_python(version: str) -> None:
@@ -40,11 +42,8 @@ def needs_python(version: str) -> None:
 
 
 def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) -> None:
-    """The first thing that a new user sees must be true: two leaks, both repairs, and a cache that is none.
-
-    By day a version gets two launches, and as many as the file says at night.
-    """
-    summary = sweep(harness, "quickstart", *([] if NIGHTLY else ["--trials", "2:3"]), code=1)
+    """The first thing that a new user sees must be true: two leaks, both repairs, and a cache that is none."""
+    summary = sweep(harness, "quickstart", code=1)
     first = [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
     assert boundaries(summary, then="pop") == [*first, ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4")]
     assert boundaries(summary, then="read") == first

@@ -243,7 +243,14 @@ def _edited(path: Path, name: str, text: str) -> Path:
     ("spoil", "text"),
     [
         (lambda path: path / "nowhere", r"plan\.json: No such file"),
-        (lambda path: _edited(path, "plan.json", "{"), "not JSON"),
+        (
+            lambda path: _edited(path, "plan.json", "{"),
+            r"plan\.json: is damaged: not JSON: .*; copy the run's directory",
+        ),
+        (
+            lambda path: _edited(path, "result.json", "[]"),
+            r"result\.json: Input should be a valid dictionary; the file is",
+        ),
         (lambda path: _edited(path, "plan.json", "{}"), "matrix: Field required"),
         (lambda path: _edited(path, "result.json", '{"cells": 1}'), "verdict: "),
     ],
@@ -306,7 +313,7 @@ def test_the_memory_limit_that_every_launch_of_a_host_has_is_no_setting(runs: Ru
 
 def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
     path = runs.write("a", {OLD: "ggg"})
-    with pytest.raises(UsageError, match="one lane only"):
+    with pytest.raises(UsageError, match="one host or card only"):
         compare_runs([path])
     with pytest.raises(UsageError, match="given twice"):
         compare_runs([path, path])

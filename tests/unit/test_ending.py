@@ -68,6 +68,7 @@ def swept(
     after: Callable[[list[tuple[str, int]]], None] = lambda launched: None,
 ) -> tuple[RunResult, list[tuple[str, int]]]:
     matrix = folder / "matrix.yaml"
+    folder.mkdir(exist_ok=True)
     matrix.write_text(MATRIX)
     matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
     world = Crashing(bad=bad, launched=[], after=after)
@@ -119,6 +120,30 @@ def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirm
     assert not result.findings
     assert "provisional: s v3 seems bad first" in headline.sentence(result)
     assert "v2 before it is good so far" in headline.sentence(result)
+
+
+def _remedies(result: RunResult) -> set[str]:
+    return {
+        signal.why.rpartition("; ")[2]
+        for cell in result.cells
+        for signal in cell.verdict.signals.values()
+        if signal.seen in ("blind", "suspect")
+    }
+
+
+def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(tmp_path: Path) -> None:
+    """The report asked for more launches than were planned, and those that were planned had not been made."""
+    stopped = threading.Event()
+
+    def after(launched: list[tuple[str, int]]) -> None:
+        if len(launched) == 20:
+            stopped.set()
+
+    result, _ = swept(tmp_path, Stop(), stopped=stopped, after=after)
+    assert result.verdict == "interrupted"
+    assert _remedies(result) == {"run the same sweep again to continue"}
+    quick, _ = swept(tmp_path / "quick", Stop(quick=True))
+    assert _remedies(quick) == {"the same sweep without it continues"}
 
 
 def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from harness.flows.evidence.issue import issue
 from harness.flows.evidence.repro import decoded, recipe
 from harness.flows.parts import lookup
 from harness.flows.parts.lookup import find_cell, find_run, open_run
+from harness.flows.parts.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.evidence import Container, EnvironmentDifference, Machine
@@ -100,7 +101,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
     """Who wrote `issue latest 1` writes `compare latest` next."""
     path = stored_run.write(tmp_path)
     out = ["--out", str(tmp_path / "reports")]
-    with pytest.raises(UsageError, match="a run with one lane only"):
+    with pytest.raises(UsageError, match="a run on one host or card only"):
         CliRunner().invoke(cli, ["compare", "latest", *out], catch_exceptions=False)
     assert CliRunner().invoke(cli, ["frontier", "quickstart", *out], catch_exceptions=False).exit_code == 0
     assert (path / "frontier.svg").exists()
@@ -297,6 +298,22 @@ def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) ->
         path.write_text("something else")
     with pytest.raises(UsageError, match=r"grow\.py is gone or was changed"):
         script_of(run, "6.3.0")
+
+
+def test_what_a_copy_lacks_is_told_by_its_report_and_its_issue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both were written without a word, with tables of "not known" and a machine without a GPU."""
+    path = stored_run.write(tmp_path)
+    assert read_result(path).warnings == ()
+    for trial in (path / "trials").iterdir():
+        trial.unlink()
+    told = f"{path}/trials: lacks the files of 9 launches, with their traces and facts; copy the run's whole directory"
+    assert read_result(path).warnings == (told,)
+    assert main(["issue", str(path), "1"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(f"harness: {told}\n")
+    assert "none used" not in said.out
 
 
 # ---------------------------------------------------------------- diff

@@ -346,6 +346,13 @@ def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
     assert name[-1] not in "._-"
 
 
+def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
+    """All were `it`, so that their runs lay in one folder."""
+    names = {draft_series.safe(text) for text in ("模型", "训练", "обучение")}
+    assert len(names) == 3
+    assert all(re.fullmatch(NAME, name) for name in names)
+
+
 def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
     (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
     assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]

@@ -65,6 +65,16 @@ def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path
     assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
 
 
+def test_what_a_newer_harness_wrote_stays_when_another_probe_is_added(tmp_path: Path) -> None:
+    run, newer = a_run(tmp_path), ENTRY | {"probe": "lines", "ops": [], "later": 1}
+    written(run, newer)
+    add_to_newest_run(
+        written(tmp_path / "one", ENTRY | {"ops": [{**ENTRY["ops"][0], "later": 2}]}), out=tmp_path, matrix="quickstart"
+    )  # type: ignore[index]
+    first, second = json.loads((run / FILE).read_text())
+    assert (first["later"], second["ops"][0]["later"]) == (1, 2)
+
+
 def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
     """Each reads what is there and writes it anew with its own: without a lock the last one took the others out."""
     run = a_run(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -484,3 +485,16 @@ def test_a_large_file_is_read_fast(tmp_path):
     begun = time.process_time()
     assert len(read_trace(path).step) == 200_000
     assert time.process_time() - begun < 2
+
+
+def test_a_history_is_told_from_a_trace(tmp_path):
+    """It asked for a column rss_kib in a table of versions."""
+    path = tmp_path / "hist.csv"
+    path.write_text("round, Value ,version\n1,2,3\n")
+    with pytest.raises(UsageError, match=r"hist\.csv:1: is a history of versions, and no trace; give --history"):
+        read_trace(path)
+
+
+def test_a_trace_may_come_from_the_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"step,rss_kib\n1,100\n2,101\n")))
+    assert read_trace(Path("-")).columns["rss_kib"].tolist() == [100, 101]

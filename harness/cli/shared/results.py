@@ -20,12 +20,12 @@ from harness.flows.parts.context import RunContext
 from harness.flows.runs.history import remember
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import Plan, RunResult
-from harness.report.bad_ranges import ordered
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.plain_progress import open_progress
+from harness.report.text.faults import blame
 from harness.store import RunDirectory, result_file
 
 
@@ -44,9 +44,14 @@ def write_exports(result: RunResult, directory: RunDirectory) -> None:
 
 def write_result(result: RunResult, directory: RunDirectory) -> None:
     """Write the result, from which all reports can be made again. Its findings have the order of the reports."""
-    in_order = replace(result, findings=tuple(ordered(result)))
+    in_order = numbered(result)
     causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
     directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))
+
+
+def numbered(result: RunResult) -> RunResult:
+    """Return the result with its findings in the order of their numbers."""
+    return replace(result, findings=tuple(blame.numbered(result)))
 
 
 def write_readable(result: RunResult, directory: RunDirectory) -> None:
@@ -97,6 +102,7 @@ def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> Run
         so_far = SoFar(progress=watching, write_page=write_page)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
         result, directory = sweep(plan, options, context)
+        result = numbered(result)
         write_reports(result, directory)
         remember(options.out, say=say)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,5 +83,6 @@ def _images(words: Sequence[str]) -> DraftSeries:
 
 
 def safe(text: str) -> str:
-    """Return a name that a matrix file allows."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-") or "it"
+    """Return a name that a matrix file allows. One that has none of its letters tells texts apart by a hash."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-")
+    return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"

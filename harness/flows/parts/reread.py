@@ -40,7 +40,7 @@ def read_result(path: Path) -> RunResult:
         findings=findings,
         attribution=attribute(plan, cells, findings),
         directory=stored.path,
-        warnings=file.warnings,
+        warnings=(*file.warnings, *stored.lacking),
         probed=read_probed(stored.path, plan),
         narrowed=read_narrowed(stored.path),
         observations=result_file.observations_of(file, plan, path=stored.path / result_file.FILE),

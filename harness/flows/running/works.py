@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, noise_place_of, shown_rows
+from harness.assess.row_verdicts import (
+    JudgedBlock,
+    baseline_of,
+    judge_block,
+    noise_place_of,
+    shown_rows,
+    to_be_continued,
+)
 from harness.assess.standing import standing_of
 from harness.flows.running.ending import Ending
 from harness.flows.running.open_rows import OpenRows
@@ -45,6 +52,8 @@ class Works:
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _to_go_on: str = "run the same sweep again to continue"
+    """What finishes rows that were not finished."""
 
     def __post_init__(self) -> None:
         """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one of
@@ -77,10 +86,12 @@ class Works:
 
     def judged(self) -> list[JudgedBlock]:
         """Return every block, in the plan's order; those that were not finished as far as they came."""
-        return [self._newest(work) for work in self._in_order()]
+        blocks = [(work, self._newest(work)) for work in self._in_order()]
+        return [block if work.finished else to_be_continued(block, self._to_go_on) for work, block in blocks]
 
     def mark_unfinished(self, why: str) -> None:
         """Record for each version that lacks launches why it has no more."""
+        self._to_go_on = f"{why}; the same sweep without it continues"
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:

@@ -35,6 +35,7 @@ from harness.store.saved_run import StoredRun, read_run
 MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
+NOT_TWICE = "no image and variant was measured on two of these hosts or cards"
 APART = (
     "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
     "trials are not pooled"
@@ -52,7 +53,7 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         raise UsageError("the same run is given twice; give runs of other hosts or days")
     columns = _columns(runs)
     if len(columns) < 2:
-        raise UsageError(f"{paths[0]}: a run with one lane only; give a second run to put beside it")
+        raise UsageError(f"{paths[0]}: a run on one host or card only; give a second run to put beside it")
     pairs = [
         pair
         for one, other in _partners(runs, columns)
@@ -260,7 +261,7 @@ def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[Co
 
 
 def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
-    yield APART if pairs else "no image and variant was measured in two of these lanes"
+    yield APART if pairs else NOT_TWICE
     levels = [
         one for pair in pairs for one in pair.measured if one.metric in ("step_time", "peak_memory") and one.ratio
     ]
@@ -276,7 +277,7 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def _nothing(pairs: Sequence[Pair]) -> str:
     if not pairs:
-        return "nothing to compare: no image and variant was measured in two of these lanes; give runs of one matrix"
+        return f"nothing to compare: {NOT_TWICE}; give runs of one matrix"
     reasons = [f"{pair.series} {pair.image}, {pair.variant}: {'; '.join(pair.refused)}" for pair in pairs]
     more = f"\n  and {len(reasons) - 5} more" if len(reasons) > 5 else ""
     return (

@@ -37,11 +37,12 @@ class Cleaned:
         """Return what is printed: how many, and every name."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
-        counts = f"{len(self.leftovers)} left behind by killed runs"
+        counts = [f"{len(self.leftovers)} left behind by killed runs"] if self.leftovers else []
         if self.images is not None:
-            counts += f", {len(self.images)} {'image' if len(self.images) == 1 else 'images'}"
+            counts.append(f"{len(self.images)} {'image' if len(self.images) == 1 else 'images'}")
         did = "would remove" if self.dry_run else "removed"
-        return "\n".join([f"{self.host}: {did} {counts}", *(f"  {name}" for name in self._names())])
+        told = f"{did} {', '.join(counts)}" if self._names() else "nothing to remove"
+        return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in self._names())])
 
     def _names(self) -> tuple[str, ...]:
         return (*self.leftovers, *(self.images or ()))

@@ -80,7 +80,7 @@ def _history(palette: Palette) -> Definition:
 
     Dataset `points`: version, value, low, high, tone, text, told, and excluded: the rate that is ruled out, a tick, so
     that the noise of flat versions does not fill the height. A point without a value shows the text instead. Dataset
-    `changes`: the version where a change begins, its word, its tone.
+    `changes`: the version where a change begins, its word, the side of its line on which the word stands, its tone.
     """
     version = {"field": "version", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
     tone = _by_tone([palette[name] for name in _TONES])
@@ -121,13 +121,15 @@ def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definiti
 
 def _changes(begin: Definition, tone: Definition) -> list[Definition]:
     """Return the layers of changes: a dashed line and its word, which is low at bad versions, whose points are high."""
-    word = _SILENT | {"type": "text", "align": "left", "dx": 4, "baseline": "middle"}
+    word = _SILENT | {"type": "text", "baseline": "middle"}
+    sides = {"right": {"align": "left", "dx": 4}, "left": {"align": "right", "dx": -4}}
     return [
         _layer("changes", _SILENT | {"type": "rule", "strokeDash": [4, 3]}, begin | {"color": tone}),
         *(
-            _layer("changes", word, begin | {"y": {"value": y}, "text": {"field": "word"}, "color": tone})
-            | {"transform": [{"filter": f"datum.tone === '{name}'"}]}
+            _layer("changes", word | at_side, begin | {"y": {"value": y}, "text": {"field": "word"}, "color": tone})
+            | {"transform": [{"filter": f"datum.tone === '{name}' && datum.side === '{side}'"}]}
             for name, y in (("bad", 140), ("good", 8))
+            for side, at_side in sides.items()
         ),
     ]
 
@@ -178,7 +180,7 @@ def _trace(palette: Palette) -> Definition:
 def _frontier(palette: Palette) -> Definition:
     """Return the chart of throughput over peak memory.
 
-    Dataset `settings`: name, peak in MiB, items a second, tone (`good` on the frontier, or `dim`).
+    Dataset `settings`: name, peak in MiB, throughput in items/s, tone (`good` on the frontier, or `dim`).
     """
     tone = {
         "field": "tone", "type": "nominal", "legend": None,
@@ -186,7 +188,7 @@ def _frontier(palette: Palette) -> Definition:
     }  # fmt: skip
     at = {
         "x": {"field": "peak", "type": "quantitative", "title": "peak memory, MiB", "scale": {"padding": _ROOM}},
-        "y": {"field": "items", "type": "quantitative", "title": "items a second", "scale": {"padding": _ROOM}},
+        "y": {"field": "items", "type": "quantitative", "title": "throughput, items/s", "scale": {"padding": _ROOM}},
         "color": tone,
     }
     name = {"type": "text", "align": "left", "dx": 7, "baseline": "middle"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import CellResult, Interval, Metric
+from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.definitions import Drawing
 from harness.report.content.table import Row, Shown
 from harness.report.text import numbers, signal_words, words
@@ -15,6 +15,8 @@ from harness.report.text.signal_words import Tone
 
 CellFigure = Callable[[CellResult], tuple[float | None, Interval | None]]
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
+_APART = 0.2
+"""Share of the versions by which two words at the same height must be apart: they are as wide in a page of 1200 px."""
 
 
 def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
@@ -104,8 +106,10 @@ def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool)
     verdict = cell.result.verdict
     if value is not None and signal_words.is_uncompared(metric, verdict):
         return "unsure"
-    if value is None or is_changed:
+    if is_changed or (value is None and _says_why(cell)):
         return cell.tone
+    if value is None:
+        return "none"
     if metric in ("step_time", "peak_memory"):
         return "good"
     if metric not in verdict.signals:
@@ -127,18 +131,41 @@ def _point(
         "low": low,
         "high": high,
         "tone": tone if tone != "none" else "unsure",
-        "text": words.cell_text(cell.result.verdict) if cell.tone != "none" else cell.word,
+        "text": _text(cell, has_value=value is not None),
         "excluded": cell.result.verdict.excluded_kib_per_step if metric == "memory" else None,
         "told": numbers.with_interval(value, interval),
     }
 
 
+def _says_why(cell: Shown) -> bool:
+    """Return whether the verdict of a version is the reason for a missing figure: it failed, or it did not run."""
+    return cell.tone == "none" or cell.result.verdict.verdict in FAILURES
+
+
+def _text(cell: Shown, *, has_value: bool) -> str:
+    """Return what a version is; without a figure, why it has none."""
+    if cell.tone == "none":
+        return cell.word
+    return words.cell_text(cell.result.verdict) if has_value or _says_why(cell) else "not measured"
+
+
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:
-    """Yield a row of `changes` for each mark that this metric explains: others are those of other findings."""
+    """Yield a row of `changes` for each mark that this metric explains: others are those of other findings.
+
+    A word that would run into the one before it, or beyond the chart, is left out or `left` of its line.
+    """
     was_bad = False
-    for cell, tone in zip(cells, tones, strict=True):
+    last = dict.fromkeys(_WORDS, -math.inf)
+    for place, (cell, tone) in enumerate(zip(cells, tones, strict=True)):
         is_own = is_changed or (tone == "bad" if cell.mark == "first_bad" else was_bad)
         if cell.mark is not None and is_own:
             name = version(cell.result.cell.image.version)
-            yield {"version": name, "word": _WORDS[cell.mark], "tone": "bad" if cell.mark == "first_bad" else "good"}
+            is_left = place > (1 - _APART) * len(cells)
+            fits = place - last[cell.mark] >= (1 + is_left) * _APART * len(cells)
+            if fits:
+                last[cell.mark] = place
+            yield {
+                "version": name, "word": _WORDS[cell.mark] if fits else "", "side": "left" if is_left else "right",
+                "tone": "bad" if cell.mark == "first_bad" else "good",
+            }  # fmt: skip
         was_bad = tone == "bad" if tone in ("bad", "good") else was_bad

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
 from harness.model.episodes import bounds_of, met, sign_of
-from harness.report.bad_ranges import ordered, place_of, place_of_cell
+from harness.report.bad_ranges import place_of, place_of_cell
 from harness.report.content.card_figure import Figure, change_text, figure_of
 from harness.report.text import numbers as figures
 from harness.report.text import words
@@ -50,7 +50,7 @@ class Card:
 
 def cards(result: RunResult) -> tuple[Card, ...]:
     """Return the cards of a run, the worst first."""
-    numbers = {finding: number for number, finding in enumerate(ordered(result), start=1)}
+    numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     return tuple(
         _Maker(result=result, numbers=numbers, cells=cells, of=attribution).card()
@@ -83,7 +83,7 @@ class _Maker:
     of: Attribution
 
     def card(self) -> Card:
-        telling = max(self.of.episodes, key=_largest)
+        telling = fault.telling_of(self.of)
         clause, figure = fault.clause_of(self.of, self.result), figure_of(telling, self.result)
         (bad, good), number = _sides(telling), self.numbers[telling.finding]
         doubt = self._doubt()
@@ -196,12 +196,6 @@ class _Maker:
         if self.of.cause == "undecided" and self.of.missing:
             yield shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"])
         yield shlex.join(["harness", "issue", str(self.result.directory), str(number)])
-
-
-def _largest(episode: Episode) -> tuple[bool, float]:
-    """Return a sort key: episodes with a known beginning come last, then the largest effect."""
-    effect = episode.finding.effect
-    return episode.begins is not None, 0.0 if effect is None else effect.value
 
 
 def _sides(episode: Episode) -> tuple[str, str | None]:

@@ -25,7 +25,7 @@ class Both:
     `old` and `new` are the figures of the oldest and the newest version that have one, `between` has those versions,
     and `change` is from one to the other. `worst` is the worst bad figure between them (`2.10 s in 6.3.0`). `visible`
     is the minimum detectable effect; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions,
-    `why` the reason for it.
+    `why` the reason for it. `lacks`: of which versions it was not measured, and why.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Both:
     is_coarse: bool
     seen: SignalState | None
     why: str
+    lacks: str
 
     @property
     def tone(self) -> Tone:
@@ -105,6 +106,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
     together = [] if any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
+    lacks = _lacks(name, cells)
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
@@ -118,8 +120,24 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         visible=signal_words.visible_text(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
-        why="" if worst is None else signal_words.reason(worst),
+        why="; ".join(filter(None, ("" if worst is None else signal_words.reason(worst), lacks))),
+        lacks=lacks,
     )
+
+
+def is_untimed(entry: CellResult) -> bool:
+    """Return whether the cell has no step time because its launches ran side by side with others."""
+    has_none = entry.verdict.trials and signal_words.value_of("step_time", entry.verdict) is None
+    return bool(has_none) and any(trial.beside for trial in entry.trials)
+
+
+def _lacks(name: str, cells: Sequence[CellResult]) -> str:
+    untimed = sum(map(is_untimed, cells)) if name == "step_time" else 0
+    if not untimed:
+        return ""
+    if untimed == len(cells):
+        return "the launches ran side by side"
+    return f"not measured in {untimed:,} of {len(cells):,} versions, whose launches ran side by side"
 
 
 def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
@@ -179,13 +197,13 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
 def line(row: Row) -> str:
     """Return `6.2.0 → 6.6.4: step time 0.623 → 0.647 ms (+4 %; a change of 8 % would have shown); peak memory …`.
 
-    Step time, peak memory and growth are always in it, other signals only if they are bad or not decided. The line of
+    Step time, peak memory and memory are always in it, other signals only if they are bad or not decided. The line of
     a row without measurements is "".
     """
     by_name = {signal.name: signal for signal in of(row)}
-    shown = [by_name[name] for name in _ALWAYS if name in by_name and by_name[name].old]
+    shown = [both for name in _ALWAYS if (both := by_name.get(name)) is not None and (both.old or both.lacks)]
     shown += [signal for signal in by_name.values() if signal not in shown and signal.old and signal.is_told]
-    if not shown:
+    if not any(signal.old for signal in shown):
         return ""
     measured = [cell.result for cell in row.cells if cell is not None and _has_figure(cell.result, shown)]
     ends = tuple(version(entry.cell.image.version) for entry in (measured[0], measured[-1])[: len(measured)])
@@ -197,13 +215,30 @@ def _has_figure(entry: CellResult, shown: Iterable[Both]) -> bool:
 
 
 def _part(signal: Both, ends: tuple[str, ...]) -> str:
-    title = "growth" if signal.name == "memory" else signal.title
+    if not signal.old:
+        return f"{signal.title} not measured ({signal.why})"
+    if signal_words.shown_signal(signal.name).kind == "growth":
+        return f"{_growth(signal)} ({signal.resolution or _NOT_COMPARED})"
     where = " → ".join(signal.between) if signal.between != ends and not signal.is_apart else ""
     doubt = ""
     if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
         doubt = signal.why if signal.seen == "none" else _TOO_FEW
-    told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or _NOT_COMPARED
-    return f"{title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
+    uncompared = f"{_NOT_COMPARED}: {signal.why}" if signal.why and signal.seen == "none" else _NOT_COMPARED
+    told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or uncompared
+    return f"{signal.title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
+
+
+def _growth(signal: Both) -> str:
+    """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`."""
+    does_not, grows = ("does not", "grows") if signal.title.endswith("memory") else ("do not", "grow")
+    told = [f"{does_not} grow" if figure == _NONE else f"{grows} by {figure}" for figure in (signal.old, signal.new)]
+    if not signal.new:
+        return f"{signal.title} {told[0]} in {signal.between[0]}"
+    if told[0] != told[1]:
+        text = " and ".join(f"{what} in {name}" for what, name in zip(told, signal.between, strict=True))
+    else:
+        text = f"{told[0]} in {' and '.join(signal.between)}"
+    return f"{signal.title} {text}{f', but {grows} by {signal.worst}' if signal.worst else ''}"
 
 
 # ---------------------------------------------------------------- a row in full

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.model import BAD, Cell, CellResult, Finding, Metric, RunResult, Trials
+from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, Trials
 from harness.report.bad_ranges import place_of, place_of_cell, variant_key
 from harness.report.text import clean, numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain
@@ -14,7 +14,7 @@ from harness.report.text.signal_words import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
-LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
+_SIGNS = {"✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again"}
 ABSENT = {
     "untested": "should have run but did not",
     "incompatible": "cannot run on that card",
@@ -26,8 +26,9 @@ ABSENT = {
 MOST_ACROSS = 8
 """Versions that fit beside each other on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
-ONLY = "only ±35 %: not decided, because only a change of 35 % or more would have shown, and the limit is smaller"
-UNITS = "figures, in KiB per step: a leak's rate; after ≤, the smallest leak that `flat` rules out"
+ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
+RATES = "a leak's rate"
+RULED_OUT = "after ≤, the smallest leak that `flat` rules out"
 CHANGED = (
     "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
     "not be compared has the median of its own launches; beside ▼ and ▲ stands the size of the change"
@@ -124,20 +125,26 @@ class ReportTable:
 
 
 def legend(shown: Sequence[ReportTable]) -> list[str]:
-    """Return the meaning of the signs and figures of these tables, a line for each kind that occurs."""
+    """Return the meaning of the signs and figures that occur in these tables, a line for each kind."""
     cells = [cell for table in shown for cell in table.shown]
-    also = {
-        signal_words.LEGEND: any(cell.strip for cell in cells),
-        ONLY: any(cell.figure.startswith("only ") for cell in cells),
-        SO_FAR: any(cell.word == words.SO_FAR for cell in cells),
-        CHANGED: any(table.changed for table in shown),
-    }
-    return [
-        LEGEND,
-        *([signal_words.LEGEND] if also.pop(signal_words.LEGEND) else []),
-        UNITS,
-        *(line for line in also if also[line]),
+    signs = {cell.symbol for cell in cells}
+    coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
+    lines = [
+        "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
+        signal_words.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
+        units((cell.result.verdict, cell.figure) for cell in cells),
+        ONLY.format(coarse) if coarse else "",
+        SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
+        CHANGED if any(table.changed for table in shown) else "",
     ]
+    return [line for line in lines if line]
+
+
+def units(shown: Iterable[tuple[CellVerdict, str]]) -> str:
+    """Return the meaning of the rates among the figures of these cells; "" if there are none."""
+    own = {verdict.verdict for verdict, figure in shown if figure and figure == words.cell_figure(verdict)}
+    told = [*([RATES] if own & {"leak", "suspect"} else []), *([RULED_OUT] if "flat" in own else [])]
+    return f"figures, in KiB per step: {'; '.join(told)}" if told else ""
 
 
 def tables(result: RunResult) -> list[ReportTable]:

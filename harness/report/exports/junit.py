@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
-from harness.report.bad_ranges import finding_cells, ordered
+from harness.report.bad_ranges import finding_cells
 from harness.report.content import table
 from harness.report.content.table import ReportTable
 from harness.report.text import narrowed, signal_words, words
 from harness.report.text.clean import plain, plain_lines
+from harness.report.text.faults import blame
 from harness.report.text.headline import sentence
 
 _TAIL_LINES = 40
@@ -92,7 +93,7 @@ def _kind(entry: CellResult) -> str:
 
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; what it was narrowed down to is its output."""
-    for number, finding in enumerate(ordered(result), start=1):
+    for number, finding in enumerate(blame.numbered(result), start=1):
         case = _finding_case(finding)
         told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
         if told:

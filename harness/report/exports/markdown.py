@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
 from tabulate import tabulate
 
@@ -21,6 +21,11 @@ from harness.report.text.headline import sentence
 MOST_BYTES = 1_000_000
 """The largest report, in bytes: GitHub takes 1 MiB of step summaries, to which other steps may write, too."""
 MOST_ITEMS = 300
+MOST_OF_A_LIST = 80_000
+"""The most bytes of one list, of which there are eight; the names of versions and params may be thousands of
+characters long."""
+MOST_CHARACTERS = 3_000
+"""The longest paragraph."""
 MOST_CARDS = 30
 _REST = "- and {} more: see report.html"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
@@ -30,17 +35,17 @@ _BREAK = "<!-- -->"
 
 def render(result: RunResult) -> str:
     """Return the report, which ends with a newline."""
-    top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(totals.line(result))]
+    top = [f"## {_short(result.matrix)}", f"**{_short(sentence(result))}**", _short(totals.line(result))]
     top += _cards(result)
     top += _list(narrowed.TITLE, narrowed.lines(result.narrowed))
     tables = table.tables(result)
-    parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
+    parts = [_short(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Old → new", _ends(tables))
     parts += _list("Not measured or not decided", gaps.lines(result))
     parts += _list(observed.TITLE, observed.lines(result))
     parts += _list(sensitivity.SLOW, sensitivity.slow_growth(result))
     parts += _list("Warnings", words.warnings(result))
-    parts += [escaped(f"{line}.") for line in gaps.asides(result)]
+    parts += [_short(f"{line}.") for line in gaps.asides(result)]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
     return (
         "\n\n".join(
@@ -76,9 +81,21 @@ def escaped(text: str) -> str:
     return _LINKS.sub(_BREAK, _SPECIAL.sub(r"\\\1", plain(text)))
 
 
+def _short(text: str) -> str:
+    """Return a paragraph; the end of one that is too long is in report.html."""
+    return escaped(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… (cut: see report.html)")
+
+
 def _list(title: str, lines: Iterable[str]) -> list[str]:
-    items = words.at_most([f"- {escaped(line)}" for line in lines], MOST_ITEMS, rest=_REST)
-    return [f"### {title}", "\n".join(items)] if items else []
+    return _items(title, [f"- {escaped(line)}" for line in lines])
+
+
+def _items(title: str, items: Sequence[str]) -> list[str]:
+    """Return a list under its title: as many items as may stand there, and how many more there are."""
+    sizes = accumulate(len(item.encode()) + 1 for item in items)
+    fitting = sum(size <= MOST_OF_A_LIST for size in sizes)
+    shown = words.at_most(items, min(MOST_ITEMS, fitting), rest=_REST)
+    return [f"### {title}", "\n".join(shown)] if items else []
 
 
 def _cards(result: RunResult) -> list[str]:
@@ -88,7 +105,7 @@ def _cards(result: RunResult) -> list[str]:
         told, *rest = card_lines(card)
         shown = rest if number < MOST_CARDS else []
         found.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
-    return ["### Findings", "\n".join(words.at_most(found, MOST_ITEMS, rest=_REST))] if found else []
+    return _items("Findings", found)
 
 
 def _ends(tables: Iterable[ReportTable]) -> Iterator[str]:

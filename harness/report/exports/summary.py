@@ -25,7 +25,6 @@ from harness.model import (
     SignalVerdict,
     Variant,
 )
-from harness.report.bad_ranges import ordered
 from harness.report.text import narrowed, signal_words, words
 from harness.report.text.faults import blame
 from harness.report.text.faults.param_rule import rule_text
@@ -66,7 +65,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "exit_code", result.exit_code
     yield "hosts", (_host(state, result) for state in result.hosts)
     yield "cells", map(cell_json, result.cells)
-    yield "findings", map(_finding, ordered(result))
+    yield "findings", map(_finding, blame.numbered(result))
     yield "attribution", attributions_json(result)
     yield "narrowed", map(_narrowed, result.narrowed)
 
@@ -169,7 +168,7 @@ def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, A
         "scenario": attribution.scenario,
         "metric": attribution.metric,
         "cause": attribution.cause,
-        "findings": [number for number, finding in enumerate(ordered(result), start=1) if finding in about],
+        "findings": [number for number, finding in enumerate(blame.numbered(result), start=1) if finding in about],
         "rule": rule_text(attribution.rule),
         "missing": [
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}

@@ -57,6 +57,8 @@ def _image(entry: CellResult) -> str:
 def system(issue: Issue) -> str:
     """Return a row for each fact about the machine."""
     told = issue.system
+    if not told:
+        return "not known"
     rows = [[label, line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
     for gpu in told.get("gpus", ()):
         rows.append(["GPU", line(", ".join(f"{name} {value}" for name, value in gpu.items()))])

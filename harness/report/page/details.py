@@ -194,7 +194,8 @@ class _Maker:
         for finding in self.result.findings:
             if place_of(finding)[:3] == place and finding.before in here and finding.after in here:
                 found.setdefault((finding.before, finding.after), finding)
-        for (before, after), finding in found.items():
+        order = list(here)
+        for (before, after), finding in sorted(found.items(), key=lambda item: order.index(item[0][1])):
             sections = facts.sections(_told(here[before or ""]), _told(here[after]))
             rows = diff.rows(sections)
             yield Apart(
@@ -220,6 +221,8 @@ def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Lev
 
 def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row]) -> Level:
     text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
+    if metric == "step_time" and old_to_new.is_untimed(cell.result):
+        return Level(text="not measured")
     of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
         return Level(text=text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -16,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report.charts import card as card_chart
@@ -31,7 +32,13 @@ from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
+_CODE = re.compile(r"`([^`]+)`")
 _HEATS = 4
+_KEYS = {
+    "good": "good", "bad heat2": "bad", "bad heat4": "worse", "unsure": "not decided", "untested": "untested",
+    "incompatible": "incompatible", "excluded": "excluded", "not-run": "not run",
+}  # fmt: skip
+"""The style classes of cells, and their meanings."""
 _PARTS = 1000
 
 
@@ -70,6 +77,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         notes=[*gaps.asides(result), *sensitivity.slow_growth(result)],
         left_out=full_cells.left_out(result, in_full),
         legend=table.legend(tables),
+        keys=_keys(tables),
         words=words,
         spark=sparkline,
         signal_columns=old_to_new.COLUMNS,
@@ -135,7 +143,7 @@ def _policy(scripts: Iterable[str]) -> Markup:
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Return the templates; every text in them is escaped, and cleaned of control characters."""
-    return Environment(
+    templates = Environment(
         loader=PackageLoader("harness.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -143,6 +151,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_cleaned,
     )
+    templates.filters["coded"] = _coded
+    return templates
+
+
+def _coded(text: str) -> Markup:
+    """Return a sentence as HTML, with what stands in backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain(text)))))
 
 
 def _cleaned(value: Any) -> Any:
@@ -156,7 +171,7 @@ def _tip(cell: table.Shown) -> str:
     """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
     figures = {name: signal_words.figure_text(name, cell.result.verdict) for name in ("step_time", "peak_memory")}
     shown = [f"{name.partition('_')[0]} {figure}" for name, figure in figures.items() if figure]
-    return "; ".join([words.cell_sentence(cell.result), *shown])
+    return "; ".join([words.cell_sentence(cell.result), *shown]).replace("`", "")
 
 
 @lru_cache(maxsize=1024)
@@ -169,6 +184,12 @@ def _strip(of: signal_words.Strip) -> Markup:
         for name, tone in zip(signal_words.GROUP_NAMES.values(), of, strict=True)
     )
     return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.strip_text(of), marks)
+
+
+def _keys(tables: Sequence[table.ReportTable]) -> list[tuple[str, str]]:
+    """Return the colours that occur, each as a style class and its meaning."""
+    kinds = {cell.kind for shown_table in tables for cell in shown_table.shown}
+    return [(style, meaning) for style, meaning in _KEYS.items() if style.partition(" ")[0] in kinds]
 
 
 def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:

@@ -271,7 +271,8 @@ class _Maker:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")
             cells.sort(key=lambda cell: worst.index(cell.state))
-            findings = self._source.findings(run.id)
+            # A damaged run can have findings of a history that it has no cells of.
+            findings = [one for one in self._source.findings(run.id) if one[0] in self._source.histories]
             warnings = [text for text in (*run.warnings, run.problem) if text]
             return {
                 "title": f"{rows.short_name(run.matrix)}, {lives.minute(run.started)}",

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.model import CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
-from harness.report.content.table import UNITS
+from harness.report.content.table import units
 from harness.report.exports.summary import attribution_json, json_ready
 from harness.report.terminal.console_text import console_text
 from harness.report.text import headline, numbers, signal_words, words
@@ -39,8 +39,9 @@ def render(comparison: Comparison, console: Console) -> None:
     for line in _refusals(comparison.pairs):
         console.print(console_text(line, console), style="yellow")
     console.print()
-    if comparison.pairs:
-        console.print(console_text(UNITS, console), style="dim")
+    rates = units((verdict, words.cell_figure(verdict)) for pair in comparison.pairs for verdict in pair.verdicts)
+    if rates:
+        console.print(console_text(rates, console), style="dim")
     for note in comparison.notes:
         console.print(console_text(note, console), style="dim")
 

@@ -18,12 +18,12 @@ def table(settings: Sequence[Setting]) -> str:
         ("*" if setting.on_frontier else "", plain(setting.name), f"{setting.peak_mib:.1f}", f"{setting.items_a_s:.1f}")
         for setting in sorted(settings, key=lambda setting: (setting.peak_mib, -setting.items_a_s))
     ]
-    head, align = ("", "setting", "peak MiB", "items/s"), ("left", "left", "right", "right")
+    head, align = ("", "setting", "peak memory, MiB", "throughput, items/s"), ("left", "left", "right", "right")
     return tabulate(rows, headers=head, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
 def svg(settings: Sequence[Setting]) -> str:
-    """Return the plot as SVG: peak memory from left to right, items a second from bottom to top."""
+    """Return the plot as SVG: peak memory from left to right, throughput from bottom to top."""
     return definitions.svg(drawing(settings))
 
 

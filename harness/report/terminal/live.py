@@ -97,12 +97,14 @@ class LiveProgress(LanesProgress):
             return grid
         # Names are cut to a fifth of the width, so that the figures fit.
         grid.add_column(max_width=width // 5)
-        for ratio in (None, None, 1, None, None):
+        grid.add_column()
+        grid.add_column(no_wrap=True)
+        for ratio in (1, None, None):
             grid.add_column(ratio=ratio)
         for row in rows:
             told = [self._text(text) for text in (row.activity, row.seen, row.left)]
             bar = row.bar if width >= _ROOM_FOR_BARS else Text("")
-            grid.add_row(self._text(row.name, "bold"), bar, Text(row.count), *told)
+            grid.add_row(self._text(row.name, "bold"), bar, self._text(row.count), *told)
         return grid
 
     @staticmethod

@@ -21,7 +21,7 @@ def dry_run(plan: Explanation) -> str:
         worst = numbers.duration(host.worst_s)
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
         lines += [
-            f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}){share}",
+            f"  {host.name} ({host.engine}{_cards(host)}){share}",
             f"    {host.launches_expected} launches take at most {worst} (if all reach their timeouts)",
         ]
         lines += [f"    prepare {image}" for image in host.images]
@@ -39,6 +39,12 @@ def _cells(plan: Explanation) -> str:
     if not plan.searched:
         return f"{run} cells to run"
     return f"{run} cells to run, {plan.searched} to search" if run else f"{plan.searched} cells to search"
+
+
+def _cards(host: HostCost) -> str:
+    """Return `; cards: RTX 3090, RTX 4090`; "" for a host without a GPU selection."""
+    cards = [lane.removeprefix(f"{host.name}/") for lane in host.lanes if lane != host.name]
+    return f"; cards: {', '.join(cards)}" if cards else ""
 
 
 def _launches(cost: Explanation | HostCost) -> str:

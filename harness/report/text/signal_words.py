@@ -20,6 +20,7 @@ MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none":
 MEANINGS: Mapping[Tone, str] = {
     "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
 }  # fmt: skip
+_IN_A_STRIP: Mapping[Tone, str] = {"unsure": "not decided or blind"}
 TONES: Mapping[SignalState, Tone] = {
     "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
 }  # fmt: skip
@@ -27,10 +28,6 @@ GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
 }  # fmt: skip
-LEGEND = (
-    f"marks, in order: {', '.join(GROUP_NAMES.values())} "
-    "(✓ good, ? not decided or blind, ✗ bad, · not checked)"
-)  # fmt: skip
 _FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
@@ -76,6 +73,13 @@ def marks(of: Strip) -> str:
 def strip_text(of: Strip) -> str:
     """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
     return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
+
+
+def legend(tones: Iterable[Tone]) -> str:
+    """Return what the marks of strips with these tones mean; "" without any."""
+    seen = set(tones)
+    told = [f"{MARKS[tone]} {_IN_A_STRIP.get(tone, MEANINGS[tone])}" for tone in MARKS if tone in seen]
+    return f"marks, in order: {', '.join(GROUP_NAMES.values())} ({', '.join(told)})" if told else ""
 
 
 def matter(verdict: CellVerdict) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -36,14 +37,16 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     data = Path(environ.get("XDG_DATA_HOME", home / ".local/share"))
     yield from sorted(pyenv.glob("versions/*/bin/python"), reverse=True)
     yield from sorted(data.glob("uv/python/cpython-*/bin/python"), reverse=True)
+    shims = pyenv / "shims"  # slow, and each leads to one of the above or nowhere
+    path = os.pathsep.join(each for each in environ.get("PATH", os.defpath).split(os.pathsep) if Path(each) != shims)
     for minor in range(20, 5, -1):
-        if path := shutil.which(f"python3.{minor}", path=environ.get("PATH")):
-            yield Path(path)
+        if found := shutil.which(f"python3.{minor}", path=path):
+            yield Path(found)
 
 
 def version_of(path: Path) -> str:
-    """Return the version that the interpreter prints; "" if it does not run (a pyenv shim of a version that is not
-    selected) or is older than 3.6, which the agent does not support."""
+    """Return the version that the interpreter prints; "" if it does not run, or is older than 3.6, which the agent does
+    not support."""
     code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
     return _printed(path, code)
 

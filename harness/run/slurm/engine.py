@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
 from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
@@ -118,11 +118,12 @@ class SlurmEngine:
         prepared = first_available(self, images, say, place=place, remedy="see `series:`")
         name, payload = leftovers.new_name(), Payload(job={}, files=agent_files())
         order = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
-        probe, variables = self._trials.probe(allocation, name, prepared)
-        command = [*steps.command_of(allocation, name=name), *probe]
-        with steps.started(allocation, command, first=order, variables=variables) as session:
-            output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
-        visible = steps.printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
+        with named_place(self._place, ".gpus"):
+            probe, variables = self._trials.probe(allocation, name, prepared)
+            command = [*steps.command_of(allocation, name=name), *probe]
+            with steps.started(allocation, command, first=order, variables=variables) as session:
+                output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
+            visible = steps.printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return allocated_gpus(parse_gpus(output, place=place) or (), visible.strip(), place=place)
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:

@@ -106,6 +106,16 @@ def test_a_cold_launch_is_no_figure_of_the_start() -> None:
     assert told(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
 
 
+def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
+    trials = with_facts(block(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
+    cold = [[replace(trial, cold=True) for trial in version] for version in trials]
+    never = "no launch began with its files in memory and nothing beside it"
+    assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
+    one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
+    assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")
+    assert "has no setup of its own" in told(block())[0].signals["setup_time"].why
+
+
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
     trials = [[replace(trial, buffered="300 of 300 steps came in bursts") for trial in version] for version in block()]
     assert told(trials)[0].signals["step_time"].seen == "none"

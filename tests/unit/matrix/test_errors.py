@@ -190,7 +190,7 @@ MEANING = [
     (
         "engine: docker",
         "engine: ['ssh://a', 'ssh://b'], parallel: true",
-        "14: hosts.here.parallel: the machines of a pool run at the same time, and the lanes of each one after the",
+        "14: hosts.here.parallel: the machines of a pool run at the same time, and the cards of each one after the",
     ),
     ("engine: docker", "engine: docker, gpus: [0, 0]", "14: hosts.here.gpus: a GPU is listed twice; keep one"),
     (

@@ -74,7 +74,7 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
         ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts; not the host's fault."),
         ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts; not the fault of host y."),
         ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards; not the host's fault."),
-        ({OLD: "ggb", X: "ggb"}, "since 22.12, on both lanes; not the lane's fault."),
+        ({OLD: "ggb", X: "ggb"}, "since 22.12, on the RTX 3090 and x; not the host or card's fault."),
         ({OLD: "ggg", NEW: "bbb"},
          "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
          "RTX 3090: the fault of the RTX 4090, or of its host (new), not the image's."),

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from harness.model import Effect, RunResult, SignalVerdict
-from harness.report.bad_ranges import ordered
 from harness.report.content.cards import card_lines, cards
+from harness.report.text.faults.blame import numbered
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, run
 
@@ -135,14 +135,15 @@ def test_any_signal_has_a_card() -> None:
 @pytest.mark.parametrize("result", RESULTS, ids=range(len(RESULTS)))
 def test_every_finding_that_is_no_consequence_is_on_a_card(result: RunResult) -> None:
     told = cards(result)
-    numbered = dict(enumerate(ordered(result), start=1))
-    own = {number for number, one in numbered.items() if not one.consequence_of}
+    by_number = dict(enumerate(numbered(result), start=1))
+    own = {number for number, one in by_number.items() if not one.consequence_of}
     assert {number for card in told for number in card.findings} == own
+    assert [card.number for card in told] == list(range(1, 1 + len(told)))
     for card in told:
         command = shlex.split(card.commands[-1])
         assert command[:2] == ["harness", "issue"]
         assert command[-1] == str(card.number)
-        named = numbered[card.number]
+        named = by_number[card.number]
         assert (named.series, named.metric) == (card.attribution.series, card.attribution.metric)
         assert (
             named.after in {point.version for point in card.figure.points if point.own} or named.kind == "first_fixed"

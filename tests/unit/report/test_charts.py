@@ -53,6 +53,46 @@ def test_a_version_without_a_figure_has_its_verdict_in_its_place() -> None:
     ]
 
 
+def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_place() -> None:
+    """In the chart of the step time stood `leak 7.84 KiB/step`, in red, and words of the leak ran across it."""
+    result = build.quickstart()
+    cells = tuple(
+        replace(entry, verdict=replace(entry.verdict, step_ms=None)) if number else entry
+        for number, entry in enumerate(result.cells)
+    )
+    _, step, _ = first_history(replace(result, cells=cells)).drawings
+    assert step.rows["changes"] == []
+    assert {(point["text"], point["tone"]) for point in step.rows["points"][1:]} == {("not measured", "unsure")}
+
+
+def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:
+    """At 1200 px, `good again` ended outside of its chart."""
+    rate, *_ = first_history(build.quickstart()).drawings
+    assert [(one["version"], one["word"], one["side"]) for one in rate.rows["changes"]] == [
+        ("6.3.0", "first bad", "right"), ("6.3.2", "good again", "right"),
+        ("6.5.0", "first bad", "right"), ("6.6.4", "good again", "left"),
+    ]  # fmt: skip
+    near = [("1.0", "flat"), ("1.1", "leak"), ("1.2", "flat"), ("1.3", "leak"), ("1.4", "flat"), *(
+        (f"1.{number}", "flat") for number in range(5, 12)
+    )]  # fmt: skip
+    known = dict(near)
+    of = build.series("wheel", known)
+    found = [
+        build.finding(of, build.HERE, build.POP, before=before, after=after, kind=kind)
+        for before, after, kind in (
+            ("1.0", "1.1", "first_bad"), ("1.1", "1.2", "first_fixed"),
+            ("1.2", "1.3", "first_bad"), ("1.3", "1.4", "first_fixed"),
+        )
+    ]  # fmt: skip
+    result = build.run(
+        [(of, [build.HERE], [build.POP])],
+        lambda version, *_: build.leak(7.8) if known[version] == "leak" else build.flat(),
+        findings=found,
+    )
+    words = [one["word"] for one in first_history(result).drawings[0].rows["changes"]]
+    assert words == ["first bad", "good again", "", ""]
+
+
 @pytest.mark.parametrize("number", range(2))
 def test_the_same_definition_makes_files(number: int) -> None:
     history = first_history(build.quickstart())

@@ -278,3 +278,14 @@ def test_launches_side_by_side_are_all_named() -> None:
     checked.set()
     thread.join(10)
     assert state.activity == "a #1"
+
+
+def test_a_line_of_the_live_display_does_not_wrap_at_80_columns() -> None:
+    """The number of launches went on in a line of its own: `launch 1, about 36, at most` and, below, `108`."""
+    live = LiveProgress(Console(file=io.StringIO(), width=80), clock=Clock())
+    live.plan(most={"local": 108}, exact=False, about={"local": 36})
+    live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
+    with live.display.console.capture() as captured:
+        live.display.console.print(live.display.get_renderable())
+    (line,) = captured.get().splitlines()
+    assert "launch 0, about 36, at most 108" in line

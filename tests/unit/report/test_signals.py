@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -272,7 +273,7 @@ def test_each_row_tells_both_ends_the_change_and_what_would_have_shown() -> None
     assert old_to_new.line(row) == (
         "1.19.2 → 1.21.1: step time 0.405 → 2.25 ms (5.5×; a change of 8 % would have shown); "
         "peak memory 31.2 → 31.2 MiB (no change; a change of 2 % would have shown); "
-        "growth none (more than 0.017 KiB/step would have shown)"
+        "memory does not grow in 1.19.2 and 1.21.1 (more than 0.017 KiB/step would have shown)"
     )
 
 
@@ -283,7 +284,7 @@ def _of_lrn(version: str, *_: object) -> CellVerdict:
 def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     lines = [old_to_new.line(row) for row in table.tables(build.signalled())[0].verdicts]
     assert "setup time 310 → 310 ms, but 2.10 s in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
-    assert "growth none, but 7.84 KiB/step in 6.3.1" in lines[0]
+    assert "memory does not grow in 6.0.5 and 6.6.4, but grows by 7.84 KiB/step in 6.3.1" in lines[0]
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
 
 
@@ -303,6 +304,44 @@ def test_what_was_not_compared_says_so() -> None:
     alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
     (row,) = table.tables(one_row(alone))[0].verdicts
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
+
+
+def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
+    """With launches of these versions side by side with others, which leaves them without a step time."""
+    cells = tuple(
+        replace(
+            entry, verdict=replace(entry.verdict, step_ms=None),
+            trials=tuple(replace(trial, beside=3) for trial in entry.trials),
+        ) if entry.cell.image.version in untimed else entry
+        for entry in result.cells
+    )  # fmt: skip
+    return replace(result, cells=cells)
+
+
+def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
+    """One row had a step time and the next none, and nothing said that the launches ran side by side."""
+    off = SignalVerdict(seen="none", why="its limit is none")
+    result = one_row(replace(build.flat(), smallest_visible=None, signals={"step_time": off}))
+    (some,) = table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
+    assert (
+        "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: its limit is none; "
+        "not measured in 2 of 4 versions, whose launches ran side by side); "
+    ) in old_to_new.line(some)
+    alone = beside(result, [image.version for image in build.ORJSON.images])
+    (none,) = table.tables(alone)[0].verdicts
+    assert "step time not measured (its limit is none; the launches ran side by side); " in old_to_new.line(none)
+    assert html_page.render(alone).count('<td class="">not measured</td>') == 4
+
+
+def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
+    """It explained `only ±35 %`, which no cell had, and six signs of which one occurred."""
+    assert table.legend(table.tables(build.quiet())) == [
+        "✓ good", "figures, in KiB per step: after ≤, the smallest leak that `flat` rules out",
+    ]  # fmt: skip
+    told = table.legend(table.tables(build.signalled()))
+    assert "only ±36 %: not decided, because only a change as large as that would have shown" in " ".join(told)
+    page = html_page.render(build.quiet())
+    assert re.findall(r'<span class="key [^"]*">(.*?)</span>', page) == ["good"]
 
 
 def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:

@@ -63,8 +63,8 @@ def test_a_cell() -> None:
 def test_each_kind_of_finding_has_its_own_ends() -> None:
     found = through_json(build.quickstart())["findings"]
     assert (found[0]["last_good"], found[0]["first_bad"]) == ("6.2.0", "6.3.0")
-    assert (found[1]["last_bad"], found[1]["first_good"]) == ("6.3.1", "6.3.2")
-    assert "first_bad" not in found[1]
+    assert (found[2]["last_bad"], found[2]["first_good"]) == ("6.3.1", "6.3.2")
+    assert "first_bad" not in found[2]
     assert found[0]["effect"] == {"value": 7.838, "unit": "KiB/step", "ci": [7.83, 7.85]}
     first = replace(build.quickstart().findings[0], kind="bad_from_start", before=None, after="6.0.5")
     oldest = through_json(replace(build.quickstart(), findings=(first,)))["findings"][0]

@@ -191,6 +191,19 @@ def test_build_code_of_packages_sees_no_credential_of_the_user() -> None:
     assert environments.settings_of_uv({**environ, **secret}) == environ
 
 
+def test_the_shims_of_pyenv_are_not_run(tmp_path: Path) -> None:
+    """Each takes as long as ten interpreters: who asked for a Python that is not there waited for seconds."""
+    for folder in (".pyenv/shims", ".pyenv/versions/3.9.18/bin", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("python", "python3.9"):
+            (tmp_path / folder / name).symlink_to(sys.executable)
+    found = interpreters.candidates(
+        {"HOME": str(tmp_path), "PATH": os.pathsep.join([str(tmp_path / ".pyenv/shims"), str(tmp_path / "bin")])}
+    )
+    places = (Path(sys.executable), tmp_path / ".pyenv/versions/3.9.18/bin/python", tmp_path / "bin/python3.9")
+    assert tuple(found) == places
+
+
 def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:
     """By where they are and by what they say of themselves."""
     other = tmp_path / "python"

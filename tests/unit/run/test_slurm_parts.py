@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from harness.errors import InfrastructureError
+from harness.errors import EngineUnreachable, InfrastructureError, named_place
 from harness.model import Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
 from harness.run.engine import Payload
-from harness.run.slurm.images.image_files import IMPORT
+from harness.run.slurm.images.image_files import IMPORT, ImageFiles
 from harness.run.slurm.node import containers, steps
 from harness.run.slurm.node.allocated_gpus import allocated_gpus
 from harness.run.slurm.node.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
@@ -262,3 +263,24 @@ def test_a_sweep_does_not_wait_for_ever_for_a_step_that_cannot_be_ended(monkeypa
         steps.StepSession(process, allocation).end()
         assert process.poll() is None, "end() came back although the step runs on"
         os.kill(process.pid, signal.SIGKILL)
+
+
+def _raised(error: Exception) -> str:
+    with pytest.raises(type(error)) as seen, named_place("m.yaml:4: hosts.a", ".gpus"):
+        raise error
+    return str(seen.value)
+
+
+def test_an_error_of_a_host_names_its_place_in_the_matrix_once() -> None:
+    """The GPU probe and the lock of an image file said what happened, and not on which host."""
+    assert _raised(InfrastructureError("no srun")) == "m.yaml:4: hosts.a.gpus: no srun"
+    assert _raised(EngineUnreachable("m.yaml:4: hosts.a: gone")) == "m.yaml:4: hosts.a: gone"
+
+
+def test_an_image_that_was_removed_is_told_with_its_host(tmp_path: Path) -> None:
+    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    store = ImageFiles(hold, environ={})  # type: ignore[arg-type]
+    gone = SimpleNamespace(reference=str(tmp_path / "gone.sqsh"))
+    told = r"^m\.yaml:4: hosts\.a: .*another run removed this image"
+    with pytest.raises(InfrastructureError, match=told), store.in_use(gone):  # type: ignore[arg-type]
+        raise AssertionError("it is not there")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from harness.model import Attribution, RunResult
+from harness.model import Attribution, Finding, RunResult
+from harness.report.bad_ranges import ordered
 from harness.report.text import words
 from harness.report.text.clean import plain
-from harness.report.text.faults.fault import Clause, clause_of, severity, subject_of
+from harness.report.text.faults.fault import Clause, clause_of, severity, subject_of, telling_of
 from harness.report.text.faults.lane_names import Names, host_name
 
 MOST_AT_THE_TOP = 3
@@ -17,6 +19,17 @@ _MOST_CONTROLS = 3
 def worst_first(result: RunResult) -> list[Attribution]:
     """Return the attributions in order of severity: lasting faults before fixed ones, then by kind and size."""
     return sorted(result.attribution, key=severity)
+
+
+def numbered(result: RunResult) -> list[Finding]:
+    """Return the findings in the order of their numbers, from 1: one of each fault, the worst first, as reports show
+    them; then the others.
+    """
+    known = set(result.findings)
+    telling = (telling_of(attribution).finding for attribution in worst_first(result))
+    leads = dict.fromkeys(finding for finding in telling if finding in known)
+    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # a result read back has the same order
+    return list(dict.fromkeys([*leads, *by_place]))
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
@@ -133,9 +146,9 @@ def _host(attribution: Attribution, names: Names) -> str:
 
 def _interaction(attribution: Attribution, names: Names) -> str:
     if not attribution.good_lanes:
-        return "no image is bad on all of them: it takes both the image and the lane"
+        return "no image is bad on all of them: it takes both the image and the host or card"
     several = len(attribution.bad_lanes) > 1
-    lanes = f"one of these {names.kind(attribution.bad_lanes)}s" if several else names.blamed(attribution.bad_lanes)
+    lanes = f"one of these {names.kinds(attribution.bad_lanes)}" if several else names.blamed(attribution.bad_lanes)
     return f"{names.good_with(attribution)}: it takes both the image and {lanes}"
 
 

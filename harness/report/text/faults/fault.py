@@ -81,6 +81,16 @@ def _rank(finding: Finding) -> int:
     return 1 if finding.verdict == "nan" else 2 * order.index(finding.metric)
 
 
+def telling_of(attribution: Attribution) -> Episode:
+    """Return the episode that stands for all: one with a known beginning, if there is one, with the largest effect."""
+    return max(attribution.episodes, key=_weight)
+
+
+def _weight(episode: Episode) -> tuple[bool, float]:
+    effect = episode.finding.effect
+    return episode.begins is not None, 0.0 if effect is None else effect.value
+
+
 def order_of(attribution: Attribution, result: RunResult) -> Order:
     """Return the versions of the attribution's series with their positions, 0 for the oldest."""
     block = next(block for block in result.plan.blocks if block.series.name == attribution.series)

@@ -9,6 +9,7 @@ from harness.report.bad_ranges import place_of_cell
 from harness.report.text import words
 from harness.report.text.clean import plain, version
 
+_EITHER = "host or card"
 LOCAL = "local"
 """The default host's name; a sentence calls that host `this machine`."""
 
@@ -44,16 +45,19 @@ class Names:
 
     def all_of(self, lanes: Sequence[Lane]) -> str:
         """Return `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
-        if len(lanes) < 2 or set(lanes) != set(self._lanes):
+        if len(lanes) < 2 or set(lanes) != set(self._lanes) or self.kind(lanes) == _EITHER:
             return words.together([self.one(lane) for lane in lanes])
-        kinds = f"{self.kind(lanes)}s"
-        return f"both {kinds}" if len(lanes) == 2 else f"all {len(lanes)} {kinds}"
+        return f"both {self.kinds(lanes)}" if len(lanes) == 2 else f"all {len(lanes)} {self.kinds(lanes)}"
 
     def kind(self, lanes: Sequence[Lane]) -> str:
-        """Return the noun for these lanes: `card`, `host`, or `lane` if only some of them have a GPU."""
+        """Return the noun for these lanes: `card`, `host`, or `host or card` if only some of them have a GPU."""
         if all(lane.gpu is not None for lane in lanes):
             return "card"
-        return "host" if all(lane.gpu is None for lane in lanes) else "lane"
+        return "host" if all(lane.gpu is None for lane in lanes) else _EITHER
+
+    def kinds(self, lanes: Sequence[Lane]) -> str:
+        """Return the plural of `kind`."""
+        return " or ".join(f"{noun}s" for noun in self.kind(lanes).split(" or "))
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
         """Return `the RTX 4090` or `host new`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
@@ -175,10 +175,14 @@ class ImageFiles:
     def room(self) -> Room:
         return room_of(self._folder)
 
-    def in_use(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def in_use(self, prepared: Prepared) -> Iterator[None]:
         """Protect the image from removal. Raises InfrastructureError if it was just removed."""
         file = Path(prepared.reference)
-        return protected(file, what="image", is_there=file.exists)
+        with contextlib.ExitStack() as protecting:
+            with named_place(self._hold.place):
+                protecting.enter_context(protected(file, what="image", is_there=file.exists))
+            yield
 
     def _named(self, reference: str) -> Record | None:
         """Return the image that was imported under that name or has that digest; the newest of several."""
