@@ -187,7 +187,7 @@ def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
 def noise_titles() -> list[str]:
     """Return the titles of the columns of `noise_rows`."""
     parts = ("would have shown", "days differ by")
-    return ["lane", *(f"{signal_words.shown_signal(signal).title}: {part}" for signal in _NOISY for part in parts)]
+    return ["host or card", *(f"{signal_words.shown_signal(signal).title}: {part}" for signal in _NOISY for part in parts)]
 
 
 def _visible(views: Sequence[HistoryView], signal: str) -> str:
