@@ -273,7 +273,7 @@ def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
     run = run_of(stored_run.write(tmp_path, script=None, program=program))
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
     seen = [int(kib) for kib in re.findall(r"^\[RSS (\d+) KiB\]$", done.stdout, re.MULTILINE)]
-    assert seen[-1] - seen[0] > 10 << 10, done.stdout
+    assert max(seen) - min(seen) > 10 << 10, done.stdout  # the last look may meet the program while it ends
 
 
 @pytest.mark.parametrize(
