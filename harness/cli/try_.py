@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,7 +132,6 @@ def try_(
     """
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows.first import draft
-    from harness.flows.first import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 
@@ -148,7 +148,8 @@ def try_(
         sys.exit(_tried(drafted, options, as_json=as_json))
     finally:
         if is_new:
-            flow.remove_empty(out)
+            with suppress(OSError):
+                out.rmdir()  # if it is empty
 
 
 def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
@@ -190,6 +191,8 @@ def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResul
         matrix.unlink(missing_ok=True)
         flow.remove_runs(results)
         remember(options.out, say=say)
+        if flow.unlaunched(results, matrix) is not None:
+            flow.remove_index_of_nothing(options.out)
         raise error
 
 

@@ -274,7 +274,7 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
     assert not (folder / "reports").exists()
     (folder / "reports").mkdir()
     assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
-    assert list(folder.glob("reports/*")) == [], "the user's own folder stays"
+    assert list((folder / "reports").iterdir()) == [], "the user's own folder stays"
 
 
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
@@ -289,12 +289,11 @@ def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) 
     (folder / "reports").mkdir()
     (folder / "reports" / "index.sqlite").touch()
     (folder / "reports" / "mine").touch()
-    try_flow.remove_empty(folder / "reports")
-    assert (folder / "reports" / "mine").exists()
+    try_flow.remove_index_of_nothing(folder / "reports")
+    assert len(list((folder / "reports").iterdir())) == 2
     (folder / "reports" / "mine").unlink()
-    (folder / "reports" / "index.sqlite").touch()
-    try_flow.remove_empty(folder / "reports")
-    assert not (folder / "reports").exists()
+    try_flow.remove_index_of_nothing(folder / "reports")
+    assert list((folder / "reports").iterdir()) == []
 
 
 # ---------------------------------------------------------------- init

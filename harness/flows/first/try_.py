@@ -71,12 +71,11 @@ def unlaunched(results: Sequence[RunResult], matrix: Path) -> HarnessError | Non
     return InfrastructureError(f"nothing was launched: {told}")
 
 
-def remove_empty(out: Path) -> None:
-    """Remove a folder that has nothing but the index of no runs."""
+def remove_index_of_nothing(out: Path) -> None:
+    """Remove the index of a folder that has nothing else."""
     with suppress(OSError):
         if [path.name for path in out.iterdir()] == [database.FILE]:
             (out / database.FILE).unlink()
-        out.rmdir()
 
 
 def remove_runs(results: Sequence[RunResult]) -> None:

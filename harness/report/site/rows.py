@@ -187,7 +187,8 @@ def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
 def noise_titles() -> list[str]:
     """Return the titles of the columns of `noise_rows`."""
     parts = ("would have shown", "days differ by")
-    return ["lane", *(f"{signal_words.shown_signal(signal).title}: {part}" for signal in _NOISY for part in parts)]
+    titles = (signal_words.shown_signal(signal).title for signal in _NOISY)
+    return ["host or card", *(f"{title}: {part}" for title in titles for part in parts)]
 
 
 def _visible(views: Sequence[HistoryView], signal: str) -> str:
