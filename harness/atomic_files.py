@@ -17,11 +17,13 @@ def write_atomically(path: Path, data: str | bytes) -> None:
 
 
 def write_below(root: Path, name: str, data: str | bytes) -> None:
-    """Write a file below `root` in the same way, following no link. Raises InfrastructureError."""
+    """Write a file below `root` in the same way, following no link. Half a character (a lone surrogate, which JSON can
+    hold and UTF-8 cannot) becomes a question mark. Raises InfrastructureError.
+    """
     *folders, last = PurePosixPath(name).parts
     try:
         with folder_in(root, *folders) as folder:
-            _replace_whole(folder, last, data.encode() if isinstance(data, str) else data)
+            _replace_whole(folder, last, data.encode(errors="replace") if isinstance(data, str) else data)
     except OSError as error:
         raise InfrastructureError(
             f"{root / name}: cannot write: {error.strerror}; make room or choose another place with --out"

@@ -112,7 +112,7 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
         say(line)
 
 
-def _write_into_run(run: Path, folder: str, files: Mapping[str, bytes]) -> None:
+def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) -> None:
     """Write files into a folder of a run, whose directory may have been copied: no link is followed.
 
     Raises UsageError.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,8 +21,6 @@ WRONG = f"the file is damaged, or of another version of the harness; {AGAIN}"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
 """Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-"""Half of a character beyond U+FFFF, as an escape or in bytes; alone, it is no character."""
 Content = TypeVar("Content")
 
 
@@ -32,10 +29,7 @@ def _load(path: Path) -> Any:
     content = read_regular(path, most_bytes=MOST_BYTES)
     if content.count(b",") >= MOST_VALUES:  # before any of them takes memory
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-    loaded = json.loads(content)
-    if SURROGATE.search(content):  # json accepts half a character, but no file or terminal does
-        return json.loads(json.dumps(loaded, ensure_ascii=False).encode(errors="replace"))
-    return loaded
+    return json.loads(content)
 
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:

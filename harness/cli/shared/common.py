@@ -66,7 +66,10 @@ def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
 
 
 def show(text: str) -> None:
-    """Print a text on stdout: as it is to a file, so that nothing is lost, and harmless to a terminal."""
+    """Print a text on stdout: as it is to a file, so that nothing is lost, and harmless to a terminal. Half a character
+    becomes a question mark.
+    """
+    text = text.encode(errors="replace").decode()
     click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else it drops escapes
 
 
@@ -79,7 +82,7 @@ def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False)
         if in_new_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            path.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
         else:
             write_atomically(path.resolve(), content)
     except (OSError, InfrastructureError) as error:

@@ -38,7 +38,7 @@ class Report:
     """The text, the files to send with it (name to content), and warnings for the sender."""
 
     markdown: str
-    files: Mapping[str, bytes]
+    files: Mapping[str, str | bytes]
     warnings: tuple[str, ...]
 
 
@@ -80,9 +80,9 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         packages=packages(issue),
         harness_version=harness_version,
     )  # fmt: skip
-    images = {f"{name}.png": png(drawing) for name, drawing in drawings.items()}
-    images |= {f"{name}.svg": svg(drawing).encode() for name, drawing in drawings.items()}
-    files = {TEXT: markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
+    files: dict[str, str | bytes] = {TEXT: markdown, **({"repro.py": code} if code else {})}
+    for name, drawing in drawings.items():
+        files |= {f"{name}.png": png(drawing), f"{name}.svg": svg(drawing)}
     return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
 
 
