@@ -60,7 +60,8 @@ class _WithCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if "command" not in ctx.meta:
-                error.message += " If it is the command's, put -- before the command: … -- python train.py."
+                hint = "If it is the command's, put -- before the command: … -- python train.py"
+                raise UsageError(f"{error.format_message()} {hint}") from error
             raise
 
 

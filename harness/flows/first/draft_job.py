@@ -50,7 +50,7 @@ def job_of(
     exit_code: bool = False,
     has_image: bool = True,
 ) -> DraftJob:
-    """Return the scenario of a command line, of one word or more, that is run in `folder`, as the matrix file writes it: a program that is
+    """Return the scenario of a command line that is run in `folder`, as the matrix file writes it: a program that is
     measured from inside, if it is Python with a file or module of that folder, else a command. `files`: what else is
     copied in; `step_pattern`: it is a command, whose lines of output are steps; `exit_code`: it is a command, and only
     its exit code counts; `has_image`: an image may bring a program that `folder` lacks. Raises UsageError."""
