@@ -5,7 +5,7 @@ The cause follows from the table of images × lanes (`image_or_gpu`), the params
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,20 @@ from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareC
 from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.cell.agreement import AGREE
-from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
+from harness.model import (
+    GOOD,
+    Attribution,
+    Block,
+    Cell,
+    CellResult,
+    CellVerdict,
+    Episode,
+    Finding,
+    Install,
+    Lane,
+    Plan,
+    Variant,
+)
 from harness.model.episodes import Sign
 
 
@@ -107,6 +120,7 @@ class _Group:
         rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
         lanes = square.lanes
         bad_lanes = [lanes[place] for place in sorted(result.bad)]
+        images = tuple(versions[image] for image in square.images if square.lanes_at(image, True))
         return Attribution(
             series=series.name,
             scenario=self.variants[0].scenario.name,
@@ -121,7 +135,7 @@ class _Group:
                 *self._not_planned(),
             ),
             cleared=tuple(lanes[place] for place in sorted(result.cleared)),
-            images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
+            images=images,
             apart=result.apart,
             alike=len(set(map(model_of, bad_lanes))) == 1,
             unseen=tuple(self._unseen(bad_lanes)),
@@ -129,7 +143,7 @@ class _Group:
             rule=rule,
             unruly=asked > 1 and rule is None,
             layer=self._layer(),
-            controls=tuple(self._controls(bad_lanes)),
+            controls=tuple(self._controls(bad_lanes, images)),
             missing=self._missing(square, result),
             machines=self._machines(),
             suspect=self._suspect(),
@@ -211,23 +225,35 @@ class _Group:
         }
         return layers.pop() if len(layers) == 1 else None
 
-    def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
-        """Yield the scenarios of the series that are good in every cell on all these lanes and have no finding there. A
-        cell that is good by itself may still be worse than the one before.
+    def _controls(self, lanes: Sequence[Lane], versions: Collection[str]) -> Iterator[str]:
+        """Yield the scenarios of the series that are good in every cell on all these lanes and have no finding there,
+        each variant seen in one of the bad `versions` at least. A cell that is good by itself may still be worse than
+        the one before.
         """
         series = self.blocks[0].series.name
-        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
-        for name in others:
-            verdicts = [self._verdicts(name, lane) for lane in lanes]
-            if name not in worse and all(names and names <= GOOD for names in verdicts):
+        others: dict[str, list[Block]] = {}
+        for block in self.plan.blocks:
+            if block.series.name == series and block.lane in lanes:
+                others.setdefault(block.variant.scenario.name, []).append(block)
+        for name, blocks in others.items():
+            everywhere = {block.lane for block in blocks} == set(lanes)
+            if name not in worse and everywhere and all(self._stays_good(block, versions) for block in blocks):
                 yield name
 
-    def _verdicts(self, scenario: str, lane: Lane) -> set[str]:
-        """Return the verdicts on a scenario on a lane, without cells that could not run."""
-        cells = [cell for cell in self.plan.cells if cell.variant.scenario.name == scenario and cell.lane == lane]
-        verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
-        return {str(name) for name in verdicts - {"untested", "incompatible"}}
+    def _stays_good(self, block: Block, versions: Collection[str]) -> bool:
+        """Return whether every cell that could run is good in this fault's signal, one of these versions among them."""
+        known = [entry for cell in block.cells if (entry := self.known.get(cell.id)) is not None]
+        ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
+        failed = any(entry.problem and entry.cell.image.version in versions for entry in known)
+        seen = any(entry.cell.image.version in versions for entry in ran)
+        return seen and not failed and all(self._is_good(entry.verdict) for entry in ran)
+
+    def _is_good(self, verdict: CellVerdict) -> bool:
+        """Return whether a cell was looked at for this fault's signal in enough launches, and is good."""
+        signal = verdict.signals.get(metric_of(self.sign))
+        looked = not verdict.signals or (signal is not None and signal.seen == "good")
+        return verdict.verdict in GOOD and not verdict.provisional and looked
 
     def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if any. Undecided cells that were launched come after cells

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import CellResult, Effect, RunResult, Variant
+from harness.model import CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
 from harness.report.content.cards import cards
 from harness.report.exports import junit, markdown
 from harness.report.page import html_page
@@ -143,6 +143,30 @@ def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> N
         "t0, t1, t2 and 3 more scenarios stay good there. Layer: native heap."
     )
     assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
+
+
+@pytest.mark.parametrize(
+    "bad_version",
+    [
+        build.unknown("untested", "ModuleNotFoundError: No module named 'no_such_module'"),
+        replace(build.seen(build.flat()), provisional=True, trials=1),
+        build.seen(build.flat(), memory=SignalVerdict(seen="blind", limit=0.5, visible=3.0)),
+    ],
+    ids=["it could not run there", "one of two launches", "blind"],
+)
+def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_version: CellVerdict) -> None:
+    """It was "slow, missing and m stay good" of three that nobody had found good."""
+    drawn = run({NEW: "ggb"}, controls=[TORCH])
+    newest = drawn.plan.matrix.series[0].images[-1].version
+
+    def judge(entry: CellResult) -> CellResult:
+        told = build.seen(entry.verdict)
+        if (entry.cell.variant, entry.cell.image.version) == (TORCH, newest):
+            told = bad_version
+        return replace(entry, verdict=told)
+
+    assert "torch_ops stays good" in sentence(drawn)
+    assert "stays good" not in sentence(faults.judged(replace(drawn, cells=tuple(map(judge, drawn.cells)))))
 
 
 def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
