@@ -387,6 +387,12 @@ def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
         load_matrix(folder / "quite-different.yaml", environ={})
 
 
+def test_who_sweeps_a_program_is_told_which_command_takes_it(folder: Path) -> None:
+    (folder / "train.py").write_text("for step in range(9): print(step)\n")
+    with pytest.raises(MatrixError, match=r"train\.py: is a Python program, .* harness try$"):
+        load_matrix(folder / "train.py", environ={})
+
+
 def test_file_that_is_too_large_or_not_text_or_not_there(load: Load, folder: Path) -> None:
     with pytest.raises(MatrixError, match=r"^matrix\.yaml:1: is larger than 1 MiB"):
         load(b"#" * (MOST_BYTES + 1))
