@@ -288,6 +288,23 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
 
 
+def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution() -> None:
+    """It was "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017 would have shown"."""
+    why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to tell it from a buffer that fills"
+    early = replace(build.unknown("suspect", why), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
+    signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=why)
+    early = build.seen(early, memory=signal)
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return early if version == "6.0.5" else build.seen(build.flat())
+
+    (row,) = table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
+    told = f"memory may grow by 7.3 (0 to 17.4) KiB/step in 6.0.5 and does not grow in 6.6.4 ({why})"
+    assert told in old_to_new.line(row)
+    memory = next(both for both in old_to_new.of(row) if both.name == "memory")
+    assert (memory.figures, memory.visible) == ("7.3 (0 to 17.4) KiB/step → none", "")
+
+
 def test_a_version_that_has_no_figure_is_no_end() -> None:
     """A crash has no step time: the figures of another version must not stand under its name."""
 
