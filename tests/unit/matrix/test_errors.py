@@ -127,7 +127,7 @@ MEANING = [
     (
         '["2.0.0", "2.0.1"]',
         "[2.0.7]",
-        "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 2.0",
+        "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 1.26.4, 2.0.0, 2.0.1, 2.1.0",
     ),
     ('["2.0.0", "2.0.1"]', "'>=9'", "12: series.numpy.versions: no release of numpy for Python"),
     ('["2.0.0", "2.0.1"]', "newest", "12: series.numpy.versions: 'newest' is neither a list nor a range; write"),
