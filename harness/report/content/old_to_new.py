@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.model import CellResult, CellVerdict, Interval, SignalState
 from harness.report.content.table import Row
-from harness.report.text import numbers, signal_words
+from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import version
 from harness.report.text.signal_words import Tone
 
@@ -108,6 +108,9 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     together = [] if apart or _is_early(name, cells) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
     lacks = _lacks(name, cells)
+    why = "" if worst is None else signal_words.reason(worst)
+    if worst is not None and worst.seen == "blind":
+        why = words.absent(name, cells) or why
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
@@ -121,7 +124,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         visible=signal_words.visible_text(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
-        why="; ".join(filter(None, ("" if worst is None else signal_words.reason(worst), lacks))),
+        why="; ".join(filter(None, (why, lacks))),
         lacks=lacks,
     )
 

@@ -22,7 +22,7 @@ from harness.report.content import old_to_new, table, totals
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import gaps, signal_words, words
+from harness.report.text import gaps, headline, signal_words, words
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -303,6 +303,28 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
     assert told in old_to_new.line(row)
     memory = next(both for both in old_to_new.of(row) if both.name == "memory")
     assert (memory.figures, memory.visible) == ("7.3 (0 to 17.4) KiB/step → none", "")
+
+
+def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> None:
+    """It was "no step returned `extra`" of a row, and of the run, where the newest version did return it."""
+    why = "no step returned `extra`; other values returned: none"
+
+    def judged(*returning: str) -> RunResult:
+        def judge(version: str, *_: object) -> CellVerdict:
+            lacking = SignalVerdict(seen="blind", why=why)
+            extra = SignalVerdict(seen="good", value=1.0) if version in returning else lacking
+            return build.seen(build.flat(), **{"metrics.extra": extra})
+
+        return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge, verdict="inconclusive")
+
+    def told(result: RunResult) -> str:
+        both = old_to_new.of(table.tables(result)[0].rows[0])
+        return next(one.why for one in both if one.name == "metrics.extra")
+
+    assert told(judged()) == why
+    some = judged("3.7.8", "3.7.10")
+    assert told(some) == f"in 3.7.7 and 3.7.9, {why}"
+    assert f"Nothing bad found, but in 3.7.7 and 3.7.9, {why}" in headline.sentence(some)
 
 
 def test_a_version_that_has_no_figure_is_no_end() -> None:
