@@ -263,9 +263,10 @@ def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRel
 
 
 def versions_around(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
-    """Return the versions around a version that does not exist, oldest first."""
-    below = [r for r in releases if r.version < version]
-    above = [r for r in releases if r.version > version]
+    """Return the versions around a version that does not exist, oldest first: final ones, unless it is none itself."""
+    final = [] if version.is_prerelease else [r for r in releases if not r.version.is_prerelease]
+    below = [r for r in final or releases if r.version < version]
+    above = [r for r in final or releases if r.version > version]
     half = count // 2
     low = below[-max(half, count - len(above)) :]
     return [str(r.version) for r in low + above[: count - len(low)]]

@@ -56,7 +56,13 @@ class _WithCommand(click.Command):
             place = args.index("--")
             ctx.meta["command"] = tuple(args[place + 1 :])
             args = args[:place]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if "command" not in ctx.meta:
+                hint = "If it is the command's, put -- before the command: … -- python train.py"
+                raise UsageError(f"{error.format_message()} {hint}") from error
+            raise
 
 
 @click.command()

@@ -79,6 +79,25 @@ def test_a_run_is_named_by_path_id_matrix_or_latest(tmp_path: Path) -> None:
         find_run("march", out=tmp_path / "reports")
 
 
+def test_without_any_run_the_option_of_that_command_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`compare a b` did not say which of the two was missing."""
+    out, path = str(tmp_path / "none"), stored_run.write(tmp_path)
+    assert main(["report", "latest", "--in", out]) == 2
+    assert main(["compare", str(path), "b", "--out", out]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"harness: latest: {out} holds no run; sweep first, or name another folder with --in",
+        f"harness: b: no such directory, and {out} holds no run; sweep first, or name another folder with --out",
+    ]
+
+
+def test_an_interrupted_run_without_a_finding_is_not_said_to_have_found_no_change(run: StoredRun) -> None:
+    stopped = replace(run, findings=(), told=run.told.model_copy(update={"verdict": "interrupted"}))
+    with pytest.raises(UsageError, match="it was interrupted with 3 of 3 cells measured; run the same sweep again"):
+        find_finding(stopped, ["1"])
+
+
 def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep of hours is under way: what the last one found must still be there to look at."""
     path = stored_run.write(tmp_path)

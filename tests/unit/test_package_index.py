@@ -290,6 +290,16 @@ def test_matching_and_nearest() -> None:
     assert versions_around(releases, Version("9")) == ["1.1", "1.2+cu118", "1.3", "1.4"]
 
 
+def test_who_mistypes_a_release_is_not_offered_candidates() -> None:
+    releases = [
+        PackageRelease(version=Version(text), files=(File(name="x"),))
+        for text in ("4.17.1", "4.17.3", "4.18.0a1", "4.18.0a2", "4.18.0", "4.18.1")
+    ]
+    assert versions_around(releases, Version("4.17.99")) == ["4.17.1", "4.17.3", "4.18.0", "4.18.1"]
+    assert versions_around(releases, Version("4.18.0a9")) == ["4.18.0a1", "4.18.0a2", "4.18.0", "4.18.1"]
+    assert versions_around(releases[2:4], Version("4.17.99")) == ["4.18.0a1", "4.18.0a2"], "there is nothing else"
+
+
 def test_matrix_asks_the_index_of_its_environment(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "matrix.yaml"
     text = "version: 1\nseries: {s: {install: ['my-tool=={version}'], versions: VERSIONS}}\n"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.flows.first.draft_job import DraftJob, job_of
+from harness.errors import UsageError
+from harness.flows.first.draft_job import PYTHON, DraftJob, job_of
 from harness.flows.first.draft_series import DraftSeries, series_of
 from harness.flows.first.draft_steps import steps_of
 
@@ -57,6 +59,8 @@ def drafted(
 ) -> Draft:
     """Return the draft of what was typed: `series_of`, `job_of` and `steps_of` say what each argument means, and which
     UsageError it may raise."""
+    if not command:
+        raise UsageError(_no_command(versions))
     series = series_of(versions, folder=folder, beside=beside)
     job = job_of(
         command,
@@ -70,6 +74,14 @@ def drafted(
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
     )  # fmt: skip
+
+
+def _no_command(versions: Sequence[str]) -> str:
+    """Return what to type: the first of the words that is a program of this machine was meant to begin the command."""
+    for at, word in enumerate(versions):
+        if at and (PYTHON.fullmatch(word) or shutil.which(word)):
+            return f"no command: put -- before the command: … -- {shlex.join(versions[at:])}"
+    return "no command: give it after --, such as: harness try team/app:41 team/app:42 -- python train.py"
 
 
 def engine_of(asked: str | None, series: DraftSeries) -> str:

@@ -54,10 +54,6 @@ def job_of(
     measured from inside, if it is Python with a file or module of that folder, else a command. `files`: what else is
     copied in; `step_pattern`: it is a command, whose lines of output are steps; `exit_code`: it is a command, and only
     its exit code counts; `has_image`: an image may bring a program that `folder` lacks. Raises UsageError."""
-    if not words:
-        raise UsageError(
-            "no command: give it after --, such as: harness try team/app:41 team/app:42 -- python train.py"
-        )
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
         hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest
 
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
+BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
 EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
 
 
@@ -33,6 +34,8 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
         raise UsageError(f"{repeated[0]}: there twice; give each version once")
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
+        if "package" in kinds and (bare := [word for word in words if _is_bare(word, folder)]):
+            raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, X being one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not what {words[0]} is; give versions of one kind, {EXAMPLES}")
     if beside and kinds[0] != "package":
@@ -55,11 +58,22 @@ def _kind(word: str, folder: Path) -> str:
     return "image"
 
 
+def _is_bare(word: str, folder: Path) -> bool:
+    """Return whether a word is the name of a package or of an image, and no more."""
+    return bool(BARE.fullmatch(word)) and _kind(word, folder) == "image"
+
+
 def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
     pins = [match for match in map(PACKAGE.fullmatch, words) if match]
     names = [f"{match[1]}{match[2] or ''}" for match in pins]
-    if other := [name for name in names if name != names[0]]:
-        raise UsageError(f"{other[0]}: give versions of one package; another one for all of them: --with {other[0]}==…")
+    if other := [match for match, name in zip(pins, names, strict=True) if name != names[0]]:
+        name, version = names[pins.index(other[0])], other[0][3]
+        if nearest(name, known=names[:1]) and not name.startswith(names[0]) and not names[0].startswith(name):
+            raise UsageError(
+                f"{other[0][0]}: is not a version of {names[0]}; did you mean {names[0]}=={version}? "
+                "a package that all versions get is given by --with"
+            )
+        raise UsageError(f"{name}: give versions of one package; another one for all of them: --with {name}==…")
     entry = {"install": [f"{names[0]}=={{version}}", *beside], "versions": [match[3] for match in pins]}
     return DraftSeries(name=safe(pins[0][1]), entry=entry, needs_containers=False)
 

@@ -21,11 +21,11 @@ def open_run(text: str, *, out: Path) -> StoredRun:
     return read_run(find_run(text, out=out))
 
 
-def find_run(text: str, *, out: Path) -> Path:
+def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
     """Return the directory of that run; of a name that fits several, the newest that has come to its report, if one
     has.
 
-    Raises UsageError with the newest runs that there are.
+    Raises UsageError with the newest runs that there are, or with the option that names `out`.
     """
     if Path(text).is_dir():
         return newest(Path(text))
@@ -34,7 +34,8 @@ def find_run(text: str, *, out: Path) -> Path:
     if fitting:
         return next((run for run in fitting if (run / result_file.FILE).exists()), fitting[0])
     if not runs:
-        raise UsageError(f"{text}: {out} holds no run; sweep first, or name another folder (report: --in; else --out)")
+        absent = "" if text == "latest" else "no such directory, and "
+        raise UsageError(f"{text}: {absent}{out} holds no run; sweep first, or name another folder with {option}")
     there = ", ".join(str(run) for run in runs[:5])
     raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
 
@@ -63,11 +64,18 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
     """
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
-        raise UsageError(f"{run.path}: this run has no finding: nothing changed in what it measured")
+        raise UsageError(f"{run.path}: this run has no finding: {_why_none(run)}")
     found = _numbered(run, words) or _fitting(
         numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1]
     )
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
+
+
+def _why_none(run: StoredRun) -> str:
+    if run.told.verdict != "interrupted":
+        return "nothing changed in what it measured"
+    measured = sum(result.verdict.trials > 0 for result in run.cells.values())
+    return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same sweep again"
 
 
 def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:

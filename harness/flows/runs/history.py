@@ -45,6 +45,7 @@ def _now() -> datetime:
 
 def list_runs(out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
     """Return the runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
+    _check_folder(out)
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
         _check_matrix(index, query)
@@ -65,6 +66,7 @@ def list_histories(
     """Return the histories in `out` that were asked for. Raises UsageError if none fits, with the names that there
     are, and InfrastructureError.
     """
+    _check_folder(out)
     for name in query.signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             raise UsageError(f"--signal: no signal {name!r}; give memory, {', '.join(LEVELS[:4])}, … (docs/signals.md)")
@@ -79,6 +81,11 @@ def list_histories(
         return [view for group in _by_series(chosen) for view in views_of(index, group, query, runs, begins=begins)]
 
     return with_index(out, ask, say=say, rebuild=query.rebuild)
+
+
+def _check_folder(out: Path) -> None:
+    if (out / "plan.json").is_file():
+        raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
 
 
 def _check_matrix(index: OpenIndex, query: HistoryQuery) -> None:

@@ -67,6 +67,8 @@ def _near(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
+    if path.suffix == ".py" and path.is_file():
+        raise MatrixError(f"{path}: is a Python program, not a matrix file; programs are for harness try")
     try:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import CellResult, CellVerdict, SignalState
+from harness.model import CellResult, CellVerdict, Interval, SignalState
 from harness.report.content.table import Row
-from harness.report.text import signal_words
+from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import version
 from harness.report.text.signal_words import Tone
 
@@ -104,9 +104,13 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     ends = [known[0], known[-1]] if known else []
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
-    together = [] if any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends) else cells
+    apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
+    together = [] if apart or _is_early(name, cells) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
     lacks = _lacks(name, cells)
+    why = "" if worst is None else signal_words.reason(worst)
+    if worst is not None and worst.seen == "blind":
+        why = words.absent(name, cells) or why
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
@@ -120,7 +124,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         visible=signal_words.visible_text(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
-        why="; ".join(filter(None, ("" if worst is None else signal_words.reason(worst), lacks))),
+        why="; ".join(filter(None, (why, lacks))),
         lacks=lacks,
     )
 
@@ -160,16 +164,33 @@ def _default(name: str, entry: CellResult) -> float | None:
 
 
 def _figure(name: str, entry: CellResult, value: float) -> str:
-    """Return the figure in words; a growth that does not differ from zero is `none`."""
-    if signal_words.shown_signal(name).kind == "growth" and not _surely(name, entry.verdict, value):
+    """Return the figure in words; a growth that does not differ from zero is `none`, or has its interval if it is not
+    decided: `7.3 (0 to 17.4) KiB/step`.
+    """
+    text = signal_words.value_text(name, value)
+    interval = _interval(name, entry.verdict)
+    if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
+        return text
+    if interval is None or not _is_suspect(name, entry.verdict):
         return _NONE
-    return signal_words.value_text(name, value)
+    figure, _, unit = text.rpartition(" ")
+    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}"
 
 
-def _surely(name: str, verdict: CellVerdict, value: float) -> bool:
+def _interval(name: str, verdict: CellVerdict) -> Interval | None:
     known = verdict.signals.get(name)
-    interval = verdict.rate_ci if name == "memory" else None if known is None else known.ci
-    return value > 0 if interval is None else interval[0] > 0
+    return verdict.rate_ci if name == "memory" else None if known is None else known.ci
+
+
+def _is_suspect(name: str, verdict: CellVerdict) -> bool:
+    known = verdict.signals.get(name)
+    return known is not None and known.seen == "suspect"
+
+
+def _is_early(name: str, cells: Iterable[CellResult]) -> bool:
+    """Return whether the growth of a cell is suspect: a leak of any size may then hide behind it."""
+    growth = signal_words.shown_signal(name).kind == "growth"
+    return growth and any(_is_suspect(name, entry.verdict) for entry in cells)
 
 
 def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
@@ -218,7 +239,8 @@ def _part(signal: Both, ends: tuple[str, ...]) -> str:
     if not signal.old:
         return f"{signal.title} not measured ({signal.why})"
     if signal_words.shown_signal(signal.name).kind == "growth":
-        return f"{_growth(signal)} ({signal.resolution or _NOT_COMPARED})"
+        doubt = signal.why if signal.seen == "suspect" else ""
+        return f"{_growth(signal)} ({signal.resolution or doubt or _NOT_COMPARED})"
     where = " → ".join(signal.between) if signal.between != ends and not signal.is_apart else ""
     doubt = ""
     if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
@@ -229,9 +251,14 @@ def _part(signal: Both, ends: tuple[str, ...]) -> str:
 
 
 def _growth(signal: Both) -> str:
-    """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`."""
+    """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`; it `may grow by` a
+    figure with an interval, which is not decided.
+    """
     does_not, grows = ("does not", "grows") if signal.title.endswith("memory") else ("do not", "grow")
-    told = [f"{does_not} grow" if figure == _NONE else f"{grows} by {figure}" for figure in (signal.old, signal.new)]
+    told = [
+        f"{does_not} grow" if figure == _NONE else f"{'may grow' if '(' in figure else grows} by {figure}"
+        for figure in (signal.old, signal.new)
+    ]
     if not signal.new:
         return f"{signal.title} {told[0]} in {signal.between[0]}"
     if told[0] != told[1]:

@@ -13,7 +13,6 @@ from harness.report.text.sensitivity import is_needless
 from harness.report.text.signal_words import shown_signal
 
 _MOST_TITLES = 3
-_ABSENT = "no step returned"
 
 
 def sentence(result: RunResult) -> str:
@@ -90,9 +89,11 @@ def _suspects(result: RunResult) -> list[str]:
 def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
     titles = list(dict.fromkeys(shown_signal(name).title for verdict in good for name in verdict.blind))
-    absent = dict.fromkeys(
-        plain(signal.why) for verdict in good for signal in verdict.signals.values() if signal.why.startswith(_ABSENT)
-    )
+    rows: dict[tuple[object, ...], list[CellResult]] = {}
+    for entry in result.cells:
+        rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
+    blind = dict.fromkeys(name for verdict in good for name in verdict.blind)
+    absent = dict.fromkeys(text for row in rows.values() for name in blind if (text := words.absent(name, row)))
     if not titles or absent:
         return list(absent)
     cells = numbers.count(len(good), "cell")

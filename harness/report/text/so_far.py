@@ -16,11 +16,13 @@ _WHY_LENGTH = 120
 @dataclass(frozen=True, kw_only=True)
 class Provisional:
     """The first version of a row that looks bad. `good`: the last version before it that looks good, or None.
-    `unmeasured`: the number of versions before it, and after `good`, that have no launch yet: each may be bad.
+    `is_next`: no version is between them. `unmeasured`: the number of versions before it, and after `good`, that have
+    no launch yet: each may be bad.
     """
 
     bad: CellResult
     good: CellResult | None
+    is_next: bool
     unmeasured: int
 
 
@@ -47,10 +49,11 @@ def lines(result: RunResult) -> list[str]:
 
 def _of_row(cells: Sequence[CellResult]) -> Provisional | None:
     good: CellResult | None = None
-    unmeasured = 0
+    is_next, unmeasured = False, 0
     for entry in cells:
         if _looks_bad(entry):
-            return Provisional(bad=entry, good=good, unmeasured=unmeasured)
+            return Provisional(bad=entry, good=good, is_next=is_next, unmeasured=unmeasured)
+        is_next = entry.verdict.verdict in GOOD or (is_next and entry.cell.excluded is not None)
         if entry.verdict.verdict in GOOD:
             good, unmeasured = entry, 0
         elif not entry.verdict.trials and entry.cell.excluded is None:
@@ -60,8 +63,10 @@ def _of_row(cells: Sequence[CellResult]) -> Provisional | None:
 
 def _looks_bad(entry: CellResult) -> bool:
     verdict = entry.verdict
-    if BAD & set(verdict.verdicts) or verdict.failed or (verdict.verdict == "suspect" and verdict.trials):
+    if BAD & set(verdict.verdicts) or verdict.failed:
         return True
+    if verdict.verdict == "suspect" and verdict.trials:
+        return verdict.rate_ci is None or verdict.rate_ci[0] > 0  # else it may not grow at all
     return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
 
 
@@ -71,7 +76,7 @@ def _line(some: Sequence[Provisional]) -> str:
     places = f"{words.variant_text(cell.variant)}, {words.lane_text(cell.lane)}"
     rest = f" and {numbers.count(len(some) - 1, 'more row')}" if len(some) > 1 else ""
     by = f", by {numbers.count(first.bad.verdict.trials, 'launch')}" if first.bad.verdict.verdict not in GOOD else ""
-    seems = "seems bad" if first.unmeasured else "seems bad first"
+    seems = "seems bad first" if first.is_next else "seems bad"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
     return f"provisional: {name} {seems} ({places}{rest}){by}: {_seen(first.bad)}{_before(first)}"
 

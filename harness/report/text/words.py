@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, Lane, Metric, RunResult, Variant
 from harness.report.text import numbers, signal_words
@@ -255,6 +255,22 @@ def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> li
 def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     """Return `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
     return together(at_most(names, most, rest=rest))
+
+
+_ABSENT = "no step returned"
+
+
+def absent(name: str, row: Iterable[CellResult]) -> str:
+    """Return `no step returned `extra`; …` if that is why a row's value is blind, with the versions of which it is
+    true if others returned it: `in 6.2.0, no step returned `extra`; …`; "" otherwise.
+    """
+    known = [(entry, seen) for entry in row if (seen := entry.verdict.signals.get(name)) is not None]
+    lacking = [(entry, seen) for entry, seen in known if seen.why.startswith(_ABSENT)]
+    if not lacking:
+        return ""
+    versions = list(dict.fromkeys(version(entry.cell.image.version) for entry, _ in lacking))
+    where = "" if all(seen.value is None for _, seen in known) else f"in {some_of(versions, 3)}, "
+    return f"{where}{plain(lacking[0][1].why)}"
 
 
 # ---------------------------------------------------------------- places, hosts

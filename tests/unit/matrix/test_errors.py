@@ -128,7 +128,7 @@ MEANING = [
     (
         '["2.0.0", "2.0.1"]',
         "[2.0.7]",
-        "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 2.0",
+        "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 1.26.4, 2.0.0, 2.0.1, 2.1.0",
     ),
     ('["2.0.0", "2.0.1"]', "'>=9'", "12: series.numpy.versions: no release of numpy for Python"),
     ('["2.0.0", "2.0.1"]', "newest", "12: series.numpy.versions: 'newest' is neither a list nor a range; write"),
@@ -392,6 +392,12 @@ def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
         assert str(told.value).endswith(f"; did you mean {folder / 'nightly.yaml'}? name a matrix file")
     with pytest.raises(MatrixError, match="directory; name a matrix file"):
         load_matrix(folder / "quite-different.yaml", environ={})
+
+
+def test_who_sweeps_a_program_is_told_which_command_takes_it(folder: Path) -> None:
+    (folder / "train.py").write_text("for step in range(9): print(step)\n")
+    with pytest.raises(MatrixError, match=r"train\.py: is a Python program, .* harness try$"):
+        load_matrix(folder / "train.py", environ={})
 
 
 def test_file_that_is_too_large_or_not_text_or_not_there(load: Load, folder: Path) -> None:

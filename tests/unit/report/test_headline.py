@@ -202,3 +202,19 @@ def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measure
     for place in unmeasured:
         cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was run"))
     assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))
+
+
+def growing_early(lowest: float) -> CellVerdict:
+    why = f"RSS grows 7.467 KiB a step ({lowest:g} to 18.15): too early to tell it from a buffer that fills"
+    told = build.unknown("suspect", why)
+    return replace(told, trials=1, steps=30, rate_kib_per_step=7.467, rate_ci=(lowest, 18.15))
+
+
+@pytest.mark.parametrize(("lowest", "told"), [(0.0, ""), (5.0, "provisional: multidict 6.0.5 seems bad (")])
+def test_the_oldest_version_is_not_called_bad_first_by_a_growth_that_may_be_none(lowest: float, told: str) -> None:
+    """It was "4.17.3 seems bad first" of the oldest version, whose memory grows by 0 to 18.15 KiB a step."""
+    oldest, *rest = build.quiet().cells
+    result = replace(build.quiet(), cells=(replace(oldest, verdict=growing_early(lowest)), *rest))
+    text = sentence(replace(result, verdict="interrupted"))
+    assert "bad first" not in text
+    assert told in text if told else "seems bad" not in text

@@ -22,7 +22,7 @@ from harness.report.content import old_to_new, table, totals
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import gaps, signal_words, words
+from harness.report.text import gaps, headline, signal_words, words
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -286,6 +286,45 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     assert "setup time 310 → 310 ms, but 2.10 s in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
     assert "memory does not grow in 6.0.5 and 6.6.4, but grows by 7.84 KiB/step in 6.3.1" in lines[0]
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
+
+
+def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution() -> None:
+    """It was "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017 would have shown"."""
+    why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to tell it from a buffer that fills"
+    early = replace(build.unknown("suspect", why), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
+    signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=why)
+    early = build.seen(early, memory=signal)
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return early if version == "6.0.5" else build.seen(build.flat())
+
+    (row,) = table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
+    told = f"memory may grow by 7.3 (0 to 17.4) KiB/step in 6.0.5 and does not grow in 6.6.4 ({why})"
+    assert told in old_to_new.line(row)
+    memory = next(both for both in old_to_new.of(row) if both.name == "memory")
+    assert (memory.figures, memory.visible) == ("7.3 (0 to 17.4) KiB/step → none", "")
+
+
+def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> None:
+    """It was "no step returned `extra`" of a row, and of the run, where the newest version did return it."""
+    why = "no step returned `extra`; other values returned: none"
+
+    def judged(*returning: str) -> RunResult:
+        def judge(version: str, *_: object) -> CellVerdict:
+            lacking = SignalVerdict(seen="blind", why=why)
+            extra = SignalVerdict(seen="good", value=1.0) if version in returning else lacking
+            return build.seen(build.flat(), **{"metrics.extra": extra})
+
+        return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge, verdict="inconclusive")
+
+    def told(result: RunResult) -> str:
+        both = old_to_new.of(table.tables(result)[0].rows[0])
+        return next(one.why for one in both if one.name == "metrics.extra")
+
+    assert told(judged()) == why
+    some = judged("3.7.8", "3.7.10")
+    assert told(some) == f"in 3.7.7 and 3.7.9, {why}"
+    assert f"Nothing bad found, but in 3.7.7 and 3.7.9, {why}" in headline.sentence(some)
 
 
 def test_a_version_that_has_no_figure_is_no_end() -> None:
