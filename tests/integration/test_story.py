@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.alone]  # its slowdowns are step t
 EXAMPLE = ROOT / "examples" / "two-hosts"
 SENTENCE = (
     "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards, when input is random or variable; "
-    "not the RTX 4090's fault; train_step stays good there."
+    "not the RTX 4090's fault."
 )
 RULE = "input in {random, variable}; 2 variants bad, 1 good"
 UNDECIDED = (
