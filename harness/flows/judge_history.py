@@ -40,6 +40,8 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
     """Judge the history in a file of measurements. Raises UsageError."""
     file = read_history(path)
     versions, rounds = complete_part(file)
+    if len(file.cells) < 2:
+        raise UsageError(f"{path}: has values of one version only; give those of two versions or more")
     if len(versions) < 2:
         raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
     sign = -1 if falls else 1

@@ -6,6 +6,7 @@ or an interruption prevent that, the signal is `blind`, and `why` names the reme
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,9 @@ SUSPECT_RATIO = 2.0
 ROUNDING = 1e-9
 OFF = "its limit is none"
 MORE, SETTLED = "more launches (`--trials 12`)", "more launches would settle it"
-_MORE = re.compile(f"{re.escape(MORE)}.*|{SETTLED}$")
+_MORE = re.compile(rf"(?:more launches \(`--trials \d+`\)|a wider limit \(`limits).*|{SETTLED}$")
+MOST_LAUNCHES = 40
+"""More launches of each version are no remedy that a user can be told."""
 COLD = "no launch began with its files in memory and nothing beside it"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 FRESH = "`--fresh` measures all versions again, side by side"
@@ -79,7 +82,8 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     figures = {**own, **levels}
     highest = max((level for level, _ in figures.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
-    row = _Row(name=name, others=len(figures), measured=measured, highest=highest, asked=asked)
+    launches = max((cell.trials for cell in cells), default=0)
+    row = _Row(name=name, launches=launches, others=len(figures), measured=measured, highest=highest, asked=asked)
     apart = compared.apart(name)
     verdicts = [
         _of_place(
@@ -104,11 +108,12 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One level signal of a block. `measured`: number of versions launched; `others`: number of versions with a figure;
-    `highest`: the highest of these figures.
+    """One level signal of a block. `launches`: the most of a version; `measured`: number of versions launched;
+    `others`: number of versions with a figure; `highest`: the highest of these figures.
     """
 
     name: str
+    launches: int
     measured: int
     others: int
     highest: float
@@ -182,12 +187,15 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
         return replace(plain, seen="good")
     why = f"only a change of {_share(plain.visible)} would have shown, and the limit is {_share(limit)}"
-    return replace(plain, seen="blind", why=f"{why}; {_remedy(row)}")
+    apart = plain.visible / limit if limit else math.inf
+    needed = row.launches * apart * apart
+    more = f"more launches (`--trials {math.ceil(needed)}`)" if needed <= MOST_LAUNCHES else ""
+    return replace(plain, seen="blind", why=f"{why}; {_remedy(row, more=more)}")
 
 
-def _remedy(row: _Row) -> str:
-    """Name what would make the signal visible."""
-    return f"{MORE}, a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+def _remedy(row: _Row, *, more: str = MORE) -> str:
+    """Name what would make the signal visible. `more`: the launches that would, or "": noise falls with their root."""
+    return f"{f'{more}, ' if more else ''}a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
 
 
 def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:

@@ -216,14 +216,16 @@ def test_where_nothing_is_left_it_says_just_that() -> None:
     """It said "removed 0 left behind by killed runs, 0 images"."""
     engine = Planted()
     on(engine)
-    assert str(on(engine, images=False)[1]) == "process: nothing to remove"
     engine.images.clear()
     assert str(on(engine, dry_run=True)[1]) == "process: nothing to remove"
+    assert str(on(engine, images=False)[1]) == "process: nothing to remove"
 
 
 def test_images_stay_unless_they_are_meant() -> None:
     engine = Planted()
-    assert str(on(engine, images=False)[1]).startswith("process: removed 2 left behind by killed runs\n")
+    kept = "2 images kept (`--images` removes those not in use)"
+    assert str(on(engine, images=False)[1]).startswith(f"process: removed 2 left behind by killed runs; {kept}\n")
+    assert str(on(engine, images=False)[1]) == f"process: nothing to remove; {kept}"
     assert len(engine.images) == 2
 
 

@@ -23,13 +23,14 @@ HERE = Where(file="harness clean", line=0, key="hosts.local")
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
     """The things removed from one host, or those that would be (`dry_run`). `leftovers`: names of what dead runs left,
-    the lease of one among them; `images`: those of images and environments, None if they were not meant. `problem`: why
-    it could not be done.
+    the lease of one among them; `images`: those of images and environments, None if they were not meant; `kept`: then
+    the number of those that stay, where it is known. `problem`: why it could not be done.
     """
 
     host: str
     leftovers: tuple[str, ...] = ()
     images: tuple[str, ...] | None = None
+    kept: int = 0
     problem: str | None = None
     dry_run: bool = False
 
@@ -42,6 +43,10 @@ class Cleaned:
             counts.append(f"{len(self.images)} {'image' if len(self.images) == 1 else 'images'}")
         did = "would remove" if self.dry_run else "removed"
         told = f"{did} {', '.join(counts)}" if self._names() else "nothing to remove"
+        if self.kept:
+            told += (
+                f"; {self.kept} {'image' if self.kept == 1 else 'images'} kept (`--images` removes those not in use)"
+            )
         return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in self._names())])
 
     def _names(self) -> tuple[str, ...]:
@@ -100,7 +105,7 @@ def _name(machine: Host, engine: Engine | None = None) -> str:
 
 
 def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:
-    left, gone = engine.leftovers(), None
+    left, gone, kept = engine.leftovers(), None, 0
     if not dry_run:
         engine.remove_leftovers()
     if images:
@@ -109,7 +114,9 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
             if not dry_run:
                 engine.remove_leftovers()  # their images could not be removed
         gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
-    return Cleaned(host=_name(host, engine), leftovers=left, images=gone, dry_run=dry_run)
+    elif not _keeps_images_on_nodes(host):
+        kept = len(engine.kept())
+    return Cleaned(host=_name(host, engine), leftovers=left, images=gone, kept=kept, dry_run=dry_run)
 
 
 def _for_a_while(say: Say, *, place: Where) -> Say:

@@ -97,6 +97,8 @@ class MetricLimitEntry(Shape):
         given = [name for name in ("change", "drop", "rise") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError("give exactly one of change, drop and rise, such as {drop: 5%}")
+        if self.drop is not None and self.drop >= 1:
+            raise ValueError("drop: a value cannot fall by 100 % or more of itself; write less, such as {drop: 5%}")
         return self
 
 

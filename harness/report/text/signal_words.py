@@ -242,12 +242,16 @@ def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
 
 
 def _seen(name: str, signal: SignalVerdict) -> str:
-    """Return what would have shown in a blind signal: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
+    """Return what would have shown in a blind signal: `±35 %`, `0.9 KiB/step`, `4.1×`; "" if that is not known."""
     if not is_coarse(signal) or signal.visible is None or not math.isfinite(signal.visible):
         return ""
     if shown_signal(name).kind == "growth":
         return visible_text(name, signal.visible)
-    return ">10×" if signal.visible > _TENFOLD else f"±{visible_text(name, signal.visible)}"
+    if signal.visible > _TENFOLD:
+        return ">10×"
+    if signal.visible > 1:  # nothing falls by more than all of it
+        return f"{numbers.number(_two_up(1 + signal.visible))}×"
+    return f"±{visible_text(name, signal.visible)}"
 
 
 def is_open(name: str, verdict: CellVerdict) -> bool:
@@ -281,6 +285,8 @@ def blindness(name: str, signal: SignalVerdict) -> str:
     told = f"only {seen} would have shown" if seen else _UNTOLD
     if seen.startswith(">"):
         told = f"only a change of {visible_text(name, signal.visible)} would have shown"
+    elif seen.endswith("×"):
+        told = f"only a change of {seen[:-1]} times would have shown"
     return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
 
 

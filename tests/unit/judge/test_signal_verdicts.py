@@ -50,7 +50,22 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     ]
     seen = told(noisy)[0].signals["step_time"]
     assert seen.seen == "blind"
-    assert "--trials" in seen.why
+    assert "--trials" not in seen.why
+    assert seen.why.endswith("; a wider limit (`limits: {step_time: …}`, or none) or a quieter host")
+
+
+@pytest.mark.parametrize(("share", "launches"), [(0.5, 12), (0.28, 39), (0.27, None), (0.01, None)])
+def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
+    """The advice for a host where only 890 % would have shown was `--trials 12`, of a limit of 10 %."""
+    noisy = [
+        [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
+        for place in range(4)
+    ]
+    shown = told(noisy)[0].signals["step_time"].visible
+    assert shown is not None
+    why = told(noisy, Limits(step_time=share * shown))[0].signals["step_time"].why
+    assert ("more launches" in why) == (launches is not None)
+    assert launches is None or f"more launches (`--trials {launches}`), a wider limit" in why
 
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
+from harness.matrix.keys.scenario import MetricLimitEntry
 from harness.matrix.text.reading import MOST_BYTES, MOST_LEVELS
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
@@ -309,6 +310,12 @@ TEXT = [
         f"4: a[0][0][0]: is nested too deeply; at most {MOST_LEVELS} levels",
     ),
 ]
+
+
+def test_a_fall_that_no_value_can_have_is_no_limit() -> None:
+    """`{drop: 200%}` was taken, and never found anything."""
+    with pytest.raises(ValueError, match="a value cannot fall by 100 % or more of itself"):
+        MetricLimitEntry.model_validate({"drop": "200%"})
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), SHAPE + MEANING + TEXT)

@@ -88,7 +88,7 @@ def test_of_several_bad_signals_the_cause_is_shown() -> None:
         ("step_time", build.BLIND, "step time", "only ±36 %"),
         ("step_time", replace(build.BLIND, visible=2e7), "step time", "only >10×"),
         ("step_time", replace(build.BLIND, visible=None), "step time", "cannot be judged"),
-        ("tail", replace(build.BLIND, visible=3.1), "tail", "only ±310 %"),
+        ("tail", replace(build.BLIND, visible=3.1), "tail", "only 4.1×"),
         ("open_files", SignalVerdict(seen="blind", visible=0.3), "open files", "only 0.3 files/step"),
         ("setup_time", SignalVerdict(seen="bad", value=2.1), "setup time", "2.10 s"),
         ("metrics.loss", SignalVerdict(seen="bad", value=1.5), "loss", "1.5"),
@@ -517,3 +517,9 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
     """`only ±25 % would have shown (limit 25 %)`: the figure was rounded down, and was not true."""
     figure = signal_words.visible_text("cpu_time", visible)
     assert visible <= float(figure.removesuffix(" %")) / 100 <= visible * 1.1
+
+
+def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
+    """`only ±890 % would have shown`: nothing falls by 890 %."""
+    told = signal_words.blindness("step_time", replace(build.BLIND, visible=8.9))
+    assert told == "step time: only a change of 9.9 times would have shown (limit 10 %)"
