@@ -23,10 +23,9 @@ CHANCES = 3
 """How often a question is asked whose answer is refused."""
 T = TypeVar("T")
 NO_PROGRAM = "no training program found in this folder; name it: harness init --program FILE"
-NO_VERSIONS = (
-    "no two versions found in this folder; name them, oldest first: harness init --version torch==2.5.1 --version "
-    "torch==2.6.0"
-)
+NO_VERSIONS = "no two versions found in this folder; name them, oldest first: harness init"
+EXAMPLE = "--version torch==2.5.1 --version torch==2.6.0"
+ONE_VERSION = "found {name}=={version} in {file}; name an older one: --version {name}==X --version {name}=={version}"
 VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or app:41 app:42, or old.txt new.txt"
 
 
@@ -91,17 +90,20 @@ def init(
     else:
         words = _split(arguments)
     command = ("python", program, *words)
-    steps_of(steps_are, job_of(command, folder=here, files=files, step_pattern=step_pattern))  # no answer helps these
+    job = job_of(command, folder=here, files=files, step_pattern=step_pattern)
+    more = steps_of(steps_are, job)  # no version helps where this refuses, or the next line
+    if no_run:
+        first_launch.check_unlaunched(job, more, here)
     if versions:
         drafted, told = drafted_of(versions)
     else:
-        suggested = flow.suggested(here, os.environ)
+        suggested, pin = flow.suggested(here, os.environ), flow.pin(here)
+        otherwise = f"{NO_VERSIONS} {EXAMPLE}" if pin is None else ONE_VERSION.format_map(pin)
         drafted, told = _answer(
-            VERSIONS, suggested, NO_VERSIONS, ask=ask, read=lambda text: drafted_of(tuple(text.split()))
+            VERSIONS, suggested, otherwise, ask=ask, read=lambda text: drafted_of(tuple(text.split()))
         )  # fmt: skip
     matrix = here / flow.MATRIX
     if no_run:
-        first_launch.check_unlaunched(drafted, here)
         flow.write(drafted, folder=here)
     say(f"wrote {matrix}: {drafted.job.name} with {told}")
     if no_run or (ask and not _told(lambda: click.confirm("Run its first two cells now", default=True, err=True))):

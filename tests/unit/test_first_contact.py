@@ -427,6 +427,33 @@ def answering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return answers
 
 
+def test_init_names_the_one_version_that_it_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its example was about torch."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", "")
+    (folder / "requirements.txt").write_text("jsonschema==4.18.4\n")
+    assert run(["init", "--yes"]) == 2
+    assert capsys.readouterr().err == (
+        "harness: found jsonschema==4.18.4 in requirements.txt; name an older one: "
+        "--version jsonschema==X --version jsonschema==4.18.4\n"
+    )
+    (folder / "requirements.txt").write_text("a==1\nb==2\n")
+    assert init_flow.pin(folder) is None, "nobody knows which is meant"
+
+
+def test_init_does_not_ask_for_versions_of_what_it_will_refuse(
+    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "loop.py").write_text(LOOP)
+    answering += ["loop.py", "", "app:1 app:2"]
+    assert run(["init", "--no-run"]) == 2
+    said = capsys.readouterr().err
+    assert (answering, "imports no framework" in said) == (["app:1 app:2"], True)
+    assert "let it print" not in said, "nothing was launched: nobody knows what it prints"
+
+
 def test_init_asks_again_where_it_refuses_an_answer(
     folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.first.draft import LEAST_BUDGET, Draft
+from harness.flows.first.draft_job import DraftJob
 from harness.flows.first.draft_steps import functions, imports_trainer
 from harness.model import NAME_ONE, RunResult, Trial
 
@@ -30,19 +32,19 @@ def check(draft: Draft, result: RunResult) -> None:
         return
     fact, more, _ = _said(trial).partition(NAME_ONE)
     printed = f"{trial.output_head}\n{trial.output_tail}"
-    remedies = [*([_by_function(draft)] if more else []), _by_pattern(printed)]
+    remedies = [*([_by_function(draft.job, draft.more)] if more else []), _by_pattern(printed)]
     link = "; or " if draft.job.source and not more else "; "
-    raise UsageError(f"{_named(draft)}: {fact.partition(BY_COMMAND)[0]}{link}{', or '.join(remedies)}")
+    raise UsageError(f"{_named(draft.job)}: {fact.partition(BY_COMMAND)[0]}{link}{', or '.join(remedies)}")
 
 
-def check_unlaunched(draft: Draft, folder: Path) -> None:
+def check_unlaunched(job: DraftJob, more: Mapping[str, Any], folder: Path) -> None:
     """Raise UsageError with the option that helps if nothing says, without a launch, what a step of a program is."""
-    is_told = "steps_are" in draft.more or imports_trainer(draft.job, folder)
-    if draft.job.source is None or is_told:
+    if job.source is None or "steps_are" in more or imports_trainer(job, folder):
         return
     raise UsageError(
-        f"{_named(draft)}: imports no framework, and --no-run launches nothing to see its steps; "
-        f"{_by_function(draft)}, or {_by_pattern('')}; if a library that it imports trains: --steps-are auto"
+        f"{_named(job)}: imports no framework, and --no-run launches nothing to see its steps; "
+        f"{_by_function(job, more)}, or, if it prints a line at each step, count these lines: --step-pattern REGEX; "
+        "if a library that it imports trains: --steps-are auto"
     )
 
 
@@ -60,7 +62,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
         return
     what = _said(first)
     remedy = next((words for pattern, words in _lacks(draft) if pattern.search(what)), "it must run in one of them")
-    raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
+    raise UsageError(f"{_named(draft.job)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
 def _lacks(draft: Draft) -> list[tuple[re.Pattern[str], str]]:
@@ -81,8 +83,8 @@ def few_steps(draft: Draft, result: RunResult) -> str | None:
         return None
     count = f"{trial.last_step} step{'s' if trial.last_step > 1 else ''}"
     return (
-        f"{_named(draft)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can be"
-        " judged, so let it make more"
+        f"{_named(draft.job)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can"
+        " be judged, so let it make more"
     )
 
 
@@ -104,23 +106,22 @@ def _said(trial: Trial) -> str:
     return (trial.message.splitlines() or [""])[-1]
 
 
-def _named(draft: Draft) -> str:
+def _named(job: DraftJob) -> str:
     """Return the program as it was typed, or the command."""
-    job = draft.job
     if job.source is None:
         return shlex.join(job.entry["command"])
     return str(job.entry.get("module", job.source.name))
 
 
-def _by_function(draft: Draft) -> str:
+def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
     """Return the option that names a function as a step, with one that the program defines."""
-    asked = draft.more.get("steps_are")
+    asked = more.get("steps_are")
     typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
-    names = sorted((name for name in functions(draft.job) if name != typed), key=lambda name: not TRAINS.search(name))
+    names = sorted((name for name in functions(job) if name != typed), key=lambda name: not TRAINS.search(name))
     if not names:
-        return f"put what one step does into a function, and name it: --steps-are {draft.job.module}:FUNCTION"
+        return f"put what one step does into a function, and name it: --steps-are {job.module}:FUNCTION"
     which = "another" if typed else "the"
-    example, known = f"--steps-are {draft.job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
+    example, known = f"--steps-are {job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
     return f"name {which} function that makes a step, such as {example} (it defines {known})"
 
 

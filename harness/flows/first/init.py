@@ -54,12 +54,21 @@ def histories(folder: Path, *, images: Sequence[str], index: Index, python: str)
         yield tuple(path.name for path in files)
     for path in files:
         for name, version in _pins(path):
-            if (before := _before(name, version, index, python)) is not None:
+            if name.lower() in FRAMEWORKS and (before := _before(name, version, index, python)) is not None:
                 yield f"{name}=={before}", f"{name}=={version}"
     tags: dict[str, list[str]] = {}
     for image in images:
         tags.setdefault(image.rpartition(":")[0], []).append(image)
     yield from (tuple(of[-2:]) for of in tags.values() if len(of) > 1)
+
+
+def pin(folder: Path) -> Mapping[str, str] | None:
+    """Return the package that the requirement files of a folder pin, with its version and file; None unless it is the
+    only one, or the only framework."""
+    files = sorted(folder.glob("requirements*.txt"))
+    pins = [{"name": name, "version": version, "file": path.name} for path in files for name, version in _pins(path)]
+    frameworks = [one for one in pins if one["name"].lower() in FRAMEWORKS]
+    return next((some[0] for some in (pins, frameworks) if len(some) == 1), None)
 
 
 def suggested(folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -114,10 +123,10 @@ def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
 
 
 def _pins(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the frameworks that a requirement file pins."""
+    """Yield the packages that a requirement file pins."""
     for line in _read(path).decode(errors="replace").splitlines():
         pin = PACKAGE.fullmatch(line.partition("#")[0].partition(";")[0].strip())
-        if pin and pin[1].lower() in FRAMEWORKS:
+        if pin:
             yield pin[1], pin[3]
 
 
