@@ -231,7 +231,9 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
         slow = f"{what} still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
         return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
     if early:
-        return f"{grows}: too early to tell it from a buffer that fills; more than {EARLY_STEPS:,} steps would settle it"
+        return (
+            f"{grows}: too early to tell it from a buffer that fills; more than {EARLY_STEPS:,} steps would settle it"
+        )
     noisy = "is too noisy to tell"
     if memory.due is not None:
         noisy = f"rises by {memory.due:.4g} KiB at a time, and the next may be due"

@@ -106,7 +106,7 @@ class LanesProgress:
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
         began_s = clock()
-        self._elapsed_s = lambda: clock() - began_s
+        self._elapsed_s: Callable[[], float] = lambda: clock() - began_s
 
     def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:

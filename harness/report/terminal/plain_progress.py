@@ -7,6 +7,7 @@ Neither ever fails a run: a stream that is closed or cannot write a character lo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -93,20 +94,30 @@ class LenientStream:
             self.lost = True
 
 
+REPEAT_S = 60.0
+"""Seconds after which a wait that goes on is printed again."""
+
+
 class PlainProgress(LanesProgress):
     """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `known`, `image`, `note`."""
 
     def __init__(self, stream: TextIO | LenientStream, *, clock: Callable[[], float]) -> None:
         self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
         super().__init__(clock=clock)
-        self._prepared: set[tuple[str, str]] = set()
+        self._prepared: dict[tuple[str, str], tuple[float, float]] = {}
+        """By host or card and image: when it began, and when it is printed again, in seconds."""
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
-            if (lane, image) not in self._prepared:
-                self._prepared.add((lane, image))
-                self._say(f"image {lane}: {image}: {text}")
+            now_s = self._elapsed_s()
+            began_s, due_s = self._prepared.get((lane, image), (now_s, now_s))
+            if now_s < due_s:
+                return
+            waits = text.startswith("waiting")
+            self._prepared[lane, image] = (began_s, now_s + REPEAT_S if waits else math.inf)
+            waited = f", for {numbers.duration(now_s - began_s)} so far" if now_s > began_s else ""
+            self._say(f"note {lane}: {text}{waited}" if waits else f"image {lane}: {image}: {text}")
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
         """Print nothing: a plain log has the end of each trial."""

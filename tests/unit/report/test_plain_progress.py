@@ -70,6 +70,17 @@ def test_plain_lines() -> None:
     assert "\r" not in stream.getvalue()
 
 
+def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
+    """One line and then silence for a quarter of an hour looked like a hang."""
+    stream, clock = io.StringIO(), Clock()
+    with plain_progress(stream, clock=clock) as watch:
+        for now_s in range(0, 150, 10):
+            clock.now_s = now_s
+            watch.preparing(lane="local", image="lease", text="waiting: root@lab, process 4711, uses this host")
+    line = "note local: waiting: root@lab, process 4711, uses this host"
+    assert stream.getvalue().splitlines() == [line, f"{line}, for 1 min so far", f"{line}, for 2 min so far"]
+
+
 def test_known_launches_are_told_before_the_first_new_one() -> None:
     """A rerun of a large matrix printed thousands of lines about what its user had seen before."""
     stream = io.StringIO()
