@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
+from harness.model import BAD, GOOD, UNSURE, Attribution, CellResult, RunResult
 from harness.report.text import numbers, signal_words, so_far, words
 from harness.report.text.clean import plain, version
 from harness.report.text.faults import blame
@@ -23,10 +23,15 @@ def sentence(result: RunResult) -> str:
 def _regression(result: RunResult) -> str:
     if not result.attribution:
         return f"{_bad_cells(result)}, but the history does not show since which version."
-    top = blame.worst_first(result)[: blame.MOST_AT_THE_TOP]
-    rest = len(result.attribution) - len(top)
-    more = f" And {numbers.count(rest, 'further fault')} below." if rest > 0 else ""
-    return f"{' '.join(blame.sentences(top, result))}{more}"
+    top, more = _worst(result)
+    return f"{' '.join(blame.sentences(top, result))}{f' And {more} below.' if more else ''}"
+
+
+def _worst(result: RunResult) -> tuple[Sequence[Attribution], str]:
+    """Return the faults that the first lines name, and how many more there are, in words ("" for none)."""
+    worst = blame.worst_first(result)
+    rest = len(worst) - blame.MOST_AT_THE_TOP
+    return worst[: blame.MOST_AT_THE_TOP], numbers.count(rest, "further fault") if rest > 0 else ""
 
 
 def _infrastructure(result: RunResult) -> str:
@@ -112,7 +117,8 @@ def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:
 
 def _bad_so_far(result: RunResult) -> list[str]:
     if result.attribution:
-        return [text.rstrip(".") for text in blame.sentences(blame.worst_first(result)[:1], result)]
+        top, more = _worst(result)
+        return [*(text.rstrip(".") for text in blame.sentences(top, result)), *([f"and {more} below"] if more else [])]
     return [_bad_cells(result)] if any(cell.verdict.verdict in BAD for cell in result.cells) else []
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict
+from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict, Variant
 from harness.report.text.headline import sentence
 from tests.unit.report import build
 
@@ -218,3 +218,18 @@ def test_the_oldest_version_is_not_called_bad_first_by_a_growth_that_may_be_none
     text = sentence(replace(result, verdict="interrupted"))
     assert "bad first" not in text
     assert told in text if told else "seems bad" not in text
+
+
+def test_an_interrupted_sweep_names_each_fault_that_it_found() -> None:
+    """The headline told the worst one; the other stood far below, and nobody scrolled there."""
+    other = build.variant("train")
+    peak = change(metric="peak_memory", verdict="more memory", effect=Effect(value=1.23, unit="ratio"), variant=other)
+
+    def judge(version: str, _: object, variant: Variant) -> CellVerdict:
+        return build.leak(7.8) if variant == POP and version >= "6.3" else build.flat()
+
+    findings = [change(effect=build.rate(7.8)), peak]
+    result = build.run([(build.MULTIDICT, [build.HERE], [POP, other])], judge, findings=findings)
+    text = sentence(replace(result, verdict="interrupted"))
+    assert "leaks 7.8 KiB a step" in text
+    assert "needs more memory at its peak (23 % more)" in text
