@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from harness.errors import InfrastructureError, UsageError
-from harness.store import in_use
+from harness.store import began_at, in_use
 
 NAME = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{4}")
 REMOVED = ".removed-"
@@ -49,7 +49,7 @@ def old_runs(out: Path, *, matrix: str | None, older_than: timedelta, now: datet
     for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
         runs = sorted(path for path in folder.iterdir() if _is_run(path))
         for path in runs if matrix in (None, folder.name) else ():
-            began = _began(path)
+            began = began_at(path.name)
             if began is not None and began < now - older_than:
                 kept = "the newest of its matrix" if path == runs[-1] else "in use" if in_use(path) else ""
                 yield OldRun(path=path, alone_bytes=_alone_bytes(path), kept=kept)
@@ -90,16 +90,8 @@ def _remove_halves(out: Path) -> None:
 
 
 def _is_run(path: Path) -> bool:
-    named = NAME.fullmatch(path.name) is not None and _began(path) is not None and not path.is_symlink()
+    named = NAME.fullmatch(path.name) is not None and began_at(path.name) is not None and not path.is_symlink()
     return named and (path / "trials").is_dir()
-
-
-def _began(path: Path) -> datetime | None:
-    """Return when a run began, by its name; None if the name is no time."""
-    try:
-        return datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None
 
 
 def _alone_bytes(path: Path) -> int:
