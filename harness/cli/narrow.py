@@ -117,7 +117,6 @@ def _of_files(
     from harness.flows.narrow import questions
     from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
-    from harness.report.text.faults.blame import numbered
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
@@ -133,7 +132,7 @@ def _of_files(
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
-    question = questions.question_of(result, numbered(result))
+    question = questions.question_of(result)
     return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
 
 

@@ -159,7 +159,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
         return _leaks_of_command(looking, blank)
     tables: list[tuple[Probed, Looked]] = []
     controls: list[Looked] = []
-    with looking.beside("control") as other:
+    with looking.control() as other:
         at_once(
             [
                 lambda: tables.append(_plain(looking, blank)),
