@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
 from harness.model.episodes import bounds_of, met, sign_of
-from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.content.card_figure import Figure, change_text, figure_of
 from harness.report.text import numbers as figures
 from harness.report.text import words
@@ -94,7 +94,7 @@ class _Maker:
             lasts=any(episode.ends is None for episode in self.of.episodes),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
-            says=self._says((*place_of(telling.finding)[:3], bad)) if self.of.metric == "outcome" else "",
+            says=self._says(side_of(telling.finding, bad)) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             is_confirmed=not doubt,
             params=self._params(),
@@ -133,7 +133,7 @@ class _Maker:
         return f"{failed:,} of {figures.count(trials, 'launch')} of {_named(side)}"
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
-        places = [(*place_of(episode.finding)[:3], name) for episode, name in side]
+        places = [side_of(episode.finding, name) for episode, name in side]
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
@@ -144,7 +144,7 @@ class _Maker:
     def _doubt(self) -> str:
         """Return why the finding is provisional, or "" if it is confirmed."""
         found = self._findings()
-        sides = [(*place_of(finding)[:3], name or "") for finding in found for name in (finding.before, finding.after)]
+        sides = [side_of(finding, name) for finding in found for name in (finding.before, finding.after)]
         if self.result.verdict in ("interrupted", "running"):
             return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
         if not all(finding.confirmed for finding in found):

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
-from harness.report.issue.public_recipe import without_secrets
+from harness.report.issue.public_recipe import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import numbers, words
 from harness.report.text.clean import plain, shortened
@@ -30,7 +30,7 @@ START = (
 
 def shell(recipe: Recipe) -> str:
     """Return the script. It has no credentials: it takes them from the environment in which it is started."""
-    recipe = without_secrets(recipe)
+    recipe = withholding(recipe, is_secret)
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
