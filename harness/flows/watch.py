@@ -72,21 +72,15 @@ class WatchedMatrix:
         while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
             began_s = time.monotonic()
             try:
-                code = self._later_turn(folder, began_s=began_s)
+                code = self._turn(folder, Listing(images=self.images), began_s=began_s)
             except Interrupted:
                 break
+            except HarnessError as error:
+                self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
+                code = error.exit_code
             if code == EXIT_CODES["interrupted"]:
                 return code
         return EXIT_CODES["ok"]
-
-    def _later_turn(self, folder: Path, *, began_s: float) -> int:
-        try:
-            return self._turn(folder, Listing(images=self.images), began_s=began_s)
-        except Interrupted:
-            raise
-        except HarnessError as error:
-            self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
-            return error.exit_code
 
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
         """Look once, and run what is new. Return the exit code."""

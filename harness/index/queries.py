@@ -149,7 +149,6 @@ class OpenIndex:
     # ------------------------------------------------------------ findings
 
     def seen_findings(self, history: int) -> list[SeenFinding]:
-        """Return the findings of a history in all runs."""
         query = f"SELECT {_FINDING} FROM findings WHERE history = ? ORDER BY run, number"
         return [_finding(row) for row in self._rows(query, (history,))]
 

@@ -73,7 +73,6 @@ class Running:
         return typical_launches(self.plan) if expected is None else expected.launches
 
     def _run_host(self, machines: Sequence[OpenHost]) -> None:
-        """Run the rows of a host, or of a pool of several machines."""
         each, *_ = machines
         runs = self.works.on(each.part_of)
         if each.part_of.pool:

@@ -30,7 +30,6 @@ MOST_PRINTED = 16
 
 
 def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
-    """Return the scenario's program, None if it has none."""
     if entry.program is None and entry.module is None:
         return None
     asked = entry.steps_are or "auto"

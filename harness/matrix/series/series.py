@@ -125,7 +125,6 @@ def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
 
 
 def _check_unique(versions: list[Entry], context: Context) -> None:
-    """Check that no version is listed twice."""
     first: dict[str, Entry] = {}
     for entry in versions:
         earlier = first.setdefault(entry.version, entry)

@@ -37,7 +37,6 @@ MEASURES = (
 
 
 def measure_of(column: str) -> Measure:
-    """Return the measure of a trace column."""
     return next(measure for measure in MEASURES if measure.column == column)
 
 

@@ -94,19 +94,14 @@ def _kind(entry: CellResult) -> str:
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; what it was narrowed down to is its output."""
     for number, finding in enumerate(blame.numbered(result), start=1):
-        case = _finding_case(finding)
+        text = words.finding_text(finding)
+        case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
+        if finding.kind != "first_fixed":
+            ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
         told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
         if told:
             ElementTree.SubElement(case, "system-out").text = "\n".join(told)
         yield case
-
-
-def _finding_case(finding: Finding) -> ElementTree.Element:
-    text = words.finding_text(finding)
-    case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
-    if finding.kind != "first_fixed":
-        ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
-    return case
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:

@@ -68,7 +68,6 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
 
 
 def newest_first(events: Iterable[Event]) -> list[Event]:
-    """Return events by time."""
     return sorted(events, key=lambda event: (event.at, event.text), reverse=True)
 
 

@@ -186,7 +186,6 @@ class _Maker:
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
 
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the runs by month."""
         by_month: dict[str, list[IndexedRun]] = {}
         for run in runs:
             by_month.setdefault(names.month_page(run.started[:7]), []).append(run)
@@ -265,8 +264,6 @@ class _Maker:
             yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
 
     def run(self, run: IndexedRun) -> SitePage:
-        """Return the page of a run."""
-
         def content() -> Mapping[str, Any]:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")

@@ -31,7 +31,6 @@ class Clause:
 
 
 def clause_of(attribution: Attribution, result: RunResult) -> Clause:
-    """Return the clause for one attribution."""
     names = Names(attribution, result)
     found = [episode.finding for episode in attribution.episodes]
     size = size_of(attribution, result)
