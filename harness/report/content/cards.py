@@ -24,22 +24,19 @@ from harness.report.text.faults.param_rule import evidence, rule_text
 class Card:
     """The texts of one card; a text is "" if there is nothing to say.
 
-    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `lasts`: no fixed
-    version is known. `sentence` says what, how much, since when, where and with which params. `change` has both sides
-    in figures at the place with the largest effect; a failure has `says` instead, the output of the bad version.
-    `rests_on` has the launches on both sides, at all places. `commands` are the next steps, ready for a shell, the best
-    first.
+    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `sentence` says
+    what, how much, since when, where and with which params. `change` has both sides in figures at the place with the
+    largest effect; a failure has `says` instead, the output of the bad version. `rests_on` has the launches on both
+    sides, at all places. `commands` are the next steps, ready for a shell, the best first.
     """
 
     attribution: Attribution
     number: int
     findings: tuple[int, ...]
-    lasts: bool
     sentence: str
     change: str
     says: str
     rests_on: str
-    is_confirmed: bool
     params: str
     fault: str
     layer: str
@@ -91,12 +88,10 @@ class _Maker:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            lasts=any(episode.ends is None for episode in self.of.episodes),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
             says=self._says(side_of(telling.finding, bad)) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
-            is_confirmed=not doubt,
             params=self._params(),
             fault=self._fault(),
             layer=plain(self.of.layer or ""),

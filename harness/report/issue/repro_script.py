@@ -158,7 +158,6 @@ def _of_machine(run: Machine) -> dict[str, object]:
         "short_version": short_version(run),
         "packages": shlex.join(run.packages),
         "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
-        "visible": "''",
         "environment": [
             *(shlex.quote(f"{name}={value}") for name, value in run.environment),
             *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
