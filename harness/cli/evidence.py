@@ -15,9 +15,7 @@ from harness.cli.shared.common import FILE, OUT, print_json, say, show, to_stdou
 from harness.errors import InfrastructureError, UsageError
 
 ASK_ENGINE = click.option(
-    "--ask-engine",
-    is_flag=True,
-    help="Ask the engine that RUN names for the images' settings and layers.",
+    "--ask-engine", is_flag=True, help="Ask the engine that RUN names for the images' settings and layers."
 )
 
 

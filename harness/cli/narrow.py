@@ -30,9 +30,7 @@ FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 @click.option("--bad", type=FILE, metavar="FILE", help="Requirement or lock file of the bad environment.")
 @click.option("--python", metavar="VERSION", help="For files: the interpreter, such as 3.11.  [default: the harness's]")
 @click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Make both versions, show in what they differ, and stop before the scenario is run.",
+    "--dry-run", is_flag=True, help="Make both versions, show in what they differ, and stop before the scenario is run."
 )
 @click.option("--fresh", is_flag=True, help="Launch everything again; do not reuse launches of an earlier narrow.")
 @OUT

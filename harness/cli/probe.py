@@ -16,13 +16,7 @@ PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option(
-    "--with",
-    "names",
-    multiple=True,
-    type=click.Choice(PROBES),
-    help="Run only this probe. Repeatable.",
-)
+@click.option("--with", "names", multiple=True, type=click.Choice(PROBES), help="Run only this probe. Repeatable.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants that match.")
 @HOSTS
 @SERIES

@@ -159,7 +159,10 @@ class _Maker:
         """Return the drifts: what, and the page of the series."""
         places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
-            (shortened(events.placed_drift(drift, self._source), most=500), names.series_page(at.matrix, at.series))
+            (
+                shortened(f"{lives.place(at)}: {lives.drift_text(drift)}", most=500),
+                names.series_page(at.matrix, at.series),
+            )
             for drift, at in places
             if matrix in (None, at.matrix)
         ]
