@@ -43,7 +43,7 @@ class BothSides:
     context: RunContext
 
     def look(self, cell: Cell, made: Prepared) -> tuple[Inventory, str]:
-        """Look in one launch what an image consists of, and how the launch failed; "" if it ended well.
+        """Return what an image consists of, as seen in one launch, and how the launch failed; "" if it ended well.
 
         Raises InfrastructureError, Interrupted.
         """

@@ -45,9 +45,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.ending = Ending(asked=self.plan.stop)
-        self.works = Works(
-            plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far
-        )  # fmt: skip
+        self.works = Works(plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far)
         self.machine_run = MachineRun(
             plan=self.plan, journal=self.journal, context=self.context, finished=self.works.finish, reuse=self.reuse
         )
