@@ -15,7 +15,7 @@ from harness.errors import did_you_mean
 from harness.matrix.context import Context
 from harness.matrix.keys import MatrixFile
 from harness.matrix.problems import KeyPath, listed, shown, unknown_name
-from harness.matrix.scenarios.scenarios import ReadScenario, check_names, name_problem
+from harness.matrix.scenarios.scenarios import AXES, ReadScenario, check_names, name_problem
 from harness.matrix.scenarios.scripts import among
 
 IncludeRule = Mapping[str, Any]
@@ -76,21 +76,15 @@ def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequen
             "scenario": [scenario.name for scenario in scenarios],
             **_values_of_params(within, file.include),
         }
-        for name, value in axes.items():
-            _check_axis(name, _named(context, key, name, value), possible, key, context)
+        text = {name: context.written(*key, name) if name in AXES else value for name, value in axes.items()}
+        for name, value in text.items():
+            _check_axis(name, value, possible, key, context)
         why = rule.get("why")
         if why is not None and not isinstance(why, str):
             context.problems.add((*key, "why"), f"must be text, not {shown(why)}")
         where = context.where(*key)
-        text = {name: _named(context, key, name, value) for name, value in axes.items()}
         result.append({**text, "why": why or f"excluded by {where}"})
     return tuple(result)
-
-
-def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> model.Scalar:
-    """Return the value of an axis, in its written form if it is a name."""
-    named: model.Scalar = context.written(*key, name) if name in ("series", "image", "host", "scenario") else value
-    return named
 
 
 def _values_of_params(
