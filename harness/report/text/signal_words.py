@@ -193,13 +193,17 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `0.017 KiB/step` or `more than tenfold`; "" if it is not known."""
+    """Return `8 %`, `4.1 times`, `more than tenfold` or `0.017 KiB/step`; "" if it is not known."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
-    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
+    if visible > _TENFOLD:
+        return "more than tenfold"
+    if visible > 1:  # nothing falls by more than all of it
+        return f"{numbers.number(_two_up(1 + visible))} times"
+    return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
@@ -247,7 +251,7 @@ def _seen(name: str, signal: SignalVerdict) -> str:
         return visible_text(name, signal.visible)
     if signal.visible > _TENFOLD:
         return ">10×"
-    if signal.visible > 1:  # nothing falls by more than all of it
+    if signal.visible > 1:
         return f"{numbers.number(_two_up(1 + signal.visible))}×"
     return f"±{visible_text(name, signal.visible)}"
 
@@ -286,10 +290,8 @@ def blindness(name: str, signal: SignalVerdict) -> str:
 def _resolution(name: str, signal: SignalVerdict) -> str:
     """Return `only ±35 % would have shown`, or "" if that is not known."""
     seen = _seen(name, signal)
-    if seen.startswith(">"):
-        return f"only a change of {visible_text(name, signal.visible)} would have shown"
     if seen.endswith("×"):
-        return f"only a change of {seen[:-1]} times would have shown"
+        return f"only a change of {visible_text(name, signal.visible)} would have shown"
     return f"only {seen} would have shown" if seen else ""
 
 
