@@ -24,7 +24,7 @@ from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
-from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry import PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.plain_progress import plain_progress
@@ -91,7 +91,7 @@ class PlantedRegistry:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+    def facts(self, reference: str, *, architecture: str) -> PublishedImage:
         self.asked.append(reference)
         if "silent" in reference:
             raise RegistrySilent("silent.example: cannot be reached; try again later")
@@ -100,10 +100,7 @@ class PlantedRegistry:
         tag = reference.rpartition(":")[2]
         if tag not in SIZES:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
-        return tuple(Layer(digest=name, size_bytes=size) for name, size in SIZES[tag].items())
-
-    def facts(self, reference: str, *, architecture: str) -> PublishedImage:
-        return PublishedImage(digest="d", created=None, architecture=architecture, labels={}, environment={})
+        return PublishedImage(labels={}, environment={}, layers=SIZES[tag])
 
 
 @pytest.fixture
@@ -167,9 +164,9 @@ def test_an_interruption_says_that_nothing_was_changed(folder: Path) -> None:
         return Planted(host, {"engine": "docker 25.0", "architecture": "x86_64"})
 
     class Interrupting(PlantedRegistry):
-        def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+        def facts(self, reference: str, *, architecture: str) -> PublishedImage:
             stopped.set()
-            return super().layers(reference, architecture=architecture)
+            return super().facts(reference, architecture=architecture)
 
     planted: Any = Interrupting()
     with plain_progress(io.StringIO()) as watching:
