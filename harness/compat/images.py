@@ -48,7 +48,6 @@ class Needs:
     said_driver: bool = False
     architectures: tuple[Architecture, ...] = ()
     requirements: Mapping[str, str] = field(default_factory=dict)
-    release: Release | None = None
 
     @property
     def known(self) -> bool:
@@ -70,7 +69,6 @@ def needs_of(image: DescribedImage) -> Needs:
         said_driver=driver is not None or confirmed,
         architectures=_architectures(image),
         requirements=_requirements(image.environment),
-        release=release,
     )
 
 

@@ -129,8 +129,14 @@ class ImageStore(Protocol):
         """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove the images or environments that the harness made or pulled and that are not in use; return their
-        names, as in `kept`. An image stays if it was there before, or if a user named it."""
+        """Remove all of those that are not in use; return their names. Raises InfrastructureError."""
+
+
+def remove_all(store: ImageStore, say: Say) -> tuple[str, ...]:
+    """Remove what a store keeps, unless it is in use; return the names. What was made over something pulled goes
+    first. Raises InfrastructureError."""
+    kept = sorted(store.kept(), key=lambda each: not each.made)
+    return tuple(each.name for each in kept if store.remove(each, say))
 
 
 class Launcher(Protocol):

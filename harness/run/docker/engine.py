@@ -19,7 +19,7 @@ from harness.run.docker import containers, dead_containers, gpu_probe, host_prob
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman_version import check_podman, is_podman
-from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session
+from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
 from harness.run.hosts.gpus import first_available
 from harness.run.images import build as builds
 from harness.run.images import grafts, images, our_images, overlay
@@ -188,9 +188,7 @@ class DockerEngine:
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
                 return ()
-            pulled = [kept for kept in our_images.kept(self._client, self._layers) if not kept.made]
-            made = images.remove_made(self._client, say=say)
-            return (*made, *(kept.name for kept in pulled if self.remove(kept, say)))
+        return remove_all(self, say)
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._place):

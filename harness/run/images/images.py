@@ -17,7 +17,6 @@ from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
-from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.retrying import BUSY, unavailable
 from harness.run.waiting import streamed
 
@@ -159,25 +158,3 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
     api = client.api
     url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
-
-
-def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
-    """Remove the images that the harness built or installed over a base, by label and name; return their names.
-
-    Every image made from such an image inherits the label, so only the image whose name equals the label is the
-    harness's. An image that also has another name belongs to a user too, and stays; so does an image in use.
-    """
-    removed_names = []
-    for image in client.api.images(filters={"label": label}):
-        name, tags = image["Labels"][IMAGE_LABEL], [our_images.familiar(tag) for tag in image["RepoTags"] or ()]
-        if name not in tags:
-            continue
-        if others := [tag for tag in tags if tag != name]:
-            say(f"{name}: left alone: it is also named {', '.join(others)}")
-            continue
-        try:
-            client.api.remove_image(name)
-            removed_names.append(name)
-        except APIError as error:
-            say(f"{name}: left alone: {explanation(error)}")
-    return tuple(removed_names)

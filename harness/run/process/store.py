@@ -39,15 +39,21 @@ class EnvironmentStore:
 
     def kept(self) -> tuple[Kept, ...]:
         return tuple(
-            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
-            for python, size in environments.sizes(self._environ).items()
+            Kept(
+                reference=str(python),
+                name=str(python.parents[1]),
+                made=True,
+                layers={str(python): environments.size_bytes(python)},
+            )
+            for python in environments.pythons(self._environ)
         )
 
     def remove(self, kept: Kept, say: Say) -> bool:
         return environments.remove(Path(kept.reference), say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
+        pythons = environments.pythons(self._environ)  # unmeasured: another run may be making one
+        return tuple(str(python.parents[1]) for python in pythons if environments.remove(python, say=say))
 
     def room(self) -> Room:
         return room_of(environments.cache_folder(self._environ))

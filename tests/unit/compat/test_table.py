@@ -118,9 +118,11 @@ def test_what_the_image_says_wins_over_the_table() -> None:
 def test_the_release_that_the_image_names_wins_over_its_tag() -> None:
     environment = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "1.15.5"}
     needs = needs_of(DescribedImage(reference="mine:20.12-tf1-py3", environment=environment))
-    assert needs.release is shipped().release("22.12")
+    named = shipped().release("22.12")
+    assert named is not None
+    assert (needs.cuda, needs.driver) == (named.cuda, named.driver)
     second = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "2.10.1"}
-    assert needs_of(DescribedImage(reference="mine:latest", environment=second)).release is None
+    assert needs_of(DescribedImage(reference="mine:latest", environment=second)).cuda is None
 
 
 def test_releases_stand_oldest_first_and_once() -> None:

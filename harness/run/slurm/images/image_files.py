@@ -19,7 +19,7 @@ from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
 from harness.registry import PublishedImage, Registry, RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.process import environments, leftovers
 from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
@@ -228,7 +228,7 @@ class ImageFiles:
         return self._remove(Path(kept.reference), say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        removed = tuple(record.references[0] for file, record in list(self._records()) if self._remove(file, say))
+        removed = remove_all(self, say)
         for part in self._folder.glob(f".*{self._format.suffix}"):
             self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
         return removed

@@ -9,7 +9,7 @@ from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.retrying import unavailable
 from harness.run.slurm.images.node_api import NodeApi
@@ -87,7 +87,7 @@ class NodeImages:
         return our_images.remove(self, kept.reference, say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        return tuple(kept.name for kept in self.kept() if self.remove(kept, say))
+        return remove_all(self, say)
 
     def room(self) -> Room | None:
         return None
