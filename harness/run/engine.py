@@ -139,8 +139,11 @@ def remove_all(store: ImageStore, say: Say) -> tuple[str, ...]:
     return tuple(each.name for each in kept if store.remove(each, say))
 
 
-class Launcher(Protocol):
-    """The part of an engine that starts trials on one host."""
+class Engine(ImageStore, Protocol):
+    """One host's engine. Not thread-safe: each host's thread has its own.
+
+    Opening one raises EngineUnreachable, whose message says what to do.
+    """
 
     facts: Mapping[str, Any]
     """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
@@ -155,24 +158,6 @@ class Launcher(Protocol):
         While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
         `stopped`, InfrastructureError."""
 
-
-class Janitor(Protocol):
-    """The part of an engine that removes the leftovers of dead runs from one host."""
-
-    def leftovers(self) -> tuple[str, ...]:
-        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
-
-    def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
-        Raises InfrastructureError."""
-
-
-class Engine(ImageStore, Launcher, Janitor, Protocol):
-    """One host's engine. Not thread-safe: each host's thread has its own.
-
-    Opening one raises EngineUnreachable, whose message says what to do.
-    """
-
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
         that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
@@ -181,6 +166,13 @@ class Engine(ImageStore, Launcher, Janitor, Protocol):
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`. Raises
         InfrastructureError."""
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
+
+    def remove_leftovers(self) -> int:
+        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
+        Raises InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host, without changing anything. Raises InfrastructureError."""

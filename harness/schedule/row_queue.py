@@ -10,7 +10,7 @@ from statistics import median
 
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -111,7 +111,7 @@ class RowQueue:
         batch, is_single = row.proposal, self._is_split(row)
         if is_single:
             batch = self._single(row, ready)
-        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=state.reason)
+        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency])
 
     def put_back(self, block: BlockRun) -> None:
         """Judge a row after its turn (of launches side by side, after the last), and ask what its scheduler wants."""

@@ -25,7 +25,6 @@ from harness.model import (
     Effect,
     Finding,
     FindingKind,
-    Lane,
     Metric,
     Observation,
     Plan,
@@ -134,14 +133,16 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     sentence). A number that is not finite is written as Python's `json` writes it.
     """
     blocks = {_place(block): number for number, block in enumerate(result.plan.blocks)}
-    lanes = dict.fromkeys(block.lane for block in result.plan.blocks)
     head: dict[str, Any] = {
         "schema": SCHEMA,
         "verdict": result.verdict,
         "started": result.started,
         "duration_s": result.duration_s,
         "warnings": list(result.warnings),
-        "lanes": [_lane_json(lane) for lane in lanes],
+        "lanes": [
+            {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
+            for lane in dict.fromkeys(block.lane for block in result.plan.blocks)
+        ],
         "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
         "causes": [{"findings": list(numbers), "sentence": sentence} for numbers, sentence in causes],
     }
@@ -173,10 +174,6 @@ def _json(value: Any) -> str:
 def _place(of: Block | Finding | Observation) -> tuple[object, ...]:
     series = of.series.name if isinstance(of, Block) else of.series
     return series, of.lane, of.variant
-
-
-def _lane_json(lane: Lane) -> dict[str, Any]:
-    return {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
 
 
 def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class HostRun:
     def work(self, rows: Rows) -> None:
         """Run rows until none is left, as `run` does, but leave it to others to start and end the shared pulls."""
         try:
-            while (turn := rows.take(self.worker, self._is_ready)) is not None:
+            while (turn := rows.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
                 self.launcher.images.expect([[run.cell for run in block.cells] for block in rows.ahead(self.worker)])
                 self._run_turn(turn, rows)
         except BaseException:
@@ -146,9 +146,6 @@ class HostRun:
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
-
-    def _is_ready(self, run: CellRun) -> bool:
-        return not self._is_awaited(run)
 
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)

@@ -123,7 +123,7 @@ class NodeTrials:
         srun = steps.command_of(allocation, name=name, memory_bytes=limit_bytes)
         command = [*srun, *COMMANDS[self.container](start)]
         with (
-            self._protected(launch.prepared),
+            self.images.in_use(launch.prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext(),
             steps.started(
                 allocation,
                 command,
@@ -142,10 +142,6 @@ class NodeTrials:
 
     def _variables(self, start: Start) -> Mapping[str, str]:
         return pyxis_variables(start) if self.container == "pyxis" else {}
-
-    def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
-        """Protect the image from removal."""
-        return self.images.in_use(prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext()
 
     def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
         """Return the scenario's ulimits without the default ones that the engine on the node may not set.

@@ -183,7 +183,7 @@ class Conversation:
         self._on_file(name, long_text_of(message, "text"))
 
     def _done(self, message: Message) -> Trial:
-        end = message.get("end")
+        end, output_bytes = message.get("end"), message.get("output_bytes")
         if not isinstance(end, str) or end not in ENDS:
             raise Misunderstood("done: an unknown end")
         trial = replace(
@@ -197,7 +197,7 @@ class Conversation:
             probe_cost=number_of(message, "probe_cost"),
             output_tail=self._banner() + text_of(message, "output_tail"),
             output_head=text_of(message, "output_head")[:HEAD_LIMIT],
-            output_bytes=_count_or_none(message, "output_bytes"),
+            output_bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
             not_finite=not_finite_of(message),
             at_exit=message.get("at_exit") is True,
             buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
@@ -254,10 +254,6 @@ class Conversation:
             last_step=self._samples.newest_step,
             output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
         )
-
-
-def _count_or_none(message: Message, name: str) -> int | None:
-    return None if message.get(name) is None else count_of(message, name, most=COUNT_LIMIT)
 
 
 def _reason(text: str) -> str:
