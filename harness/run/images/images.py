@@ -18,7 +18,7 @@ from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
 from harness.run.retrying import BUSY, unavailable
-from harness.run.waiting import streamed
+from harness.run.waiting import streamed, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64
@@ -94,11 +94,11 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
     if not digests or "@" in reference or reference.startswith("sha256:"):
         return True
 
-    def ask() -> list[Mapping[str, Any]]:
-        return [client.api.inspect_distribution(reference)]  # type: ignore[no-untyped-call]
+    def ask() -> Any:
+        return client.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
 
     try:
-        (answer,) = streamed(client.api, ask, beat=lambda: say("asking the registry"))
+        answer = waited(client.api, ask, beat=lambda: say("asking the registry"))
     except APIError:
         return True
     return answer["Descriptor"]["digest"] in digests
