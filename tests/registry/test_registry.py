@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.registry import Registry, RegistryDenied
+from harness.registry.client import Registry
+from harness.registry.errors import RegistryDenied
 from tests.registry.held import Held, docker_config
 from tests.registry.tokens import TokenService
 

@@ -24,7 +24,8 @@ from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
-from harness.registry import PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry.client import PublishedImage
+from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.plain_progress import plain_progress

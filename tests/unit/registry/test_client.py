@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.registry import Registry, RegistryDenied, RegistryTrouble, client
+from harness.registry import client
+from harness.registry.client import Registry
+from harness.registry.errors import RegistryDenied, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

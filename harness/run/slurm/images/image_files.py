@@ -17,7 +17,8 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
-from harness.registry import PublishedImage, Registry, RegistryTrouble
+from harness.registry.client import PublishedImage, Registry
+from harness.registry.errors import RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.process import environments, leftovers
