@@ -239,7 +239,6 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
 def _warnings(
     block: Block, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
 ) -> tuple[str, ...]:
-    """Return all warnings about a block."""
     return (
         *_left_out(block, [cell.trials for cell in cells], searched=searched),
         *_not_launched(block, cells, changes),

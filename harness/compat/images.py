@@ -51,7 +51,6 @@ class Needs:
 
     @property
     def known(self) -> bool:
-        """Return whether anything is known."""
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 

@@ -29,8 +29,6 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class TagSource(Protocol):
-    """A source of the tags of a repository."""
-
     def tags(self, repository: str) -> tuple[str, ...]:
         """Return all tags, in the registry's order. Raises RegistryTrouble if the list is incomplete."""
 

@@ -26,10 +26,10 @@ class BisectScheduler:
     `baseline` is the position of the image that bad is measured against.
     """
 
+    lazy = True
     runs: Sequence[CellRun]
     asked: Trials
     baseline: int | None = None
-    lazy: bool = True
     conclusion: str = ""
     """The result in one sentence; empty until the search is over."""
 

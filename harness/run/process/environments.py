@@ -120,7 +120,6 @@ def in_use(python: Path) -> AbstractContextManager[None]:
 
 
 def is_complete(python: Path) -> bool:
-    """Return whether the environment of `python` is complete."""
     return _digest_in(python.parents[1]) is not None
 
 
@@ -164,7 +163,6 @@ def _is_ours(folder: Path) -> bool:
 
 
 def python_of(folder: Path) -> Path:
-    """Return the interpreter of the environment in a folder."""
     return folder / "bin" / "python"
 
 
