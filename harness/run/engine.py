@@ -107,14 +107,10 @@ class ImageStore(Protocol):
     def prepare(self, image: Image, say: Say) -> Prepared:
         """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
 
-    def at_hand(self, image: Image) -> bool:
-        """Return whether `prepare` would find it without a pull, a build or an install. Ask no registry, although a tag
-        may have been republished. Raises InfrastructureError, but never ImageUnavailable, which is left to `prepare`.
-        """
-
     def look(self, image: Image, say: Say) -> Prepared | None:
-        """Return what `prepare` would return for an image that is `at_hand`, without asking a registry; None if it
-        is not there. Raises InfrastructureError."""
+        """Return what `prepare` would return without a pull, a build or an install; None if it needs one. Ask no
+        registry, although a tag may have been republished. Raises InfrastructureError, but never ImageUnavailable,
+        which is left to `prepare`."""
 
     def holds(self, prepared: Prepared) -> bool:
         """Return whether a prepared image is still on the host. Raises InfrastructureError."""

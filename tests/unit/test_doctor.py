@@ -72,11 +72,11 @@ class Planted:
     def condition(self, say: Say) -> HostCondition:
         return CONDITION
 
-    def at_hand(self, image: Image) -> bool:
+    def has(self, image: Image) -> bool:
         return self.host.name == "new" and image.version == "22.12-tf1-py3"
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        return Prepared(image=image, reference="sha256:1", digest="sha256:1") if self.at_hand(image) else None
+        return Prepared(image=image, reference="sha256:1", digest="sha256:1") if self.has(image) else None
 
     def size_bytes(self, prepared: Prepared) -> int:
         return 12 * GIB
@@ -182,7 +182,7 @@ def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytes
     series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "own-base:1"}}'
     text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
     (folder / "matrix.yaml").write_text(text)
-    monkeypatch.setattr(Planted, "at_hand", lambda self, image: image.source == Pull(reference="own-base:1"))
+    monkeypatch.setattr(Planted, "has", lambda self, image: image.source == Pull(reference="own-base:1"))
     registry = PlantedRegistry()
     found = check(folder, registry)
     assert registry.asked == []

@@ -133,7 +133,7 @@ def disk_of(
     """
     if host.disk_bytes is None:
         return Disk()
-    missing = [image for image in images if not engine.at_hand(image)]
+    missing = [image for image in images if engine.look(image, unheard) is None]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
     bases = bases_of(images) if host.in_environments else ()

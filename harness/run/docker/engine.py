@@ -13,7 +13,7 @@ from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.model.watching import Say, unheard
+from harness.model.watching import Say
 from harness.run import memory_limit
 from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
 from harness.run.docker.client import connect, engine_errors
@@ -111,9 +111,6 @@ class DockerEngine:
     def size_bytes(self, prepared: Prepared) -> int:
         with engine_errors(prepared.image.where):
             return int(images.inspect(self._client, prepared.reference)["Size"])
-
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
 
     def _known(self, image: Image) -> images.Found | None:
         """Find the image without asking a registry; None if it is not there."""

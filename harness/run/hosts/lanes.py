@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
@@ -64,7 +65,7 @@ class HostRun:
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         cells = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
         images = {cell.image for cell in cells}
-        self.launcher.had.update(image for image in images if self.launcher.engine.at_hand(image))
+        self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
@@ -105,7 +106,7 @@ class HostRun:
             if not run.cell.excluded and not run.trials:  # the result of an early launch stands
                 run.incompatible = self.launcher.oracle.cannot_run(run.cell, None) or ""
             if block.scheduler.lazy:
-                run.at_hand = self.launcher.engine.at_hand(run.cell.image)
+                run.at_hand = self.launcher.engine.look(run.cell.image, unheard) is not None
             if run.at_hand if block.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 

@@ -99,13 +99,14 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
 
-def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
-    """Return whether the environment was made before."""
-    interpreter = interpreters.find(source.python, environ=environ)
-    if interpreter is None:
-        return False
-    folder = _folder(source, build=interpreters.build_of(interpreter), environ=environ)
-    return _digest_in(folder) is not None
+def known(image: Image, *, environ: Mapping[str, str]) -> Prepared | None:
+    """Return the environment of `image` if it was made before."""
+    source = image.source
+    if not isinstance(source, Install) or (found := interpreters.find(source.python, environ=environ)) is None:
+        return None
+    folder = _folder(source, build=interpreters.build_of(found), environ=environ)
+    digest = _digest_in(folder)
+    return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
 
 def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:

@@ -25,11 +25,8 @@ class EnvironmentStore:
             raise ImageUnavailable(f"{image.where}: needs a container engine; this host is {self._host_in_words}")
         return environments.prepare(image, image.source, environ=self._environ, say=say)
 
-    def at_hand(self, image: Image) -> bool:
-        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
-
     def look(self, image: Image, say: Say) -> Prepared | None:
-        return self.prepare(image, say) if self.at_hand(image) else None
+        return environments.known(image, environ=self._environ)
 
     def holds(self, prepared: Prepared) -> bool:
         return environments.is_complete(Path(prepared.reference))

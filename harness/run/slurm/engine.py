@@ -68,7 +68,7 @@ class SlurmEngine:
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
         images = self._images = _images_of(host.slurm, self._hold, environ=environ)
-        self.at_hand, self.look, self.holds = images.at_hand, images.look, images.holds
+        self.look, self.holds = images.look, images.holds
         self.size_bytes, self.kept = images.size_bytes, images.kept
         self.remove, self.remove_images = images.remove, images.remove_images
         self._trials = NodeTrials(hold=self._hold, images=self._images)

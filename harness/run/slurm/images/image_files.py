@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
-from harness.model.watching import Say, unheard
+from harness.model.watching import Say
 from harness.registry.client import PublishedImage, Registry
 from harness.registry.errors import RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
@@ -153,9 +153,6 @@ class ImageFiles:
             part.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ what is there
-
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it

@@ -49,9 +49,6 @@ class NodeImages:
             our_images.note_pull(self, entry, before=before)
         return entry
 
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
-
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # do not ask for a node only to look
             return None
