@@ -152,7 +152,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
         out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
     _write(out, "findings", "[]", (_json(_finding_json(finding, blocks)) for finding in result.findings))
     out.write(b",")
-    _write(out, "observations", "[]", (_json(_observation_json(entry, blocks)) for entry in result.observations))
+    _write(out, "observations", "[]", (_json(_unplaced(entry, blocks)) for entry in result.observations))
     out.write(b",")
     cells = (f"{json.dumps(entry.cell.id)}: {_json(_cell_json(entry, began=result.started))}" for entry in result.cells)
     _write(out, "cells", "{}", cells)
@@ -189,11 +189,10 @@ def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
 
 
 def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
-    own = {field.name: getattr(finding, field.name) for field in fields(finding) if field.name not in PLACE}
-    return {"block": blocks[_place(finding)], **own, "effect": _EFFECT.dump_python(finding.effect)}
+    return {**_unplaced(finding, blocks), "effect": _EFFECT.dump_python(finding.effect)}
 
 
-def _observation_json(entry: Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
+def _unplaced(entry: Finding | Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
     own = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in PLACE}
     return {"block": blocks[_place(entry)], **own}
 

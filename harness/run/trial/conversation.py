@@ -95,8 +95,9 @@ class Conversation:
         self._begun_s = self._heard_s = clock.monotonic()
         self._deciding_s = 0.0
         self._handlers = {
-            "hello": self._hello, "ready": self._ready, "progress": self._progress,
-            "samples": self._add_samples, "counts": self._counts, "look": self._look, "file": self._file,
+            "hello": self._hello, "ready": self._ready, "progress": self._progress, "look": self._look,
+            "samples": lambda message: self._samples.add(columns_of(message)),
+            "counts": lambda message: self._samples.set_counts(columns_of(message)), "file": self._file,
         }  # fmt: skip
 
     def hold(self) -> Trial:
@@ -156,12 +157,6 @@ class Conversation:
 
     def _progress(self, message: Message) -> None:
         self._on_step(count_of(message, "step", most=math.inf), number_of(message, "rss_kib"))
-
-    def _add_samples(self, message: Message) -> None:
-        self._samples.add(columns_of(message))
-
-    def _counts(self, message: Message) -> None:
-        self._samples.set_counts(columns_of(message))
 
     def _look(self, message: Message) -> None:
         if self._samples.looks > len(self._looks):  # one for each, and a last one after the answer "stop"
