@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from harness.errors import InfrastructureError
 from harness.model import Image, Scenario
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
@@ -51,6 +54,16 @@ class Payload:
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
+
+    @property
+    def contents(self) -> Mapping[str, bytes]:
+        """Return all files, with job.json. Raises InfrastructureError if one would lie outside the agent's root."""
+        contents = {**self.files, "job.json": json.dumps(self.job).encode()}
+        for path in contents:
+            if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
+                why = "leads out of the trial's folder; name `files:` in the script's folder"
+                raise InfrastructureError(f"{path}: {why}")
+        return contents
 
 
 @dataclass(frozen=True, kw_only=True)

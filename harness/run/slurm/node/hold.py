@@ -16,6 +16,7 @@ from typing import Any
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
 from harness.model.watching import Say
+from harness.run.docker.containers import Ulimits
 from harness.run.slurm.node.containers import VERSIONS, options_of
 from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation, allocate
@@ -53,8 +54,7 @@ class Hold:
     """The GPUs that Slurm gave first, as it names them. A later allocation may get others."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
-    refused_ulimits: set[str] = field(default_factory=set)
-    """Default ulimits that the container engine of the node may not set."""
+    ulimits: Ulimits = field(default_factory=Ulimits)
     longest_s: float = 0.0
     """The longest trial so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)
