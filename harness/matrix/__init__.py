@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import model, package_index, registry
+from harness import model, package_index
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import names_of, read_hosts
@@ -18,6 +18,7 @@ from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.series import read_series
 from harness.matrix.series.tags import TagReader
 from harness.matrix.text.reading import read_yaml
+from harness.registry.client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
 
@@ -27,7 +28,7 @@ def load_matrix(
     *,
     environ: Mapping[str, str],
     index: package_index.Index | None = None,
-    tags: registry.TagSource | None = None,
+    tags: TagSource | None = None,
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
@@ -38,7 +39,7 @@ def load_matrix(
     file, context = _open(path, environ)
     asked = index or package_index.PackageIndex.from_environ(environ)
     packages = PackageReader(context=context, index=asked)
-    reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
+    reader = TagReader(context=context, source=tags or Registry.from_environ(environ))
     matrix = _matrix(file, context, packages, reader)
     context.problems.raise_if_any()
     return matrix

@@ -123,6 +123,7 @@ def worsenings(
                 kind="worse",
                 before=old,
                 after=new,
+                untestable=tuple(range(old + 1, new)),
                 effect=rates[new],
                 verdict="leak" if metric == "memory" else "growth",
             )
