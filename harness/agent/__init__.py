@@ -59,12 +59,14 @@ Anything else on stdout is noise of the image. Messages, in order:
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
+               "starved": false,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
                always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
-               at_exit: it failed after its last step. output_bytes: printed after the first step (null: none was
-               made). not_finite: metric -> how many steps returned NaN, an infinity or what is too large to reckon
-               with, and the first of them. buffered: why the rows of a command are no steps (bursts.py).
+               at_exit: it failed after its last step. starved: the kernel killed a process of it because others use the
+               machine's memory; the end is then "infrastructure". output_bytes: printed after the first step (null:
+               none was made). not_finite: metric -> how many steps returned NaN, an infinity or what is too large to
+               reckon with, and the first of them. buffered: why the rows of a command are no steps (bursts.py).
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
 its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver tells of the GPUs; its

@@ -3,6 +3,8 @@
 import signal
 
 AT_EXIT = "after the last step"
+WELL = ("completed", "stopped")
+STARVED = "the memory around this trial ran out, although the trial was below its own limit: %s"
 STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 
 

@@ -17,7 +17,8 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
-from harness.judge.signal_verdicts import Resolution, with_levels, with_remedy, with_values
+from harness.judge.remedies import with_remedy
+from harness.judge.signal_verdicts import Resolution, with_levels, with_values
 from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation

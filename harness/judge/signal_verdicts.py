@@ -1,13 +1,11 @@
 """Judges each signal in each cell of a block: good, bad, suspect, blind or none.
 
 A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
-or an interruption prevent that, the signal is `blind`, and `why` names the remedy.
+or an interruption prevent that, the signal is `blind`, and a remedy is named.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,6 +14,7 @@ from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
+from harness.judge.remedies import FRESH, SETTLED, at_least, more_launches, wider
 from harness.model import (
     BAD,
     GROWTHS,
@@ -35,13 +34,8 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
 OFF = "its limit is none"
-MORE, SETTLED = "more launches (`--trials 12`)", "more launches would settle it"
-_MORE = re.compile(rf"(?:more launches \(`--trials \d+`\)|a wider limit \(`limits).*|{SETTLED}$")
-MOST_LAUNCHES = 40
-"""More launches of each version are no remedy that a user can be told."""
 COLD = "no launch began with its files in memory and nothing beside it"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
-FRESH = "`--fresh` measures all versions again, side by side"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
 
@@ -144,8 +138,8 @@ def _of_place(
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
     # A search compares each version with some others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why = "it was not measured in the rounds of the others"
-        return replace(plain, seen="blind", why=f"{why}; {FRESH if is_apart else _remedy(row)}")
+        why, remedy = "it was not measured in the rounds of the others", FRESH if is_apart else _remedy(row, at_least())
+        return replace(plain, seen="blind", why=why, remedy=remedy)
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
@@ -183,31 +177,16 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     if _is_little(row):
         return replace(plain, seen="good")
     if plain.visible is None:
-        return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(row)}")
+        why = "too few rounds in which every version was measured"
+        return replace(plain, seen="blind", why=why, remedy=_remedy(row, at_least()))
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
         return replace(plain, seen="good")
-    why = f"only a change of {_share(plain.visible)} would have shown, and the limit is {_share(limit)}"
-    apart = plain.visible / limit if limit else math.inf
-    needed = row.launches * apart * apart
-    more = f"more launches (`--trials {math.ceil(needed)}`)" if needed <= MOST_LAUNCHES else ""
-    return replace(plain, seen="blind", why=f"{why}; {_remedy(row, more=more)}")
+    more = more_launches(row.launches, visible=plain.visible, limit=limit)
+    return replace(plain, seen="blind", remedy=_remedy(row, more))
 
 
-def _remedy(row: _Row, *, more: str = MORE) -> str:
-    """Name what would make the signal visible. `more`: the launches that would, or "": noise falls with their root."""
-    return f"{f'{more}, ' if more else ''}a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
-
-
-def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
-    """Return a cell whose row was not finished, with what finishes it in place of more launches than were planned."""
-    signals = {name: replace(signal, why=_MORE.sub(remedy, signal.why)) for name, signal in cell.signals.items()}
-    return replace(cell, signals=signals)
-
-
-def _share(fraction: float) -> str:
-    if fraction >= 99:
-        return "more than 100 times"
-    return f"{1 + fraction:.0f} times" if fraction >= 9 else f"{fraction:.0%}"
+def _remedy(row: _Row, more: str) -> str:
+    return wider(f"limits: {{{row.name}: …}}", more=more)
 
 
 def _with_suspects(
@@ -237,7 +216,7 @@ def _with_suspects(
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            marked[place] = replace(verdicts[place], seen="suspect", why=f"{words}; {SETTLED}")
+            marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)
     return marked
 
 
@@ -263,7 +242,7 @@ def with_changes(
             signal = marked[place].get(name)
             if signal is not None and _is_covered(name, signal):
                 why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
-                marked[place][name] = replace(signal, seen=seen, why=why)
+                marked[place][name] = replace(signal, seen=seen, why=why, remedy="")
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
 
 

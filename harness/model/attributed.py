@@ -28,7 +28,8 @@ class Rule:
 
     `indifferent` are the params that made no difference among the bad variants. `bad` and `good` count the variants
     behind the rule, `otherwise` those that are bad there by another fault. `exceptions` are variants that the rule gets
-    wrong, `never_run` those without results. `also` are rules of equally many params that fit the results equally well.
+    wrong, `never_run` those that were not judged there. `also` are rules of equally many params that fit the results
+    equally well.
     """
 
     conditions: tuple[ParamCondition, ...]

@@ -60,7 +60,7 @@ limit of `none`)."""
 class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
-    for growths); `why` is the reason of a blind signal, and the remedy."""
+    for growths); `why` is the reason for the state, "" where the figures say it; `remedy` would let it be judged."""
 
     seen: SignalState
     value: float | None = None
@@ -68,6 +68,7 @@ class SignalVerdict:
     limit: float | None = None
     visible: float | None = None
     why: str = ""
+    remedy: str = ""
 
     @property
     def is_uncompared(self) -> bool:

@@ -23,16 +23,32 @@ def small_cgroup() -> Iterator[Path]:
         pytest.skip(f"no memory cgroup can be made here: {error.strerror}")
     (folder / "memory.limit_in_bytes").write_text(str(64 << 20))
     yield folder
-    folder.rmdir()
+    for inner in (*filter(Path.is_dir, folder.iterdir()), folder):
+        inner.rmdir()
+
+
+def entered(cgroup: Path) -> tuple[str, ...]:
+    return ("sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh")
 
 
 def test_the_kernels_kill_is_an_oom_and_spares_the_supervisor(tmp_path: Path, small_cgroup: Path) -> None:
     pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
-    enter = ("sh", "-c", f'echo $$ > {small_cgroup}/cgroup.procs; exec "$@"', "sh")
-    with Agent(tmp_path, python=sys.executable, enter=enter) as agent:
+    with Agent(tmp_path, python=sys.executable, enter=entered(small_cgroup)) as agent:
         told = agent.finish()
 
     assert told.one("hello")["cgroup"] == {"version": 1, "limit_bytes": 64 << 20}
     assert (told.done["end"], told.done["signal"], told.done["last_step"]) == ("oom", 9, 49)
     assert told.done["message"] == "step 50: out of memory: killed by the kernel"
     assert told.column("step") == list(range(1, 50))
+
+
+def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgroup: Path) -> None:
+    """The kernel kills the scenario first, whoever took the memory: a neighbour's leak made a good version an OOM."""
+    (small_cgroup / "trial").mkdir()
+    (small_cgroup / "trial" / "memory.limit_in_bytes").write_text(str(1 << 30))
+    pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
+    with Agent(tmp_path, python=sys.executable, enter=entered(small_cgroup / "trial")) as agent:
+        told = agent.finish()
+
+    assert (told.done["end"], told.done["starved"], told.done["signal"]) == ("infrastructure", True, 9)
+    assert told.done["message"].startswith("the memory around this trial ran out, although the trial was below its own")

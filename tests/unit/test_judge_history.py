@@ -54,7 +54,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
-    told = "  a change of 10 % (the limit) in a single version would have shown; noise hides changes below "
+    told = "  a change of 20 % in a single version would have shown, one of 10 % (the limit) in half of the cases; "
     assert visible.startswith(told)
     assert "different rounds" in noise
 

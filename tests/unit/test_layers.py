@@ -56,7 +56,7 @@ ALLOWED = {
 ROOMS = {
     "judge": (
         ("logs",),
-        ("intervals", "comparable"),
+        ("intervals", "comparable", "remedies"),
         ("trace.growth",),
         ("trace",),
         ("comparison",),

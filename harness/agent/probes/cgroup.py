@@ -22,9 +22,21 @@ class Cgroup(object):
 
     def oom_kills(self):
         """Return the number of processes that the kernel has killed here for lack of memory; 0 if unknown."""
-        text = self._read("memory.events" if self.version == 2 else "memory.oom_control")
-        pairs = [line.split() for line in text.splitlines()]
-        return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "oom_kill"), 0)
+        return self._event("memory.events" if self.version == 2 else "memory.oom_control", "oom_kill") or 0
+
+    def is_below_limit(self):
+        """Return whether there is a limit that the memory in use has never reached."""
+        hits = self._event("memory.events", "max") if self.version == 2 else self._number("memory.failcnt")
+        return hits == 0 and self.limit_bytes() is not None
+
+    def peak_kib(self):
+        """Return the most memory, caches of files included, that was in use at any time."""
+        used = self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
+        return None if used is None else used / 1024.0
+
+    def _event(self, name, event):
+        pairs = [line.split() for line in self._read(name).splitlines()]
+        return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == event), None)
 
     def _number(self, name):
         text = self._read(name).strip()

@@ -53,10 +53,10 @@ class RegistryAnswers:
     def _ask(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
         asked, host = (reference, architecture), parse(reference).host
         if asked not in self._found:
-            self._found[asked] = self._silent.get(host) or self._answer(reference, architecture)
-            answer = self._found[asked]
+            answer = self._silent.get(host) or self._answer(reference, architecture)
             if isinstance(answer, RegistrySilent):
                 self._silent[host] = answer
+            self._found[asked] = answer
         return self._found[asked]
 
     def _answer(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:

@@ -33,8 +33,10 @@ def block_states(
     own = _of(block, findings, sign)
     versions = [cell.image.version for cell in block.cells]
     sides = {version for finding in own for version in (finding.before, finding.after)}
+    smallest = _smallest(findings, sign)
     judged = [
-        cell.image.version in sides or (cell.id in known and _is_judged(known[cell.id].verdict, sign))
+        cell.image.version in sides
+        or (cell.id in known and _is_judged(known[cell.id].verdict, sign, smallest=smallest))
         for cell in block.cells
     ]
     if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
@@ -63,14 +65,18 @@ def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
     ]
 
 
-def _is_judged(verdict: CellVerdict, sign: Sign) -> bool:
-    """Return whether a cell was judged for this sign. The peak of a leak is not: it grows with the run."""
+def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
+    """Return whether a cell was judged for this sign, in enough launches, and for a level so finely that its `smallest`
+    change would have shown.
+    """
+    if verdict.provisional:
+        return False
     failed = bool(FAILURES & set(verdict.verdicts))
     seen = verdict.signals.get(sign)
-    if seen is not None and sign not in _FIRST:
-        if signal_of(sign).kind == "level":
-            return seen.value is not None and not failed
-        return seen.seen in ("good", "bad")
+    if seen is not None and sign != "outcome":
+        is_level = signal_of(sign).kind == "level"
+        would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
+        return (seen.seen in ("good", "bad") or would_show) and not (is_level and failed)
     if verdict.verdict in UNTOLD or sign == "outcome":
         return verdict.verdict not in UNTOLD
     own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
@@ -79,6 +85,13 @@ def _is_judged(verdict: CellVerdict, sign: Sign) -> bool:
     leaks = sign == "peak_memory" and "leak" in verdict.verdicts
     figures = {"step_time": verdict.step_ms, "peak_memory": verdict.peak_rss_mib}
     return figures.get(sign, 0.0) is not None and not failed and not leaks
+
+
+def _smallest(findings: Sequence[Finding], sign: Sign) -> float:
+    """Return the smallest change of a level among the findings of a sign, as a share; 0 if none is a ratio."""
+    effects = [finding.effect for finding in findings if sign_of(finding) == sign and finding.effect is not None]
+    ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
+    return min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
 
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.judge.cell.agreement import growing
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
+from harness.judge.remedies import SETTLED
 from harness.judge.trace.gpu_memory import undecided
 from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
@@ -35,8 +36,10 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -
         return SignalVerdict(seen="bad", value=share, visible=visible)
     if not failed and not any(launch.whole(steps) for launch in launches):
         return SignalVerdict(seen="blind", value=share, visible=visible, why=cell.why)
-    why = f"{failed} of {len(launches)} launches failed; more launches would settle it" if failed else ""
-    return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)
+    if not failed:
+        return SignalVerdict(seen="good", value=share, visible=visible)
+    why = f"{failed} of {len(launches)} launches failed"
+    return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=SETTLED)
 
 
 def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps) -> SignalVerdict:
@@ -70,7 +73,7 @@ def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limit
 def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        why = "its limit is none" if limit is None else "it was not counted in a whole launch"
+        why = "its limit is none" if limit is None else "not counted in a whole launch"
         return SignalVerdict(seen="none", limit=limit, why=why)
     agreed = growing(launches, name)
     if agreed:

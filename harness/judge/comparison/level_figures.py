@@ -269,7 +269,7 @@ RULES: Mapping[str, FigureRule] = {
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True),
-    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes)),
+    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

@@ -23,6 +23,7 @@ from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
 from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
+from harness.judge.remedies import at_least, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -267,7 +268,6 @@ class _Metric:
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
-        problem = self._problem(place, rows, is_noisy=is_noisy, visible=visible)
         if not self.launches[place] or (self.limit is None and not any(map(len, rows))):
             return replace(plain, seen="none", why=f"this version returned no `{self.name}`")
         if is_nan:
@@ -276,24 +276,26 @@ class _Metric:
             return replace(plain, seen="suspect", why="a step returned NaN in one launch; two must agree")
         if self.limit is None:
             return replace(plain, visible=None, why="checked for NaN only: it has no limit")
-        return replace(plain, seen="blind", why=problem) if problem else plain
+        return self._by_limit(plain, rows, limit=self.limit, is_noisy=is_noisy)
 
-    def _problem(self, place: int, rows: Sequence[Floats], *, is_noisy: bool, visible: float | None) -> str:
-        """Return why the limit could not be kept in a version; "" if it was."""
-        limit = self.limit or NO_LIMIT
+    def _by_limit(
+        self, plain: SignalVerdict, rows: Sequence[Floats], *, limit: MetricLimit, is_noisy: bool
+    ) -> SignalVerdict:
+        """Return `plain`, which is good, or a blind verdict if the limit could not be kept."""
         if not any(map(len, rows)):
             others = ", ".join(sorted(self.returned - {self.name})) or "none"
-            return f"no step returned `{self.name}`; other values returned: {others}"
+            return replace(plain, seen="blind", why=f"no step returned `{self.name}`; other values returned: {others}")
         if is_noisy and limit.rule == "equal":
-            return (
-                f"`{self.name}: equal` cannot be kept: it differs between launches of one version; seed the scenario, "
-                f"or write `{self.name}: {{change: 1%}}`"
-            )
-        if visible is None:
-            return "two launches that agree are needed; `--trials 12`"
-        if limit.rule != "equal" and visible > limit.limit:
-            return f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 12`"
-        return ""
+            why = f"`{self.name}: equal` cannot be kept: it differs between launches of one version"
+            instead = f"seed the scenario, or write `{self.name}: {{change: 1%}}`"
+            return replace(plain, seen="blind", why=f"{why}; {instead}")
+        if plain.visible is None:
+            return replace(plain, seen="blind", why="two launches that agree are needed", remedy=at_least())
+        if limit.rule != "equal" and plain.visible > limit.limit:
+            more = more_launches(len(rows), visible=plain.visible, limit=limit.limit)
+            written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
+            return replace(plain, seen="blind", remedy=wider(written, more=more))
+        return plain
 
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:

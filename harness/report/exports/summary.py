@@ -128,7 +128,7 @@ def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
         "ci": json_ready(signal.ci),
         "limit": json_ready(signal.limit),
         "visible": json_ready(signal.visible),
-        "why": signal.why,
+        "why": signal_words.whole_reason(name, signal),
         "unit": signal_words.shown_signal(name).unit,
     }
 

@@ -199,9 +199,7 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
         if _is_off(name, scenario):
             found[name] = _LIMIT_NONE
         elif seen and all(signal.seen == "none" for signal in seen):
-            found[name] = next(
-                (plain(signal.why).removeprefix("it was ") for signal in seen if signal.why), _NOT_MEASURED
-            )
+            found[name] = next((plain(signal.why) for signal in seen if signal.why), _NOT_MEASURED)
         elif not seen and _is_known(cells):
             found[name] = _NOT_MEASURED
     return found

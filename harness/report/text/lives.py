@@ -33,9 +33,10 @@ def run_verdict(run: IndexedRun) -> str:
 
 
 def measured_verdict(measurement: Measurement) -> str:
-    """Return `✗ leak`, or `✗ step time` where memory is good and another signal of the cell is not."""
+    """Return `✗ leak`, or `✗ step time` where another signal of the cell is worse than memory."""
     word = measurement.verdict
-    if words.tone(word) == "good" and measurement.state in _OTHER_SIGNALS:
+    own = words.tone(word)
+    if own in ("good", "unsure") and own != measurement.state and measurement.state in _OTHER_SIGNALS:
         states, otherwise = _OTHER_SIGNALS[measurement.state]
         titles = [shown_signal(name).title for name, figure in measurement.figures.items() if figure.seen in states]
         word = words.some_of(titles, MOST_TITLES) or otherwise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -28,7 +27,6 @@ GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
 }  # fmt: skip
-_FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The finest change that is named, a share: launches that agree to the last bit would show any change."""
@@ -195,13 +193,17 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `0.017 KiB/step` or `more than tenfold`; "" if it is not known."""
+    """Return `8 %`, `4.1 times`, `more than tenfold` or `0.017 KiB/step`; "" if it is not known."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
-    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
+    if visible > _TENFOLD:
+        return "more than tenfold"
+    if visible > 1:  # nothing falls by more than all of it
+        return f"{numbers.number(_two_up(1 + visible))} times"
+    return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
@@ -249,7 +251,7 @@ def _seen(name: str, signal: SignalVerdict) -> str:
         return visible_text(name, signal.visible)
     if signal.visible > _TENFOLD:
         return ">10×"
-    if signal.visible > 1:  # nothing falls by more than all of it
+    if signal.visible > 1:
         return f"{numbers.number(_two_up(1 + signal.visible))}×"
     return f"±{visible_text(name, signal.visible)}"
 
@@ -281,19 +283,26 @@ def is_coarse(signal: SignalVerdict) -> bool:
 def blindness(name: str, signal: SignalVerdict) -> str:
     """Return `step time: only ±35 % would have shown (limit 10 %)`."""
     limit = limit_text(name, signal.limit)
-    seen = _seen(name, signal)
-    told = f"only {seen} would have shown" if seen else _UNTOLD
-    if seen.startswith(">"):
-        told = f"only a change of {visible_text(name, signal.visible)} would have shown"
-    elif seen.endswith("×"):
-        told = f"only a change of {seen[:-1]} times would have shown"
+    told = _resolution(name, signal) or _UNTOLD
     return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
 
 
+def _resolution(name: str, signal: SignalVerdict) -> str:
+    """Return `only ±35 % would have shown`, or "" if that is not known."""
+    seen = _seen(name, signal)
+    if seen.endswith("×"):
+        return f"only a change of {visible_text(name, signal.visible)} would have shown"
+    return f"only {seen} would have shown" if seen else ""
+
+
 def reason(signal: SignalVerdict) -> str:
-    """Return the reason for a signal's state, and the remedy; a blind one without figures, which `blindness` has."""
-    why = plain(signal.why)
-    return _FIGURES.sub("", why) if signal.seen == "blind" else why
+    """Return the reason for a signal's state, and the remedy; without the figures, which `blindness` has."""
+    return plain("; ".join(filter(None, (signal.why, signal.remedy))))
+
+
+def whole_reason(name: str, signal: SignalVerdict) -> str:
+    """Return the reason for a signal's state with its figures, and the remedy; "" if there is nothing to say."""
+    return "; ".join(filter(None, (_resolution(name, signal), reason(signal))))
 
 
 def sentence(name: str, signal: SignalVerdict) -> str:

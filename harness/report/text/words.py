@@ -8,7 +8,19 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, Lane, Metric, RunResult, Variant
+from harness.model import (
+    BAD,
+    GOOD,
+    METRIC_PREFIX,
+    UNSURE,
+    CellResult,
+    CellVerdict,
+    Finding,
+    Lane,
+    Metric,
+    RunResult,
+    Variant,
+)
 from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 from harness.report.text.signal_words import Tone
@@ -257,16 +269,13 @@ def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     return together(at_most(names, most, rest=rest))
 
 
-_ABSENT = "no step returned"
-
-
 def absent(name: str, row: Iterable[CellResult]) -> str:
     """Return `no step returned `extra`; …` if that is why a row's value is blind, with the versions of which it is
     true if others returned it: `in 6.2.0, no step returned `extra`; …`; "" otherwise.
     """
     known = [(entry, seen) for entry in row if (seen := entry.verdict.signals.get(name)) is not None]
-    lacking = [(entry, seen) for entry, seen in known if seen.why.startswith(_ABSENT)]
-    if not lacking:
+    lacking = [(entry, seen) for entry, seen in known if seen.seen == "blind" and seen.value is None]
+    if not lacking or not name.startswith(METRIC_PREFIX):
         return ""
     versions = list(dict.fromkeys(version(entry.cell.image.version) for entry, _ in lacking))
     where = "" if all(seen.value is None for _, seen in known) else f"in {some_of(versions, 3)}, "

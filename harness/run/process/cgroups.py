@@ -17,6 +17,8 @@ from pathlib import Path
 from harness.errors import InfrastructureError
 
 CGROUPS = Path("/sys/fs/cgroup")
+UNLIMITED = 1 << 60
+"""Bytes that no machine has."""
 REMOVAL_S = 5.0
 """Seconds that the kernel may need to release an empty cgroup."""
 
@@ -44,6 +46,12 @@ class TrialCgroup:
             text = f"memory: no limit of {memory_bytes} bytes can be set in {self.path}: {error.strerror}; use docker"
             raise InfrastructureError(text) from error
 
+    @property
+    def is_limited(self) -> bool:
+        """Return whether it has a limit of its own; without one, version 1 tells the largest number of bytes."""
+        text = _text(self.path / ("memory.max" if self.version == 2 else "memory.limit_in_bytes")).strip()
+        return text.isdigit() and int(text) < UNLIMITED
+
     def _limit(self, memory_bytes: int) -> None:
         if self.version == 2:
             (self.path / "memory.max").write_text(str(memory_bytes))
@@ -55,10 +63,16 @@ class TrialCgroup:
             swap.write_text(str(value))
 
     def oom_killed(self) -> bool:
-        """Return whether the kernel killed a process of it for lack of memory. Raises InfrastructureError."""
-        events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
-        counts = dict(line.split(maxsplit=1) for line in _text(events).splitlines())
-        return int(counts.get("oom_kill", "0")) > 0
+        """Return whether the kernel killed a process of it for lack of memory, and it had reached its own limit, if it
+        has one: otherwise others use the memory. Raises InfrastructureError.
+        """
+        counts = self._counts("memory.events" if self.version == 2 else "memory.oom_control")
+        hits = counts.get("max", 0) if self.version == 2 else int(_text(self.path / "memory.failcnt") or 0)
+        return counts.get("oom_kill", 0) > 0 and (hits > 0 or not self.is_limited)
+
+    def _counts(self, name: str) -> dict[str, int]:
+        lines = (line.split() for line in _text(self.path / name).splitlines())
+        return {event: int(number) for event, number in lines}
 
     def pids(self) -> list[int]:
         """Return the pids of its processes; [] once it is gone. Raises InfrastructureError."""

@@ -198,7 +198,8 @@ class Conversation:
             buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
             stacks=text_of(message, "stacks"),
         )
-        return self._killed(trial) if trial.signal == SIGKILL and end != "oom" else trial
+        is_known = end == "oom" or message.get("starved") is True
+        return self._killed(trial) if trial.signal == SIGKILL and not is_known else trial
 
     def _banner(self) -> str:
         """Return the output of the image's own entrypoint (such as a driver warning), which precedes the scenario's."""

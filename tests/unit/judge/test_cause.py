@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.judge.attribution.cause import deciding_cells
+from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
-from harness.model import Lane
+from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
 from harness.model.gpus import Gpu
 from tests.nightly import many
 from tests.unit.report import build, faults
@@ -105,6 +105,45 @@ def test_histories_that_differ_are_told_apart() -> None:
         ["signal_ops op=rfft input=random"],
         ["signal_ops op=rfft input=variable"],
     ]
+
+
+def test_variants_that_are_good_so_far_are_in_no_rule() -> None:
+    """An interrupted sweep said "when input is random or variable", and had looked at the others once."""
+    drawn = run({OLD: "gbb"}, variants=SIGNAL)
+    assert [condition.param for condition in _rule(drawn).conditions] == ["input"]
+    cells = [
+        replace(entry, verdict=replace(entry.verdict, provisional=not faults.leaking(entry.cell.variant)))
+        for entry in drawn.cells
+    ]
+    rule = _rule(faults.judged(replace(drawn, cells=tuple(cells))))
+    assert not rule.conditions
+    assert set(rule.never_run) == {variant for variant in SIGNAL if not faults.leaking(variant)}
+
+
+@pytest.mark.parametrize(("visible", "judged"), [(0.5, True), (3.0, False), (None, False)])
+def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(visible: float | None, judged: bool) -> None:
+    """The others ran at 1.0 and 2.0 ms; a variant on a noisy machine was counted as good all the same."""
+    slow, noisy = SIGNAL[0], SIGNAL[1]
+    good = SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)
+    blind = SignalVerdict(seen="blind", value=1.0, limit=0.1, visible=visible)
+
+    def judge(_version: str, _lane: object, one: object) -> CellVerdict:
+        return replace(build.flat(), signals={"step_time": good if one == slow else blind})
+
+    drawn = build.run([(faults.NGC, [OLD], [slow, noisy])], judge)
+    found = Finding(
+        series="ngc", lane=OLD, variant=slow, metric="step_time", kind="first_bad", before="20.12", after="21.08",
+        effect=Effect(value=2.0, unit="ratio"), verdict="slower",
+    )  # fmt: skip
+    (told,) = attribute(drawn.plan, drawn.cells, [found])
+    assert told.rule is not None
+    assert (noisy in told.rule.never_run) is not judged
+
+
+def _rule(result: RunResult) -> Rule:
+    rule = only(result).rule
+    assert rule is not None
+    return rule
 
 
 def test_layers_that_differ_are_not_named() -> None:

@@ -50,8 +50,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     ]
     seen = told(noisy)[0].signals["step_time"]
     assert seen.seen == "blind"
-    assert "--trials" not in seen.why
-    assert seen.why.endswith("; a wider limit (`limits: {step_time: …}`, or none) or a quieter host")
+    assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 
 @pytest.mark.parametrize(("share", "launches"), [(0.5, 12), (0.28, 39), (0.27, None), (0.01, None)])
@@ -63,9 +62,9 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
     ]
     shown = told(noisy)[0].signals["step_time"].visible
     assert shown is not None
-    why = told(noisy, Limits(step_time=share * shown))[0].signals["step_time"].why
-    assert ("more launches" in why) == (launches is not None)
-    assert launches is None or f"more launches (`--trials {launches}`), a wider limit" in why
+    remedy = told(noisy, Limits(step_time=share * shown))[0].signals["step_time"].remedy
+    assert ("more launches" in remedy) == (launches is not None)
+    assert launches is None or f"more launches (`--trials {launches}`), a wider limit" in remedy
 
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:
@@ -253,13 +252,16 @@ def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: f
     assert late_step_time.seen == seen
 
 
-def test_output_is_compared_with_that_of_another_day_and_times_and_peaks_are_not() -> None:
-    """A sweep that was interrupted before it launched a version was blind to the output of that version for ever."""
-    trials = [[replace(trial, output_bytes=50_000) for trial in version] for version in block()]
+def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times_and_peaks_are_not() -> None:
+    """A sweep that was interrupted before it launched a version was blind to the output of that version for ever; and
+    to the sizes of images, if it had launched some versions once.
+    """
+    trials = [[replace(trial, output_bytes=50_000, image_bytes=10**8) for trial in version] for version in block()]
     trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
     added = told(trials)[-1].signals
-    assert [added[name].seen for name in ("output", "step_time", "peak_memory")] == ["good", "blind", "blind"]
-    assert all("--fresh" in added[name].why for name in ("step_time", "peak_memory"))
+    assert [added[name].seen for name in ("output", "image_size")] == ["good", "good"]
+    assert [added[name].seen for name in ("step_time", "peak_memory")] == ["blind", "blind"]
+    assert all("--fresh" in added[name].remedy for name in ("step_time", "peak_memory"))
 
 
 def another_day(place: int, *, ms: float) -> list[Trial]:
@@ -273,7 +275,7 @@ def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     trials[-1] = another_day(9, ms=3)
     step_time = told(trials)[-1].signals["step_time"]
     assert step_time.seen == "blind"
-    assert "--fresh" in step_time.why
+    assert "--fresh" in step_time.remedy
 
 
 def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:

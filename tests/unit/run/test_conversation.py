@@ -267,6 +267,8 @@ def test_sigkill_is_oom_only_by_the_engines_word() -> None:
     assert play(lines(HELLO, killed), last=Exit(exit_code=0, oom_killed=True))[0].end == "oom"
     assert play(lines(HELLO, killed), last=Exit(exit_code=0))[0].end == "infrastructure"
     assert play(lines(HELLO, {**killed, "end": "crash"}), last=Exit(exit_code=0))[0].end == "infrastructure"
+    starved = lines(HELLO, {**killed, "starved": True})
+    assert play(starved, last=Exit(exit_code=0, oom_killed=True))[0].end == "infrastructure"
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,17 @@ def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: st
     assert cgroup.oom_killed() is True
 
 
+@pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
+def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, hits: int, killed: bool) -> None:
+    """The kernel kills a trial first where others use up the machine's memory."""
+    (tmp_path / "memory.max").write_text("4096\n")
+    (tmp_path / "memory.events").write_text(f"low 0\nmax {hits}\noom 1\noom_kill 1\n")
+    (tmp_path / "memory.limit_in_bytes").write_text("4096\n")
+    (tmp_path / "memory.failcnt").write_text(f"{hits}\n")
+    (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
+    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+
+
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
     (tmp_path / "memory.swap.max").write_text("max")
     TrialCgroup(path=tmp_path, version=2).limit(1 << 28)

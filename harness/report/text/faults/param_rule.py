@@ -47,13 +47,13 @@ def evidence(rule: Rule) -> str:
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:
-        parts.append(f"{len(rule.never_run)} without a result there: {_listed(rule.never_run)}")
+        parts.append(f"{len(rule.never_run)} not judged there: {_listed(rule.never_run)}")
     return "; ".join(parts)
 
 
 def _all_of(variants: int, *, never_run: int) -> str:
     if never_run:
-        return f"in {numbers.count(variants, 'variant')} that ran, of {variants + never_run}"
+        return f"in all variants that were judged ({variants} of {variants + never_run})"
     return "in both variants" if variants == 2 else f"in all {variants} variants"
 
 

@@ -1,0 +1,44 @@
+"""Names what would let a signal be judged that is not: more launches, a wider limit, or a new sweep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from harness.model import CellVerdict
+
+MOST_LAUNCHES = 40
+"""More launches of each version are no remedy that a user can be told."""
+FRESH = "`--fresh` measures all versions again, side by side"
+SETTLED = "more launches would settle it"
+TWICE = 12
+"""Launches that are named where too few of them agree or are comparable for any figure."""
+
+
+def more_launches(launches: int, *, visible: float, limit: float) -> str:
+    """Return "more launches (`--trials N`)", as many as would show the limit: noise falls with the root of their
+    number. "" if those are too many.
+    """
+    needed = launches * (visible / limit) ** 2 if limit else math.inf
+    return at_least(math.ceil(needed)) if needed <= MOST_LAUNCHES else ""
+
+
+def at_least(launches: int = TWICE) -> str:
+    """Return "more launches (`--trials N`)"."""
+    return f"more launches (`--trials {launches}`)"
+
+
+def wider(limit: str, *, more: str) -> str:
+    """Name a wider limit and a quieter host as remedies, after `more` launches, if any. `limit` is as it is written in
+    the matrix file: `limits: {tail: …}`.
+    """
+    return f"{f'{more}, ' if more else ''}a wider limit (`{limit}`, or none) or a quieter host"
+
+
+def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
+    """Return a cell whose row was not finished, with what finishes it in place of more launches than were planned."""
+    signals = {
+        name: replace(signal, remedy=remedy) if signal.remedy not in ("", FRESH) else signal
+        for name, signal in cell.signals.items()
+    }
+    return replace(cell, signals=signals)
