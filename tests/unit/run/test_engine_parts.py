@@ -120,15 +120,25 @@ def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: st
     assert cgroup.oom_killed() is True
 
 
-@pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
-def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, hits: int, killed: bool) -> None:
+@pytest.mark.parametrize(("peak", "killed"), [(2048, False), (4096, True)])
+def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, peak: int, killed: bool) -> None:
     """The kernel kills a trial first where others use up the machine's memory."""
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        (tmp_path / name).write_text("4096\n")
+    for name in ("memory.peak", "memory.max_usage_in_bytes"):
+        (tmp_path / name).write_text(f"{peak}\n")
+    for name in ("memory.events", "memory.oom_control"):
+        (tmp_path / name).write_text("oom_kill 1\n")
+    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+
+
+@pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
+def test_where_linux_tells_no_peak_the_requests_beyond_the_limit_are_counted(
+    tmp_path: Path, hits: int, killed: bool
+) -> None:
     (tmp_path / "memory.max").write_text("4096\n")
     (tmp_path / "memory.events").write_text(f"low 0\nmax {hits}\noom 1\noom_kill 1\n")
-    (tmp_path / "memory.limit_in_bytes").write_text("4096\n")
-    (tmp_path / "memory.failcnt").write_text(f"{hits}\n")
-    (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
-    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+    assert TrialCgroup(path=tmp_path, version=2).oom_killed() is killed
 
 
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
