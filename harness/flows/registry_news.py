@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 
 from harness.model import Image, Matrix, Pull
 from harness.model.seen import ImageRef
-from harness.plan import make_plan
-from harness.registry import RegistryDenied, TagSource
+from harness.plan.cells import make_plan
+from harness.registry.client import TagSource
+from harness.registry.errors import RegistryDenied
 from harness.registry.names import split_tag
 from harness.store.watch_state import Memory
 

@@ -14,12 +14,10 @@ class Cgroup(object):
         self.folder = folder
 
     def limit_bytes(self):
-        """Return the limit of memory."""
         limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
         return None if limit is None or limit >= UNLIMITED else limit
 
     def usage_kib(self):
-        """Return the memory in use."""
         used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
         return None if used is None else used / 1024.0
 

@@ -6,6 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from docker.errors import APIError
 
 from harness.model import Scenario, Where
 from harness.run.docker.client import ca_bundle, proxies
-from harness.run.docker.containers import refused_default_ulimit
+from harness.run.docker.containers import Ulimits
 from harness.run.hosts import owner
 from harness.run.images.build import base_names, content_hash, context_files
 from harness.run.images.images import progress
@@ -71,16 +72,21 @@ def test_what_is_ignored_does_not_change_a_context(tmp_path: Path) -> None:
 
 
 def test_only_a_default_ulimit_is_left_out() -> None:
-    asked = Scenario(name="x", where=WHERE, ulimits=(("memlock", 1 << 30, 1 << 30),))
+    plain = Scenario(name="x", where=WHERE)
+    asked = replace(plain, ulimits=(("memlock", 1 << 30, 1 << 30),))
     for refused in (
         f"error setting rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted",
         "crun: setrlimit `RLIMIT_MEMLOCK`: Operation not permitted: OCI permission denied",
     ):
-        assert refused_default_ulimit(refused, Scenario(name="x", where=WHERE)) == "memlock"
-        assert refused_default_ulimit(refused, asked) is None
+        ulimits = Ulimits()
+        assert "memlock" in {name for name, *_ in ulimits.of(plain)}
+        assert not ulimits.learn(refused, asked)
+        assert ulimits.learn(refused, plain)
+        assert "memlock" not in {name for name, *_ in ulimits.of(plain)}
+        assert not ulimits.learn(refused, plain), "it was left out already"
     refused = "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"
-    assert refused_default_ulimit(refused, Scenario(name="x", where=WHERE)) is None, "it is none of ours"
-    assert refused_default_ulimit("no space left", Scenario(name="x", where=WHERE)) is None
+    assert not Ulimits().learn(refused, plain), "it is none of ours"
+    assert not Ulimits().learn("no space left", plain)
 
 
 def test_we_are_alive_and_others_are_not() -> None:
