@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -136,7 +135,7 @@ def run(arguments: list[str]) -> int:
         say("interrupted")
         code = exit_codes.INTERRUPTED
     except SystemExit as error:
-        code = _code(error.code)
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
         if _lacks_memory(error):
             reason = "no memory, or no thread, is left for the harness itself"
@@ -167,7 +166,3 @@ def _show(error: click.ClickException) -> None:
     error.show(file=shown)
     with suppress(OSError):
         click.echo(readable(shown.getvalue()), err=True, nl=False)
-
-
-def _code(code: Any) -> int:
-    return code if isinstance(code, int) else int(code is not None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, to_stdout
+from harness.cli.shared.common import FILE, print_json, to_stdout
 
 SUMMARY = files("harness") / "data" / "summary.schema.json"
 
@@ -49,4 +49,4 @@ def schema(*, of: str) -> None:
     from harness.matrix import schema as matrix_schema
 
     with to_stdout():
-        click.echo(json.dumps(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()), indent=1))
+        print_json(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -12,13 +11,11 @@ from pathlib import Path
 import click
 
 from harness import __version__
-from harness.cli.shared.common import FILE, OUT, say, show, to_stdout, write_file
+from harness.cli.shared.common import FILE, OUT, print_json, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
 
 ASK_ENGINE = click.option(
-    "--ask-engine",
-    is_flag=True,
-    help="Ask the engine that RUN names for the images' settings and layers.",
+    "--ask-engine", is_flag=True, help="Ask the engine that RUN names for the images' settings and layers."
 )
 
 
@@ -159,6 +156,6 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     difference = diff_flow.difference(stored, chosen, inspect=inspect)
     with to_stdout():
         if as_json:
-            click.echo(json.dumps(diff_report.to_json(difference), indent=1, allow_nan=False))
+            print_json(diff_report.to_json(difference))
         else:
             show(f"{diff_report.render(difference)}\n")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
-from harness.cli.shared.common import FILE, IN, option, say, to_stdout
+from harness.cli.shared.common import FILE, IN, option, print_json, say, to_stdout
 from harness.errors import UsageError
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began less than so long ago: 12h, 30d, 8w.")
@@ -67,7 +65,7 @@ def runs(
         from harness.report.exports import history as exports
 
         if as_json:
-            _print_json(exports.runs_json(rows))
+            print_json(exports.runs_json(rows))
         else:
             click.echo(exports.runs_csv(rows), nl=False)
 
@@ -123,7 +121,7 @@ def history(
         from harness.report.exports import history as exports
 
         if as_json:
-            _print_json(exports.histories_json(views))
+            print_json(exports.histories_json(views))
         else:
             click.echo(exports.histories_csv(views, signals=signals), nl=False)
 
@@ -170,10 +168,6 @@ def _age(text: str | None) -> timedelta | None:
     from harness.flows.upkeep.old_runs import age
 
     return option("--since", age, text)
-
-
-def _print_json(content: Any) -> None:
-    click.echo(json.dumps(content, indent=1, allow_nan=False))
 
 
 def _print_lines(lines: Iterator[str]) -> None:

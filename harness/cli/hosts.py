@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -10,15 +9,15 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, option, say, show, shown_progress, to_stdout
+from harness.cli.shared.common import FILE, HOSTS, OUT, option, print_json, say, show, shown_progress, to_stdout
 from harness.cli.shared.interrupt import STOPPING, stop_on_signals
 from harness.errors import EngineUnreachable, UsageError
 
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Check only this host. Repeatable.")
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the earlier runs.")
+@HOSTS
+@OUT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Check the hosts of MATRIX, all at once, and which image can run where, before a sweep.
@@ -44,7 +43,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
         checkup = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
-            click.echo(json.dumps(doctor_json.to_json(checkup), indent=1, allow_nan=False))
+            print_json(doctor_json.to_json(checkup))
         else:
             doctor_report.render(checkup, Terminal(highlight=False))
     sys.exit(doctor_json.exit_code(checkup))

@@ -132,7 +132,7 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
             if result is not None and (budget := flow.fit(drafted, matrix, result)) is not None:
                 say(ENDED.format(steps=budget))
             result = run_plan(try_flow.plan_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
-    print_result(result, as_json=False)
+    print_result(result)
     say(f"these were one or two launches of each; all of it: harness sweep {matrix}")
     return result.exit_code
 

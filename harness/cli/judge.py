@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def judge(
     if history:
         _judge_histories(traces, limit=limit or "10%", falls=falls, as_json=as_json)
         return
-    from harness.flows.judge import judge_traces
+    from harness.flows.judge import describe, judge_file
     from harness.matrix import values
     from harness.model import Limits
 
@@ -60,16 +61,24 @@ def judge(
     )
     metrics = dict(_metric(text) for text in metric)
 
-    refused: list[UsageError] = []
+    def judged(path: Path) -> str:
+        found = judge_file(path, limits=limits, metrics=metrics, note=lambda text: say(f"note: {text}"))
+        return json.dumps(describe(path, found), allow_nan=False)
+
+    _print_each(traces, judged)
+
+
+def _print_each(paths: tuple[Path, ...], judged: Callable[[Path], str]) -> None:
+    """Print the verdict on each file. Raises UsageError, in the end, for those that cannot be judged."""
+    refused: list[str] = []
     with to_stdout():
-        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=_note, refused=refused.append):
-            click.echo(json.dumps(verdict, allow_nan=False))
+        for path in paths:
+            try:
+                click.echo(judged(path))
+            except UsageError as error:
+                refused.append(str(error))
     if refused:
-        raise UsageError("\nharness: ".join(map(str, refused)))
-
-
-def _note(text: str) -> None:
-    say(f"note: {text}")
+        raise UsageError("\nharness: ".join(refused))
 
 
 def _check_options(context: click.Context, *, history: bool) -> None:
@@ -82,22 +91,21 @@ def _check_options(context: click.Context, *, history: bool) -> None:
 
 
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
-    from harness.flows.judge_history import describe_history, judge_histories, too_few
+    from harness.flows.judge_history import describe_history, judge_history, too_few
     from harness.matrix import values
     from harness.report.terminal.figure_history import series_lines
 
     least = option("--limit", values.fraction, limit)
     if falls and least >= 1:
         raise UsageError(f"--limit: nothing falls by {limit}; give less than 100%")
-    refused: list[UsageError] = []
-    with to_stdout():
-        for found in judge_histories(paths, limit=least, falls=falls, refused=refused.append):
-            if as_json:
-                click.echo(json.dumps(describe_history(found), allow_nan=False))
-            else:
-                click.echo("\n".join(series_lines(found, why=too_few(found))))
-    if refused:
-        raise UsageError("\nharness: ".join(map(str, refused)))
+
+    def judged(path: Path) -> str:
+        found = judge_history(path, limit=least, falls=falls)
+        if as_json:
+            return json.dumps(describe_history(found), allow_nan=False)
+        return "\n".join(series_lines(found, why=too_few(found)))
+
+    _print_each(paths, judged)
 
 
 def _metric(text: str) -> tuple[str, float]:

@@ -30,9 +30,7 @@ FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 @click.option("--bad", type=FILE, metavar="FILE", help="Requirement or lock file of the bad environment.")
 @click.option("--python", metavar="VERSION", help="For files: the interpreter, such as 3.11.  [default: the harness's]")
 @click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Make both versions, show in what they differ, and stop before the scenario is run.",
+    "--dry-run", is_flag=True, help="Make both versions, show in what they differ, and stop before the scenario is run."
 )
 @click.option("--fresh", is_flag=True, help="Launch everything again; do not reuse launches of an earlier narrow.")
 @OUT
@@ -117,7 +115,6 @@ def _of_files(
     from harness.flows.narrow import questions
     from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
-    from harness.report.text.faults.blame import numbered
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
@@ -133,7 +130,7 @@ def _of_files(
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
-    question = questions.question_of(result, numbered(result))
+    question = questions.question_of(result)
     return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
 
 

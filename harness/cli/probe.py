@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, say, shown_progress, to_stdout
+from harness.cli.shared.common import FILE, HOSTS, SERIES, say, shown_progress, to_stdout
 from harness.cli.shared.interrupt import stop_on_signals
 from harness.errors import InfrastructureError
 
@@ -16,16 +16,10 @@ PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option(
-    "--with",
-    "names",
-    multiple=True,
-    type=click.Choice(PROBES),
-    help="Run only this probe. Repeatable.",
-)
+@click.option("--with", "names", multiple=True, type=click.Choice(PROBES), help="Run only this probe. Repeatable.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants that match.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
-@click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+@HOSTS
+@SERIES
 @click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder for the results.")
 def probe(
     *, matrix: Path, names: tuple[str, ...], only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, IN, OUT, WIDE, to_stdout, write_file
+from harness.cli.shared.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -52,7 +51,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
     if out is not None:
         write_file(out, run_report.text(result, wide=True) if wide else results.FORMATS[wanted](result))
     elif wanted == "terminal":
-        results.print_result(result, as_json=False, wide=wide)
+        results.print_result(result, wide=wide)
     else:
         content = results.FORMATS[wanted](result)
         with to_stdout():
@@ -84,7 +83,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     comparison = compare_runs([find_run(run, out=out) for run in runs])
     with to_stdout():
         if as_json:
-            click.echo(json.dumps(compare_report.to_json(comparison), indent=1, allow_nan=False))
+            print_json(compare_report.to_json(comparison))
         else:
             compare_report.render(comparison, Terminal(highlight=False))
     sys.exit(comparison.exit_code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, WIDE, option, to_stdout
+from harness.cli.shared.common import FILE, HOSTS, OUT, SERIES, WIDE, option, to_stdout
 from harness.cli.shared.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     metavar="PATTERN",
     help="Only scenarios or variants that match: 'signal', 'signal op=rfft*'.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
-@click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+@HOSTS
+@SERIES
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches per cell, instead of the matrix's `trials`.")
 @click.option(
     "--search",

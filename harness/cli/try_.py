@@ -90,7 +90,7 @@ def demo(*, folder: Path, out: Path) -> None:
     say(f"the demo is {matrix}: read it and change it")
     say(f"this command runs it again: harness sweep {matrix}")
     result = swept(matrix, SweepOptions(out=out))
-    print_result(result, as_json=False)
+    print_result(result)
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was to find")
     sys.exit(result.exit_code)

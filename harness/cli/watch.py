@@ -59,7 +59,9 @@ def watch(
     with stop_on_signals() as stopped:
         code = watch_flow.WatchedMatrix(
             matrix=matrix,
-            options=watch_flow.WatchOptions(out=out, interval_s=interval_s, digests=digests),
+            out=out,
+            interval_s=interval_s,
+            digests=digests,
             environ=os.environ,
             images=open_registries(os.environ, stopped),
             run=functools.partial(_sweep, out=out, as_json=as_json, stopped=stopped),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,10 @@ TOLD = 5
 """So many names are told one by one, then their number."""
 
 
-def judge_histories(
-    paths: Sequence[Path], *, limit: float, falls: bool, refused: Callable[[UsageError], None]
-) -> Iterator[SeriesVerdict]:
-    """Yield the verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`:
-    then less is worse. `refused` is told of each file that cannot be judged; the others are.
-    """
-    for path in paths:
-        try:
-            verdict = judge_history(path, limit=limit, falls=falls)
-        except UsageError as error:
-            refused(error)
-        else:
-            yield verdict
-
-
 def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
-    """Judge the history in a file of measurements. Raises UsageError."""
+    """Judge the history in a file of measurements. `limit` is a share, of a fall less than 1 where `falls`: then less
+    is worse. Raises UsageError.
+    """
     file = read_history(path)
     versions, rounds = complete_part(file)
     if len(file.cells) < 2:
@@ -144,7 +132,7 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
         "rounds": found.rounds,
         "worse": "less" if found.falls else "more",
         "limit": found.limit,
-        "changes": [_described(change) for change in found.changes],
+        "changes": [asdict(change) for change in found.changes],
         "noise": found.noise,
         "noise_of": None if found.noise is None else "neighbours" if found.alone else "rounds",
         "smallest_visible": found.visible,
@@ -152,21 +140,6 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
         "odd": list(found.odd),
         "left_out": list(found.left_out),
         "why": "" if found.noise is not None else too_few(found),
-    }
-
-
-def _described(change: SeriesChange) -> Mapping[str, Any]:
-    return {
-        "kind": change.kind,
-        "before": change.before,
-        "after": change.after,
-        "between": list(change.between),
-        "effect": {
-            "value": change.effect.value,
-            "unit": change.effect.unit,
-            "ci": None if change.effect.ci is None else list(change.effect.ci),
-        },
-        "p": change.p,
     }
 
 

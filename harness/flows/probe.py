@@ -147,10 +147,6 @@ def _lines(looking: Looking, blank: Probed) -> Probed:
     return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
 
 
-def _artifacts(looking: Looking, blank: Probed) -> Probed:
-    return _plain(looking, blank)[0]
-
-
 def _leaks(looking: Looking, blank: Probed) -> Probed:
     """Run the cell, and beside it the same cell with one step: what both lose is lost once, not in each step. Valgrind
     keeps one processor busy and counts blocks, not seconds, so neither disturbs the other.
@@ -159,7 +155,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
         return _leaks_of_command(looking, blank)
     tables: list[tuple[Probed, Looked]] = []
     controls: list[Looked] = []
-    with looking.beside("control") as other:
+    with looking.control() as other:
         at_once(
             [
                 lambda: tables.append(_plain(looking, blank)),
@@ -224,7 +220,8 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
 
 
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
-    "optrace": _ops, "lines": _lines, "valgrind": _leaks, "artifacts": _artifacts, "largest": _largest,
+    "optrace": _ops, "lines": _lines, "valgrind": _leaks, "largest": _largest,
+    "artifacts": lambda looking, blank: _plain(looking, blank)[0],
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
             so_far=lambda blocks: context.so_far(lambda: made(blocks), directory),
         )  # fmt: skip
         running.run()
-    result = made(running.judged())
+    result = made(running.works.judged())
     return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
 
 
@@ -149,7 +149,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     known.run()
     if known.context.stopped.is_set():
         return known.plan, frozenset()
-    blocks = known.judged()
+    blocks = known.works.judged()
     cells = tuple(cell for block in blocks for cell in block.cells)
     if not any(cell.trials for cell in cells):
         shutil.rmtree(known.journal.path)

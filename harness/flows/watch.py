@@ -29,22 +29,16 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
-    """`interval_s` is the time from the beginning of one look to that of the next; None: there is one look only."""
-
-    out: Path = Path("reports")
-    interval_s: float | None = None
-    digests: Digests = "some"
-
-
-@dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
-    """A matrix that is watched. `tell` gets what each look showed, before anything is run. `drifts` is called after a
-    run with the name of the matrix: it prints what drifts over all runs of it, and returns whether anything does.
+    """A matrix that is watched. `interval_s` is the time from the beginning of one look to that of the next; None:
+    there is one look only. `tell` gets what each look showed, before anything is run. `drifts` is called after a run
+    with the name of the matrix: it prints what drifts over all runs of it, and returns whether anything does.
     """
 
     matrix: Path
-    options: WatchOptions
+    out: Path
+    interval_s: float | None = None
+    digests: Digests = "some"
     environ: Mapping[str, str]
     images: ImageRegistry
     run: Run
@@ -62,37 +56,31 @@ class WatchedMatrix:
         began_s = time.monotonic()
         listing = Listing(images=self.images)
         try:
-            folder = self.options.out / self._load(listing).name
+            folder = self.out / self._load(listing).name
         except RegistryTrouble as error:
             name, _ = load_hosts(self.matrix, environ=self.environ)
             self.tell(RegistryLook(matrix=name, at=self._time(), problem=str(error)))
             raise
         with only_one(folder):
             code = self._turn(folder, listing, began_s=began_s)
-            if self.options.interval_s is None or code == EXIT_CODES["interrupted"]:
+            if self.interval_s is None or code == EXIT_CODES["interrupted"]:
                 return code
-            return self._go_on(folder, began_s=began_s, interval_s=self.options.interval_s)
+            return self._go_on(folder, began_s=began_s, interval_s=self.interval_s)
 
     def _go_on(self, folder: Path, *, began_s: float, interval_s: float) -> int:
         """Look again and again. To be stopped between two runs is no error, because nothing was cut short."""
         while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
             began_s = time.monotonic()
             try:
-                code = self._later_turn(folder, began_s=began_s)
+                code = self._turn(folder, Listing(images=self.images), began_s=began_s)
             except Interrupted:
                 break
+            except HarnessError as error:
+                self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
+                code = error.exit_code
             if code == EXIT_CODES["interrupted"]:
                 return code
         return EXIT_CODES["ok"]
-
-    def _later_turn(self, folder: Path, *, began_s: float) -> int:
-        try:
-            return self._turn(folder, Listing(images=self.images), began_s=began_s)
-        except Interrupted:
-            raise
-        except HarnessError as error:
-            self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
-            return error.exit_code
 
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
         """Look once, and run what is new. Return the exit code."""
@@ -100,7 +88,7 @@ class WatchedMatrix:
         memory = read_memory(folder)
         matrix = self._load(listing)
         images = watched(matrix)
-        view = look(images, memory, listing, digests=self.options.digests)
+        view = look(images, memory, listing, digests=self.digests)
         seen = self._seen(folder.name, images, memory, view)
         took_s = round(time.monotonic() - began_s, 2)
         self.tell(replace(seen, requests=self.images.requests - before, duration_s=took_s))

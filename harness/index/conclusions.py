@@ -17,12 +17,9 @@ from harness.model.history import FindingLife, IndexedHistory, Measurement, Seen
 
 def conclude(connection: sqlite3.Connection) -> None:
     """Conclude again the histories that new or removed runs may have changed."""
-    stale = [row[0] for row in connection.execute("SELECT id FROM histories WHERE stale")]
-    if not stale:
-        return
     index = OpenIndex(connection)
     orders: dict[tuple[str, str], dict[str, int]] = {}
-    for history in index.histories_by_id(stale):
+    for history in index.stale_histories():
         place = history.matrix, history.series
         if place not in orders:
             orders[place] = {version: turn for turn, version in enumerate(index.versions(*place))}

@@ -51,14 +51,10 @@ def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:
     """Return the folders in a folder, without links; none if it cannot be listed."""
     try:
         with os.scandir(path) as entries:
-            return [entry for entry in entries if _is_text(entry.name) and entry.is_dir(follow_symlinks=False)]
+            # SQLite holds only names that are text.
+            return [entry for entry in entries if entry.name.isprintable() and entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _is_text(name: str) -> bool:
-    """Return whether a file's name is text: SQLite holds no others."""
-    return name.isprintable()
 
 
 def _stamp(folder: str, name: str) -> str:
@@ -76,5 +72,8 @@ def _write(connection: sqlite3.Connection, out: Path, gone: Iterable[str], chang
 
     for path in gone:
         writing.remove(connection, path)
-    problems = ((path, writing.replace(connection, out, path, stamp=stamp)) for path, stamp in changed.items())
+    problems = (
+        (path, writing.replace(connection, writing.rows_of(out / path), path=path, stamp=stamp))
+        for path, stamp in changed.items()
+    )
     return [f"{path}: {problem}" for path, problem in problems if problem]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from harness.model import Effect
@@ -63,7 +62,6 @@ class OpenIndex:
         ]
 
     def run_ids(self) -> list[int]:
-        """Return the ids of all runs."""
         return [row["id"] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
 
     def series_of(self) -> dict[int, frozenset[str]]:
@@ -84,9 +82,9 @@ class OpenIndex:
         )
         return [_history(row) for row in rows]
 
-    def histories_by_id(self, ids: Iterable[int]) -> list[IndexedHistory]:
-        """Return these histories."""
-        return [_history(row) for row in self._rows_of(f"SELECT {_HISTORY} FROM histories WHERE id IN (?)", ids)]
+    def stale_histories(self) -> list[IndexedHistory]:
+        """Return the histories that new or removed runs may have changed."""
+        return [_history(row) for row in self._rows(f"SELECT {_HISTORY} FROM histories WHERE stale")]
 
     def versions(self, matrix: str, series: str) -> list[str]:
         """Return the versions of a series over all runs, oldest first. The newest run's order counts most."""
@@ -117,25 +115,32 @@ class OpenIndex:
         """Return the cells of these histories in all runs, from old to new: those of `versions` (None: of all), in runs
         that began at `since` or later or in one run, with the figures of `signals` (None: of all).
         """
-        chosen = _Chosen(histories=tuple(histories), signals=signals, versions=versions, since=since, run=run)
-        figures = self._figures(chosen)
+        chosen = list(histories)
+        condition = f"history IN (?) AND started >= {_quoted(since)}"
+        if versions is not None:
+            condition += f" AND version IN ({_listed(versions)})"
+        if run is not None:
+            condition += f" AND cells.run = {run:d}"
+        figures = self._figures(chosen, condition, signals)
         rows = self._rows_of(
             "SELECT history, runs.id AS run_id, path AS run, started, first_launch, version, digest, cells.verdict,"
             " state, why, trials, failed, taken_over, provisional, cells.id AS cell FROM cells"
-            f" JOIN runs ON runs.id = cells.run WHERE {chosen.condition}",
-            chosen.histories,
+            f" JOIN runs ON runs.id = cells.run WHERE {condition}",
+            chosen,
         )
         measured = [_measurement(dict(row), figures) for row in rows]
         return sorted(measured, key=lambda measurement: (measurement.started, measurement.run))
 
-    def _figures(self, chosen: _Chosen) -> dict[int, dict[str, IndexedFigure]]:
-        only = "" if chosen.signals is None else f" AND signal IN ({_listed(chosen.signals)})"
+    def _figures(
+        self, histories: Sequence[int], condition: str, signals: Sequence[str] | None
+    ) -> dict[int, dict[str, IndexedFigure]]:
+        only = "" if signals is None else f" AND signal IN ({_listed(signals)})"
         found: dict[int, dict[str, IndexedFigure]] = {}
         for cell, signal, seen, value, low, high, limit, visible in self._rows_of(
             'SELECT cell, signal, seen, value, low, high, "limit", visible FROM cells'
             " JOIN runs ON runs.id = cells.run JOIN figures ON cell = cells.id"
-            f" WHERE {chosen.condition}{only}",
-            chosen.histories,
+            f" WHERE {condition}{only}",
+            histories,
         ):
             figure = IndexedFigure(seen=seen, value=value, low=low, high=high, limit=limit, visible=visible)
             found.setdefault(cell, {})[signal] = figure
@@ -144,7 +149,6 @@ class OpenIndex:
     # ------------------------------------------------------------ findings
 
     def seen_findings(self, history: int) -> list[SeenFinding]:
-        """Return the findings of a history in all runs."""
         query = f"SELECT {_FINDING} FROM findings WHERE history = ? ORDER BY run, number"
         return [_finding(row) for row in self._rows(query, (history,))]
 
@@ -216,23 +220,6 @@ def _finding(row: sqlite3.Row) -> SeenFinding:
 
 def _effect(value: float, unit: str, row: sqlite3.Row) -> Effect:
     return Effect(value=value, unit=unit, ci=None if row["low"] is None else (row["low"], row["high"]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chosen:
-    """The arguments of `OpenIndex.measurements`."""
-
-    histories: tuple[int, ...]
-    signals: Sequence[str] | None
-    versions: Sequence[str] | None
-    since: str
-    run: int | None
-
-    @property
-    def condition(self) -> str:
-        only = "" if self.versions is None else f" AND version IN ({_listed(self.versions)})"
-        in_run = "" if self.run is None else f" AND cells.run = {self.run:d}"
-        return f"history IN (?){only}{in_run} AND started >= {_quoted(self.since)}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -152,19 +152,16 @@ def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
 
 
 def _shown(verdict: CellVerdict) -> dict[str, tuple[float | None, Sequence[float] | None]]:
-    (step_ms, step_ci), (peak_mib, peak_ci) = verdict.step_level, verdict.peak_level
-    found = {
-        "memory": (verdict.rate_kib_per_step, verdict.rate_ci),
-        "step_time": _scaled(step_ms, step_ci, 1e-3),
-        "peak_memory": _scaled(peak_mib, peak_ci, 1024.0),
+    levels = {
+        "memory": ((verdict.rate_kib_per_step, verdict.rate_ci), 1.0),
+        "step_time": (verdict.step_level, 1e-3),
+        "peak_memory": (verdict.peak_level, 1024.0),
     }
-    return {name: (value, ci) for name, (value, ci) in found.items() if value is not None}
-
-
-def _scaled(
-    value: float | None, ci: Sequence[float] | None, factor: float
-) -> tuple[float | None, Sequence[float] | None]:
-    return (None if value is None else value * factor), None if ci is None else [bound * factor for bound in ci]
+    return {
+        name: (value * factor, None if ci is None else [bound * factor for bound in ci])
+        for name, ((value, ci), factor) in levels.items()
+        if value is not None
+    }
 
 
 def _findings(told: ResultFile) -> Iterator[SqlRow]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.index.rows import RunRows, probe_rows, refused_rows, sweep_rows
-from harness.store import result_file
+from harness.store import began_at, result_file
 
 
 def remove(connection: sqlite3.Connection, path: str) -> None:
-    """Remove a run."""
     connection.execute("BEGIN IMMEDIATE")
     _delete(connection, path)
     connection.execute("COMMIT")
@@ -28,12 +26,8 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("DELETE FROM runs WHERE path = ?", (path,))
 
 
-def replace(connection: sqlite3.Connection, out: Path, path: str, *, stamp: str) -> str:
-    """Write a run of `out` in place of what was known of it. Return why it cannot be read, or ""."""
-    return _replace(connection, _rows(out, path), path=path, stamp=stamp)
-
-
-def _replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> str:
+def replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> str:
+    """Write a run in place of what was known of it. Return why it cannot be read, or ""."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _delete(connection, path)
@@ -42,7 +36,7 @@ def _replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp:
         # A copied run may hold numbers that no column holds, or one cell twice.
         connection.execute("ROLLBACK")
         refused = refused_rows(f"not of this harness: {error}", began=_began(Path(path).name))
-        return _replace(connection, refused, path=path, stamp=stamp)
+        return replace(connection, refused, path=path, stamp=stamp)
     connection.execute("COMMIT")
     return rows.problem
 
@@ -77,18 +71,16 @@ def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
 
 def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...]) -> int:
     """Return the number of a history, and mark it to be concluded again."""
-    series, host, gpu, scenario, params, lane, variant = row
     found = connection.execute(
         "INSERT INTO histories (matrix, series, host, gpu, scenario, params, lane, variant) VALUES (?,?,?,?,?,?,?,?)"
         " ON CONFLICT (matrix, series, lane, scenario, params) DO UPDATE SET stale = 1 RETURNING id",
-        (matrix, series, host, gpu, scenario, params, lane, variant),
+        (matrix, *row),
     ).fetchone()
     return int(found[0])
 
 
-def _rows(out: Path, path: str) -> RunRows:
+def rows_of(folder: Path) -> RunRows:
     """Return what the index keeps of a run; a directory that cannot be read is a row with its problem."""
-    folder = out / path
     began = _began(folder.name)
     try:
         has_result = (folder / result_file.FILE).exists()
@@ -101,7 +93,5 @@ def _rows(out: Path, path: str) -> RunRows:
 
 def _began(name: str) -> str:
     """Return the time in a run's name; "" if there is none."""
-    try:
-        return datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
-    except ValueError:
-        return ""
+    began = began_at(name)
+    return "" if began is None else began.isoformat()

@@ -16,7 +16,6 @@ from harness.matrix.rules import read_exclude, read_include
 from harness.matrix.scenarios.scenarios import read_scenarios
 from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.series import read_series
-from harness.matrix.series.tags import TagReader
 from harness.matrix.text.reading import read_yaml
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
@@ -36,10 +35,8 @@ def load_matrix(
     answer a query for tags.
     """
     file, context = _open(path, environ)
-    asked = index or package_index.PackageIndex.from_environ(environ)
-    packages = PackageReader(context=context, index=asked)
-    reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
-    matrix = _matrix(file, context, packages, reader)
+    packages = PackageReader(context=context, index=index or package_index.PackageIndex.from_environ(environ))
+    matrix = _matrix(file, context, packages, tags or registry.Registry.from_environ(environ))
     context.problems.raise_if_any()
     return matrix
 
@@ -64,7 +61,7 @@ def _name(file: MatrixFile, context: Context) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
 
 
-def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagReader) -> model.Matrix:
+def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: registry.TagSource) -> model.Matrix:
     series = read_series(file, context, packages, tags)
     hosts = read_hosts(file, context)
     scenarios_read = read_scenarios(file, context, hosts=names_of(file))

@@ -9,7 +9,8 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.errors import did_you_mean
-from harness.matrix.keys import SERIES_KINDS, MatrixFile
+from harness.matrix.keys import MatrixFile
+from harness.matrix.keys.series import SERIES_KINDS
 from harness.matrix.problems import KeyPath, Problems, listed, shown
 from harness.matrix.values import kind
 

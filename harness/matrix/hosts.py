@@ -8,8 +8,9 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harness import model
-from harness.matrix import keys
 from harness.matrix.context import Context
+from harness.matrix.keys import MatrixFile
+from harness.matrix.keys import hosts as keys
 from harness.matrix.problems import KeyPath, shown
 from harness.model import Where
 
@@ -30,7 +31,7 @@ DEFAULT_NAME = "local"
 """Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
 
-def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...]:
+def read_hosts(file: MatrixFile, context: Context) -> tuple[model.Host, ...]:
     """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
         where = Where(file=context.problems.file, line=1, key="hosts")
@@ -38,7 +39,7 @@ def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...
     return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
 
 
-def names_of(file: keys.MatrixFile) -> dict[str, tuple[str, ...]]:
+def names_of(file: MatrixFile) -> dict[str, tuple[str, ...]]:
     """Return the hosts that each name means: for named nodes of a cluster one each, else the host itself."""
     if file.hosts is None:
         return {DEFAULT_NAME: (DEFAULT_NAME,)}
@@ -70,7 +71,6 @@ def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Hos
 
 
 def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmRequest:
-    """Return the host's request to the queue."""
     key, hold = ("hosts", name), entry.hold or keys.HoldEntry()
     for position, node in enumerate(_nodes(entry)):
         if not NODE.fullmatch(node):

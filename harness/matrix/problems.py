@@ -47,7 +47,6 @@ class Problems:
         return MatrixError("\n".join(dict.fromkeys(lines)))
 
     def raise_if_any(self) -> None:
-        """Raise MatrixError if there is any problem."""
         if self.found:
             raise self.error()
 

@@ -12,24 +12,23 @@ from typing import Any
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix import keys
 from harness.matrix.context import Context
+from harness.matrix.keys import MatrixFile
 from harness.matrix.problems import KeyPath, listed, shown, unknown_name
-from harness.matrix.scenarios.scenarios import ReadScenario, check_names, name_problem
+from harness.matrix.scenarios.scenarios import AXES, ReadScenario, check_names, name_problem
+from harness.matrix.scenarios.scripts import among
 
 IncludeRule = Mapping[str, Any]
 
 
-def read_include(file: keys.MatrixFile, scenarios: Sequence[ReadScenario], context: Context) -> tuple[IncludeRule, ...]:
+def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: Context) -> tuple[IncludeRule, ...]:
     """Return the rules of include, each with a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
-    seen: list[IncludeRule] = []
     result: list[IncludeRule] = []
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
-        if rule in seen:
+        if rule in file.include[:position]:
             context.problems.add(key, "is there twice; keep one")
-        seen.append(rule)
         for axis in {"series", "image", "host"} & rule.keys():
             text = "include adds a variant to a scenario, for all its images and hosts; leave cells out by exclude"
             context.problems.add((*key, axis), text)
@@ -54,11 +53,11 @@ def _check_variant(rule: IncludeRule, read: ReadScenario, key: KeyPath, context:
     if read.script:
         check_names(params, read.script, key, context)
     values = dict(read.scenario.params)
-    if params.keys() == values.keys() and all(_among(value, values[name]) for name, value in params.items()):
+    if params.keys() == values.keys() and all(among(value, values[name]) for name, value in params.items()):
         context.problems.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
 
 
-def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
+def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
                  scenarios: Sequence[model.Scenario], context: Context) -> tuple[IncludeRule, ...]:  # fmt: skip
     """Return the rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
     result = []
@@ -77,21 +76,15 @@ def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: S
             "scenario": [scenario.name for scenario in scenarios],
             **_values_of_params(within, file.include),
         }
-        for name, value in axes.items():
-            _check_axis(name, _named(context, key, name, value), possible, key, context)
+        text = {name: context.written(*key, name) if name in AXES else value for name, value in axes.items()}
+        for name, value in text.items():
+            _check_axis(name, value, possible, key, context)
         why = rule.get("why")
         if why is not None and not isinstance(why, str):
             context.problems.add((*key, "why"), f"must be text, not {shown(why)}")
         where = context.where(*key)
-        text = {name: _named(context, key, name, value) for name, value in axes.items()}
         result.append({**text, "why": why or f"excluded by {where}"})
     return tuple(result)
-
-
-def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> model.Scalar:
-    """Return the value of an axis, in its written form if it is a name."""
-    named: model.Scalar = context.written(*key, name) if name in ("series", "image", "host", "scenario") else value
-    return named
 
 
 def _values_of_params(
@@ -114,12 +107,7 @@ def _check_axis(name: str, value: model.Scalar, possible: Mapping[str, Sequence[
     if name not in possible:
         text = f"unknown axis{did_you_mean(name, known=possible)} known: {listed(possible)}, why"
         context.problems.add((*key, name), text)
-    elif possible[name] and not _among(value, possible[name]):
+    elif possible[name] and not among(value, possible[name]):
         values = list(dict.fromkeys(possible[name]))
         text = f"no cell has {name} {shown(value)}; known: {listed(values)}"
         context.problems.add((*key, name), text)
-
-
-def _among(value: model.Scalar, values: Sequence[model.Scalar]) -> bool:
-    """Return whether a value is one of these; 1, 1.0 and true are three different values."""
-    return any(type(value) is type(other) and value == other for other in values)

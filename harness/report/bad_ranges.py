@@ -9,13 +9,17 @@ RowKey = tuple[str, str, str, str]
 
 
 def place_of(finding: Finding) -> RowKey:
-    """Return the place of a finding."""
     return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
 
 
 def place_of_cell(cell: Cell) -> RowKey:
     """Return series, lane, variant and version of a cell."""
     return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
+
+
+def side_of(finding: Finding, version: str | None) -> RowKey:
+    """Return `place_of_cell` of a version at the place of a finding."""
+    return *place_of(finding)[:3], version or ""
 
 
 def variant_key(variant: Variant) -> str:
@@ -27,7 +31,7 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     """Return, by cell id, the findings that begin with the cell's version, good or bad."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for finding in ordered(result):
-        found.setdefault((*place_of(finding)[:3], finding.after), []).append(finding)
+        found.setdefault(side_of(finding, finding.after), []).append(finding)
     places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
 

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,20 @@ from harness.model import Cell, Trial
 from harness.safe_files import folder_in, read_regular
 from harness.store.trial_json import FOLDER, read_trial, trial_files, trial_to_json
 
+BEGAN = "%Y%m%dT%H%M%SZ"
+"""The time at the head of a run's name."""
 ASIDE = "set_aside"
 """The folder of trials from a machine of a pool that was lost: their rows started again elsewhere."""
 NEWEST_RUNS = 20
 MOST_LOG_BYTES = 256 << 20
+
+
+def began_at(name: str) -> datetime | None:
+    """Return when the run of that name began; None if the name has no time."""
+    try:
+        return datetime.strptime(name[:16], BEGAN).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
 
 
 class RunDirectory:
@@ -59,7 +69,7 @@ class RunDirectory:
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
         """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that cannot be."""
-        path = out / matrix / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        path = out / matrix / f"{now:{BEGAN}}-{secrets.token_hex(2)}"
         try:
             (path / FOLDER).mkdir(parents=True)
         except OSError as error:

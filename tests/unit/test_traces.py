@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness import traces
 from harness.errors import UsageError
-from harness.flows.judge import judge_file, judge_traces
+from harness.flows.judge import describe, judge_file
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
 from harness.traces import files, reading
@@ -408,9 +408,10 @@ LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n
 )
 def test_any_bytes_get_a_verdict_or_a_message(tmp_path_factory, content):
     path = written(tmp_path_factory.getbasetemp(), content, "any")
-    refused = []
-    found = list(judge_traces([path], limits=Limits(), metrics={}, refused=refused.append))
-    (told,) = [*map(str, refused), *(f"{path}: {json.dumps(one, allow_nan=False)}" for one in found)]
+    try:
+        told = f"{path}: {json.dumps(describe(path, judge_file(path, limits=Limits(), metrics={})), allow_nan=False)}"
+    except UsageError as error:
+        told = str(error)
     assert told.startswith(f"{path}:")
     assert told.isprintable()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,6 +24,8 @@ Parsed = TypeVar("Parsed")
 FILE = click.Path(path_type=Path)
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
+SERIES = click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
 WIDE = click.option(
     "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
@@ -71,6 +74,10 @@ def show(text: str) -> None:
     """
     text = text.encode(errors="replace").decode()
     click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else it drops escapes
+
+
+def print_json(content: Any) -> None:
+    click.echo(json.dumps(content, indent=1, allow_nan=False))
 
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:

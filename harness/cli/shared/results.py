@@ -50,7 +50,6 @@ def write_result(result: RunResult, directory: RunDirectory) -> None:
 
 
 def numbered(result: RunResult) -> RunResult:
-    """Return the result with its findings in the order of their numbers."""
     return replace(result, findings=tuple(blame.numbered(result)))
 
 
@@ -79,7 +78,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
 }
 
 
-def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> None:
+def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False) -> None:
     with to_stdout():
         if as_json:
             click.echo(summary.encoded(result), nl=False)

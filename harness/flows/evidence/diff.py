@@ -7,6 +7,7 @@ its images, and what one's own engine knows of an image is nobody else's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from harness import facts
@@ -48,14 +49,10 @@ def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Sect
     digests = facts.section(
         "image", [{"digest": one.image_digest} if one and one.image_digest else None for one in trials]
     )
-    unknown = ""
-    asked: list[Mapping[str, Any]] = []
     try:
         asked = [_inspected(trial, inspect) for trial in trials]
     except HarnessError as error:
-        unknown = str(error)
-    if unknown:
-        return [digests, *(Section(title=title, unknown=unknown) for title in ("image settings", "layers"))]
+        return [digests, *(Section(title=title, unknown=str(error)) for title in ("image settings", "layers"))]
     return [digests, facts.section("image settings", [_settings(one) for one in asked]), _layers(asked)]
 
 
@@ -69,24 +66,16 @@ def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any
 
 def _settings(image: Mapping[str, Any]) -> dict[str, str]:
     config = image.get("Config") or {}
-    labels = {f"label {name}": str(value) for name, value in (config.get("Labels") or {}).items()}
+    labels = (config.get("Labels") or {}).items()
     plain = {name: str(config[name]) for name in ("Entrypoint", "Cmd", "WorkingDir", "User") if config.get(name)}
     about = {name: str(image[name]) for name in ("Created", "Size", "Architecture") if image.get(name)}
-    return {
-        **plain,
-        **about,
-        **{name: value for name, value in labels.items() if not name.startswith("label harness.")},
-    }
+    return plain | about | {f"label {name}": str(value) for name, value in labels if not name.startswith("harness.")}
 
 
 def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
     """Compare the layers by content: those that both have at the bottom are the same, whatever they are called."""
     before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
-    same = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
-            break
-        same += 1
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     gone = [Changed(name=f"layer {same + n}", before=layer, after=None) for n, layer in enumerate(before[same:], 1)]
     new = [Changed(name=f"layer {same + n}", before=None, after=layer) for n, layer in enumerate(after[same:], 1)]
     return Section(title="layers", changes=(*gone, *new), same=same)

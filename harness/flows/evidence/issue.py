@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.evidence.diff import Inspect, difference
 from harness.flows.evidence.repro import recipe
-from harness.flows.parts.lookup import bad_cell, cell_of, telling_trial
+from harness.flows.parts.lookup import bad_cell, row_of, telling_trial
 from harness.judge.comparison.new_log_lines import new_lines
-from harness.model import BAD, GOOD, Build, CellResult, Finding, Narrowed, Source, Trial
-from harness.model.evidence import EnvironmentDifference, Issue, Recipe
+from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
+from harness.model.evidence import Issue, Recipe
 from harness.run.trial.payload import TOLD_ENVIRONMENT
 from harness.store import inputs
 from harness.store.saved_narrowed import read_narrowed
@@ -29,46 +29,34 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
 
     Raises UsageError where the finding's bad version is not in the run.
     """
-    bad = run.cells[bad_cell(run, finding).id]
-    trial, good = telling_trial(bad.trials), _good(run, finding)
+    bad, number = run.cells[bad_cell(run, finding).id], run.findings.index(finding) + 1
+    history = tuple(run.cells[cell.id] for cell in row_of(run, finding))
+    trial, good = telling_trial(bad.trials), _good(history, finding)
     made, problem = _recipe(run, bad)
     return Issue(
         finding=finding,
-        history=_history(run, finding),
+        history=history,
         bad=bad,
         good=good,
         trial=trial,
         recipe=made,
-        difference=_difference(run, finding, inspect),
+        difference=None if finding.before is None else difference(run, finding, inspect=inspect),
         elsewhere=_elsewhere(run, bad),
-        causes=_causes(run, finding),
+        causes=tuple(one.sentence for one in run.causes if number in one.findings),
         system={} if trial is None else _system(trial),
-        narrowed=_narrowed(run, finding),
+        narrowed=tuple(one for one in read_narrowed(run.path) if one.finding == number),
         problem=problem,
         new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
         dockerfile=_dockerfile(run, bad.cell.image.source),
     )
 
 
-def _result(run: StoredRun, finding: Finding, version: str) -> CellResult | None:
-    cell = cell_of(run, finding, version)
-    return None if cell is None else run.cells[cell.id]
-
-
-def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
-    """Return all versions of the finding's row, oldest first."""
-    for block in run.plan.blocks:
-        if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
-            return tuple(run.cells[cell.id] for cell in block.cells)
-    return ()
-
-
-def _good(run: StoredRun, finding: Finding) -> CellResult | None:
+def _good(history: Sequence[CellResult], finding: Finding) -> CellResult | None:
     """Return the good side; if older versions are bad as well, the oldest good version."""
     if finding.kind in ("bad_from_start", "worse"):
-        return next((one for one in _history(run, finding) if one.verdict.verdict in GOOD), None)
+        return next((one for one in history if one.verdict.verdict in GOOD), None)
     version = finding.after if finding.kind == "first_fixed" else finding.before
-    return None if version is None else _result(run, finding, version)
+    return next((one for one in history if one.cell.image.version == version), None)
 
 
 def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
@@ -85,10 +73,6 @@ def _dockerfile(run: StoredRun, source: Source) -> str:
     return found.get("Dockerfile", b"").decode(errors="replace")
 
 
-def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> EnvironmentDifference | None:
-    return None if finding.before is None else difference(run, finding, inspect=inspect)
-
-
 def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
     """Return the cells of the same image with other params, scenarios or lanes that have a verdict."""
     image = (bad.cell.image.series, bad.cell.image.version)
@@ -99,17 +83,6 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
         and one.cell_id != bad.cell_id
         and one.verdict.verdict in BAD | GOOD
     )
-
-
-def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
-    """Return the sentences of the reports that say whose fault it is."""
-    number = run.findings.index(finding) + 1
-    return tuple(one.sentence for one in run.causes if number in one.findings)
-
-
-def _narrowed(run: StoredRun, finding: Finding) -> tuple[Narrowed, ...]:
-    number = run.findings.index(finding) + 1
-    return tuple(one for one in read_narrowed(run.path) if one.finding == number)
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:

@@ -91,10 +91,9 @@ def _image(source: Source, trial: Trial) -> str:
     """Return the image by the registry's digest where it has one, else by the id that the engine launched; "" if
     neither is known.
     """
-    pulled = isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference
-    if isinstance(source, Pull) and pulled:
+    if isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference:
         return f"{_repository(source.reference)}@{trial.image_digest}"
-    return trial.reference if not isinstance(source, Install) or trial.reference else ""
+    return trial.reference
 
 
 def _repository(reference: str) -> str:

@@ -20,8 +20,6 @@ TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 BY_COMMAND = ", or measure it as a command"
-NO_MODULE = re.compile("No module named")
-NO_FILE = re.compile("No such file or directory")
 MOST_NAMES = 6
 
 
@@ -61,18 +59,19 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
     what = _said(first)
-    remedy = next((words for pattern, words in _lacks(draft) if pattern.search(what)), "it must run in one of them")
+    remedy = next((words for said, words in _lacks(draft).items() if said in what), "it must run in one of them")
     raise UsageError(f"{_named(draft.job)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
-def _lacks(draft: Draft) -> list[tuple[re.Pattern[str], str]]:
-    """Return what a failure may lack, by a pattern of its message, and the option that brings it."""
+def _lacks(draft: Draft) -> Mapping[str, str]:
+    """Return the option that brings what a failure may lack, by what its message says."""
     series = draft.series.entry
     if "install" in series:
         package = "if that is a package, also install it: --with PACKAGE"
     else:
         package = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
-    return [(NO_MODULE, package), (NO_FILE, "if that is a file of this folder, also copy it in: --file NAME")]
+    file = "if that is a file of this folder, also copy it in: --file NAME"
+    return {"No module named": package, "No such file or directory": file}
 
 
 def few_steps(draft: Draft, result: RunResult) -> str | None:

@@ -123,8 +123,13 @@ def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
 
 
 def _pins(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the packages that a requirement file pins."""
-    for line in _read(path).decode(errors="replace").splitlines():
+    """Yield the packages that a requirement file pins; nothing for one that cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
         pin = PACKAGE.fullmatch(line.partition("#")[0].partition(";")[0].strip())
         if pin:
             yield pin[1], pin[3]
@@ -140,11 +145,3 @@ def _before(name: str, version: str, index: Index, python: str) -> str | None:
     older = [one.version for one in releases if one.version < pinned and one.usable_by(python) and not one.yanked]
     final = [one for one in older if not one.is_prerelease]
     return str(max(final)) if final else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(MOST_BYTES)
-    except OSError:
-        return b""

@@ -187,18 +187,22 @@ def _scenario_of(files: Files, where: Where) -> Scenario:
     return Scenario(name=safe(files.script.stem), where=where, title=script.title, script=files.script)
 
 
-def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestion:
-    """Return the question after a sweep of two files: its first finding, in the order of reports. Raises UsageError
-    where there is none, InfrastructureError where one of them could not be measured.
+def question_of(result: RunResult) -> NarrowQuestion:
+    """Return the question after a sweep of two files: its first finding; they are in the order of reports. Raises
+    UsageError where there is none, InfrastructureError where one of them could not be measured.
     """
     problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
     if any(problems):
         raise InfrastructureError(next(filter(None, problems)))
     (block,) = result.plan.blocks
     a, b = block.cells
-    worse = [(number, one) for number, one in enumerate(findings, start=1) if _is_between(one, a, b)]
+    worse = [
+        (number, one)
+        for number, one in enumerate(result.findings, start=1)
+        if one.kind != "first_fixed" and (one.before, one.after) == (a.image.version, b.image.version)
+    ]
     if not worse:
-        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings, a, b)}")
+        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(result.findings, b)}")
     number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
     return NarrowQuestion(
         a=a,
@@ -211,11 +215,7 @@ def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestio
     )
 
 
-def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
-    return finding.kind != "first_fixed" and (finding.before, finding.after) == (a.image.version, b.image.version)
-
-
-def _no_difference(findings: Sequence[Finding], a: Cell, b: Cell) -> str:
+def _no_difference(findings: Sequence[Finding], b: Cell) -> str:
     """Say why nothing is worse in the bad one; a version that is good again ends what is bad from the start."""
     if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
         return "the good one is worse than the bad one; are they swapped?"

@@ -134,7 +134,7 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
     if run.prepared is None:
         return ""
     try:
-        seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+        seen, _ = both.look(run.cell, run.prepared)
     except (InfrastructureError, Interrupted):
         return ""
     names = [each.name for each in components(own, seen)]
@@ -196,9 +196,8 @@ def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
     """Look into a hybrid with a library of the other side: a library's own path wins over LD_LIBRARY_PATH."""
     if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
         return ""
-    both = narrowing.both
     try:
-        seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+        seen, _ = narrowing.both.look(run.cell, run.prepared)
     except (EngineUnreachable, Interrupted):
         raise
     except InfrastructureError as error:

@@ -42,9 +42,15 @@ class BothSides:
     lease: Lease
     context: RunContext
 
-    def look(self, side: Side) -> tuple[Inventory, str]:
-        """Return what a side consists of, and how the launch failed; "" if it ended well."""
-        return _look(self.cells[side], self.made[side], self.engine, self.context)
+    def look(self, cell: Cell, made: Prepared) -> tuple[Inventory, str]:
+        """Return what an image consists of, as seen in one launch, and how the launch failed; "" if it ended well.
+
+        Raises InfrastructureError, Interrupted.
+        """
+        looking = Looking(engine=self.engine, cell=cell, context=self.context, prepared=made)
+        steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
+        looked = looking.launch(cell.variant, steps=steps, probe=COMPONENTS)
+        return _read(cell, made, looked), looked.problem
 
 
 @contextmanager
@@ -68,7 +74,7 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS
 
 def looked_into(sides: BothSides) -> Contents:
     """Look what both versions consist of, while the scenario runs. Raises InfrastructureError, Interrupted."""
-    return {side: sides.look(side)[0] for side in sides.cells}
+    return {side: sides.look(cell, sides.made[side])[0] for side, cell in sides.cells.items()}
 
 
 def installed(sides: BothSides) -> Contents:
@@ -96,10 +102,10 @@ def checked(plan: Plan, context: RunContext) -> Contents:
     InfrastructureError where one cannot be made, Interrupted.
     """
     with both_sides(plan, context) as sides:
-        looks = {side: sides.look(side) for side in sides.cells}
+        looks = {side: sides.look(cell, sides.made[side]) for side, cell in sides.cells.items()}
         looked = {side: one for side, (one, _) in looks.items()}
         differing(sides.cells, looked)
-        if looks["A"][1] and (problem := sides.look("A")[1]):
+        if looks["A"][1] and (problem := sides.look(sides.cells["A"], sides.made["A"])[1]):
             raise UsageError(_bad_good(sides.cells, problem, b_fails=bool(looks["B"][1])))
     return looked
 
@@ -167,19 +173,6 @@ def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[
 def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
     """Make the image of a cell. Raises InfrastructureError, Interrupted."""
     return engine.prepare(cell.image, context.preparing(lane=str(cell.lane), image=cell.image.version))
-
-
-def inventory(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> Inventory:
-    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
-    return _look(cell, had, engine, context)[0]
-
-
-def _look(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> tuple[Inventory, str]:
-    """Return what an image consists of, and how the launch failed; "" if it ended well."""
-    looking = Looking(engine=engine, cell=cell, context=context, prepared=had)
-    steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
-    looked = looking.launch(cell.variant, steps=steps, probe=COMPONENTS)
-    return _read(cell, had, looked), looked.problem
 
 
 def _read(cell: Cell, had: Prepared, looked: Looked) -> Inventory:

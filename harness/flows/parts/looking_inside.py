@@ -70,7 +70,7 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
+    """Launches of one cell. `aside`: what comes behind the lane's name where progress is told."""
 
     engine: Engine
     cell: Cell
@@ -79,11 +79,11 @@ class Looking:
     aside: str = ""
 
     @contextlib.contextmanager
-    def beside(self, name: str) -> Iterator[Looking]:
+    def control(self) -> Iterator[Looking]:
         """Open a second connection, by which another thread can launch. Raises InfrastructureError."""
         engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=unheard)
         try:
-            yield replace(self, engine=engine, aside=f" ({name})")
+            yield replace(self, engine=engine, aside=" (control)")
         finally:
             engine.close()
 

@@ -13,7 +13,7 @@ from harness.store.saved_run import StoredRun, newest, read_run
 
 MOST_LISTED = 20
 Thing = TypeVar("Thing")
-CellOrFinding = Cell | Finding
+Named = TypeVar("Named", Cell, Finding)
 
 
 def open_run(text: str, *, out: Path) -> StoredRun:
@@ -48,13 +48,8 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
     cells = run.plan.cells
     named = [cell for cell in cells if words and cell.id == words[0]]
     named = named or [bad_cell(run, finding) for _, finding in _numbered(run, words)]
-    return _the_only(
-        named or _fitting(cells, words, _names_of_cell, lambda cell: cell),
-        run=run,
-        what="cell",
-        of=cells,
-        tell=_tell_cell,
-    )
+    found = named or _fitting(cells, words, _names_of_cell)
+    return _the_only(found, run=run, what="cell", of=cells, tell=lambda cell: f"{cell.id}    {cell}")
 
 
 def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Finding], str]) -> tuple[int, Finding]:
@@ -65,9 +60,8 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: {_why_none(run)}")
-    found = _numbered(run, words) or _fitting(
-        numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1]
-    )
+    fitting = _fitting(run.findings, words, _names_of_finding)
+    found = _numbered(run, words) or [entry for entry in numbered if entry[1] in fitting]
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 
@@ -84,38 +78,33 @@ def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]
 
 
 def _names_of_cell(cell: Cell) -> set[str]:
-    return {cell.id, cell.image.series, cell.image.version} | _names_of_place(cell)
+    return {cell.id, cell.image.series, cell.image.version}
 
 
 def _names_of_finding(finding: Finding) -> set[str]:
     versions = {finding.before or "", finding.after}
-    return {finding.series, finding.metric, finding.kind, finding.verdict, *versions} | _names_of_place(finding)
+    return {finding.series, finding.metric, finding.kind, finding.verdict, *versions}
 
 
-def _names_of_place(of: CellOrFinding) -> set[str]:
+def _names_of_place(of: Cell | Finding) -> set[str]:
     lane, variant = of.lane, of.variant
     params = {f"{name}={text}" for name, value in variant.params for text in (str(value), written(value))}
     return {str(lane), lane.host.name, lane.gpu or "", variant.scenario.name, str(variant), *params}
 
 
-def _fitting(
-    things: Sequence[Thing],
-    words: Sequence[str],
-    names: Callable[[Thing], set[str]],
-    place: Callable[[Thing], CellOrFinding],
-) -> list[Thing]:
+def _fitting(things: Sequence[Named], words: Sequence[str], own: Callable[[Named], set[str]]) -> list[Named]:
     """Return those that have every word among their names; one argument may hold several words. The bare value of a
     param is a name only where nothing else is meant: it may look like a version.
     """
     for wanted in (set(words), {part for word in words for part in word.split()}):
         for loose in (False, True):
-            found = [one for one in things if wanted <= names(one) | (_values(place(one)) if loose else set())]
-            if found:
+            names = [own(one) | _names_of_place(one) | (_values(one) if loose else set()) for one in things]
+            if found := [one for one, known in zip(things, names, strict=True) if wanted <= known]:
                 return found
     return []
 
 
-def _values(of: CellOrFinding) -> set[str]:
+def _values(of: Cell | Finding) -> set[str]:
     return {text for _, value in of.variant.params for text in (str(value), written(value))}
 
 
@@ -136,16 +125,15 @@ def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _tell_cell(cell: Cell) -> str:
-    return f"{cell.id}    {cell}"
+def row_of(run: StoredRun, finding: Finding) -> tuple[Cell, ...]:
+    """Return all versions of a finding's row, oldest first; () if the run's plan does not have it."""
+    place = (finding.series, finding.lane, finding.variant)
+    rows = (block.cells for block in run.plan.blocks if (block.series.name, block.lane, block.variant) == place)
+    return next(rows, ())
 
 
 def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
-    """Return the cell of a version in a finding's history."""
-    for block in run.plan.blocks:
-        if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
-            return next((cell for cell in block.cells if cell.image.version == version), None)
-    return None
+    return next((cell for cell in row_of(run, finding) if cell.image.version == version), None)
 
 
 def bad_cell(run: StoredRun, finding: Finding) -> Cell:

@@ -32,41 +32,40 @@ class RegistryAnswers:
 
     registry: Registry
     say: Say = unheard
-    _found: dict[tuple[str, str], Layers | RegistryTrouble] = field(default_factory=dict)
-    _facts: dict[tuple[str, str], PublishedImage] = field(default_factory=dict)
+    _found: dict[tuple[str, str], tuple[Layers, PublishedImage] | RegistryTrouble] = field(default_factory=dict)
     _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
         """Return the packed bytes by layer, or why nothing is known."""
         answer = self._ask(reference, architecture)
-        return str(answer) if isinstance(answer, RegistryTrouble) else answer
+        return str(answer) if isinstance(answer, RegistryTrouble) else answer[0]
 
     def facts(self, reference: str, architecture: str) -> PublishedImage | None:
         """Return the labels and the environment; None if they are not known, and `layers` may say why."""
-        self._ask(reference, architecture)
-        return self._facts.get((reference, architecture))
+        answer = self._ask(reference, architecture)
+        return None if isinstance(answer, RegistryTrouble) else answer[1]
 
     def is_denied(self, reference: str, architecture: str) -> bool:
         """Return whether its registry says that there is no such image, or not for us."""
         return isinstance(self._ask(reference, architecture), RegistryDenied)
 
-    def _ask(self, reference: str, architecture: str) -> Layers | RegistryTrouble:
+    def _ask(self, reference: str, architecture: str) -> tuple[Layers, PublishedImage] | RegistryTrouble:
         asked, host = (reference, architecture), parse(reference).host
         if asked not in self._found:
-            self._found[asked] = self._silent.get(host) or self._answer(reference, architecture)
-            answer = self._found[asked]
+            answer = self._silent.get(host) or self._answer(reference, architecture)
             if isinstance(answer, RegistrySilent):
                 self._silent[host] = answer
+            self._found[asked] = answer
         return self._found[asked]
 
-    def _answer(self, reference: str, architecture: str) -> Layers | RegistryTrouble:
+    def _answer(self, reference: str, architecture: str) -> tuple[Layers, PublishedImage] | RegistryTrouble:
         self.say(f"asking the registry for {reference}")
         try:
             layers = self.registry.layers(reference, architecture=architecture)
-            self._facts[reference, architecture] = self.registry.facts(reference, architecture=architecture)
+            facts = self.registry.facts(reference, architecture=architecture)
         except RegistryTrouble as error:
             return error
-        return {layer.digest: layer.size_bytes for layer in layers}
+        return {layer.digest: layer.size_bytes for layer in layers}, facts
 
 
 def architecture_of(facts: Mapping[str, object]) -> str:

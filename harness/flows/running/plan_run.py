@@ -24,7 +24,7 @@ from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Running:
     """A plan being run on hosts that are open.
 
@@ -44,13 +44,11 @@ class Running:
     machine_run: MachineRun = field(init=False)
 
     def __post_init__(self) -> None:
-        ending = Ending(asked=self.plan.stop)
-        works = Works(plan=self.plan, journal=self.journal, ending=ending, only=self.only, so_far=self.so_far)
-        machine_run = MachineRun(
-            plan=self.plan, journal=self.journal, context=self.context, finished=works.finish, reuse=self.reuse
+        self.ending = Ending(asked=self.plan.stop)
+        self.works = Works(plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far)
+        self.machine_run = MachineRun(
+            plan=self.plan, journal=self.journal, context=self.context, finished=self.works.finish, reuse=self.reuse
         )
-        for name, value in (("ending", ending), ("works", works), ("machine_run", machine_run)):
-            object.__setattr__(self, name, value)
 
     def run(self) -> None:
         """Launch what is not known yet. Return early once the run is stopped; a host that is lost has a problem."""
@@ -63,10 +61,6 @@ class Running:
         if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
             self.works.mark_unfinished(self.ending.reached)
 
-    def judged(self) -> list[JudgedBlock]:
-        """Return every block, in the plan's order; those that were not finished as far as they came."""
-        return self.works.judged()
-
     def _about(self) -> Mapping[str, int]:
         """Return how many launches each lane will probably have: as in earlier runs, else as many as clear results
         take.
@@ -77,7 +71,6 @@ class Running:
         return typical_launches(self.plan) if expected is None else expected.launches
 
     def _run_host(self, machines: Sequence[OpenHost]) -> None:
-        """Run the rows of a host, or of a pool of several machines."""
         each, *_ = machines
         runs = self.works.on(each.part_of)
         if each.part_of.pool:
@@ -117,7 +110,7 @@ class Running:
             standing=self.works.standing,
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
-            may=lambda worker, block: host.parallel is not True or worker == _lane_of(block),
+            may=lambda worker, block: host.parallel is not True or worker == str(block.cells[0].cell.lane),
             splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
         )
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
@@ -130,10 +123,6 @@ class Running:
 def _splits(block: BlockRun) -> bool:
     """Return whether the launches of a row can run side by side."""
     return not compares_times(block.cells[0].cell.variant.scenario)
-
-
-def _lane_of(block: BlockRun) -> str:
-    return str(block.cells[0].cell.lane)
 
 
 def _give_up_host(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:

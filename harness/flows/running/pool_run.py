@@ -186,11 +186,9 @@ class PoolRun:
         minutes later. Their failures and leaks count.
         """
         for block, batch in queue.begun(machine):
-            runs = self.runs_of(block)
-            asked = () if batch is None else batch.runs
-            if batch is None or all(_ran(run, batch.round) for run in asked):
+            if batch is None or all(_ran(run, batch.round) for run in batch.runs):
                 continue
-            for run in runs:
+            for run in self.runs_of(block):
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
                         run.trials[place] = replace(trial, disturbed=BROKEN)
@@ -203,7 +201,8 @@ class PoolRun:
         if len(lost) <= RETRIES:
             return self.again(block, f"{lost[-1]} was lost while it measured this row")
         _give_up_row(
-            block, f"{len(lost)} machines were lost one after the other while they measured this row: {_all(lost)}"
+            block,
+            f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}",
         )
         return None
 
@@ -246,7 +245,3 @@ def _place(block: BlockRun) -> tuple[str, str, str]:
 def _give_up_row(block: BlockRun, problem: str) -> None:
     for run in block.cells:
         run.problem = run.problem or problem
-
-
-def _all(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -249,15 +249,11 @@ def _together(
     machines = [column.machine for column in columns.values()]
     if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):
         return None
-    labels = {key: column.label for key, column in columns.items()}
-    clash = {key for key, label in labels.items() if label != str(key[1])}
-    hosts = {key: replace(key[1].host, name=_host_name(runs, *key, clash)) for key in columns}
-    return put_together(runs, {key: replace(key[1], host=host) for key, host in hosts.items()})
-
-
-def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[ColumnKey]) -> str:
-    name = lane.host.name
-    return f"{name} ({runs[number].path.resolve().name})" if (number, lane) in clash else name
+    lanes = {}
+    for (number, lane), column in columns.items():
+        run = "" if column.label == str(lane) else f" ({runs[number].path.resolve().name})"
+        lanes[number, lane] = replace(lane, host=replace(lane.host, name=f"{lane.host.name}{run}"))
+    return put_together(runs, lanes)
 
 
 def _notes(pairs: Sequence[Pair]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.judge.attribution.cause import attribute
 from harness.model import (
@@ -50,32 +50,28 @@ def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Joined:
-    def __init__(
-        self,
-        *,
-        runs: Sequence[StoredRun],
-        lanes: Lanes,
-        series: Mapping[str, Series],
-        scenarios: Mapping[str, Scenario],
-    ) -> None:
-        self._runs, self._lanes, self._series, self._scenarios = runs, lanes, series, scenarios
+    runs: Sequence[StoredRun]
+    lanes: Lanes
+    series: Mapping[str, Series]
+    scenarios: Mapping[str, Scenario]
 
     def plan(self) -> Plan:
-        blocks = tuple(self._block(number, block) for number, run in enumerate(self._runs) for block in run.plan.blocks)
-        first = self._runs[0].plan
+        blocks = tuple(self._block(number, block) for number, run in enumerate(self.runs) for block in run.plan.blocks)
+        first = self.runs[0].plan
         matrix = Matrix(
             name=first.matrix.name,
             path=first.matrix.path,
-            series=tuple(self._series.values()),
+            series=tuple(self.series.values()),
             hosts=tuple(dict.fromkeys(block.lane.host for block in blocks)),
-            scenarios=tuple(self._scenarios.values()),
+            scenarios=tuple(self.scenarios.values()),
         )
         return replace(first, matrix=matrix, blocks=blocks)
 
     def cells(self) -> tuple[CellResult, ...]:
         entries = []
-        for number, run in enumerate(self._runs):
+        for number, run in enumerate(self.runs):
             for block in run.plan.blocks:
                 here = {cell.image.version: cell for cell in self._block(number, block).cells}
                 for cell in block.cells:
@@ -85,18 +81,15 @@ class _Joined:
 
     def findings(self) -> tuple[Finding, ...]:
         return tuple(
-            replace(one, lane=self._lanes[number, one.lane], variant=self._variant(one.variant))
-            for number, run in enumerate(self._runs)
+            replace(one, lane=self.lanes[number, one.lane], variant=self._variant(one.variant))
+            for number, run in enumerate(self.runs)
             for one in run.findings
         )
 
     def _block(self, number: int, block: Block) -> Block:
         """Return the block with a cell for each image of the whole series."""
-        series, lane, variant = (
-            self._series[block.series.name],
-            self._lanes[number, block.lane],
-            self._variant(block.variant),
-        )
+        series, lane = self.series[block.series.name], self.lanes[number, block.lane]
+        variant = self._variant(block.variant)
         own = {cell.image.version: cell for cell in block.cells}
         cells = tuple(
             replace(own.get(image.version, block.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
@@ -106,7 +99,7 @@ class _Joined:
         return Block(series=series, lane=lane, variant=variant, cells=cells)
 
     def _variant(self, variant: Variant) -> Variant:
-        return replace(variant, scenario=self._scenarios[variant.scenario.name])
+        return replace(variant, scenario=self.scenarios[variant.scenario.name])
 
 
 # ---------------------------------------------------------------- the order of images

@@ -57,15 +57,13 @@ def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext
         controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
     if context.stopped.is_set():
         raise Interrupted("interrupted")
-    plan, told = (
-        with_lanes(plan, opened, options),
-        RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images")),
-    )
+    plan = with_lanes(plan, opened, options)
+    told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
     pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
         hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
-        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, images_of(each, plan), told)),
+        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, plan, told)),
     )
 
 
@@ -79,11 +77,6 @@ def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
             " others as they come"
         )
     return [each for each in machines if not each.awaited]
-
-
-def images_of(each: OpenHost, plan: Plan) -> list[Image]:
-    """Return what will run on a machine."""
-    return images_on(plan, each.part_of)
 
 
 def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
@@ -123,7 +116,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
         return
     try:
         into.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
-        for image in images_of(each, plan):
+        for image in images_on(plan, each.part_of):
             say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
@@ -139,7 +132,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
 
 
 def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
-    images = images_of(each, plan)
+    images = images_on(plan, each.part_of)
     missing = [image for image in images if name_of(image) not in seen.images]
     is_known = each.engine is not None and each.problem is None
     bases = bases_of(images) if each.host.in_environments else seen.bases
@@ -163,51 +156,39 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 # ---------------------------------------------------------------- images on GPUs
 
 
-def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: RegistryAnswers) -> list[ImageFit]:
+def _fits(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers) -> list[ImageFit]:
     architecture = architecture_of(each.facts)
-    by_name = {f"{image.series} {image.version}": image for image in images}
-    asks = each.problem is None and not each.host.in_environments  # which needs no image: a base is of no matter there
-    facts = {
-        name: _facts(image, _there(image, seen), told if asks else None, architecture)
-        for name, image in by_name.items()
-    }
+    # Environments need no image: a base is of no matter there.
+    asked = told if each.problem is None and not each.host.in_environments else None
+    facts = [(image, _facts(image, seen, asked, architecture)) for image in images_on(plan, each.part_of)]
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
-    fit = functools.partial(
-        _fit, host=state.host.name, seen=seen, told=told if asks else None, architecture=architecture
-    )
     return [
-        fit(image, gpu=gpu, compatibility=compat.compatibility_on(state, gpu, facts[name]))
+        _fit(image, known, state=state, gpu=gpu, seen=seen, told=asked, architecture=architecture)
         for gpu in _gpus(each) or (None,)
-        for name, image in by_name.items()
+        for image, known in facts
     ]
 
 
 def _fit(
-    image: Image,
-    *,
-    host: str,
-    gpu: Gpu | None,
-    compatibility: compat.Compatibility,
-    seen: _Seen,
-    told: RegistryAnswers | None,
-    architecture: str,
-) -> ImageFit:
+    image: Image, known: compat.DescribedImage, *, state: HostState, gpu: Gpu | None, seen: _Seen,
+    told: RegistryAnswers | None, architecture: str,
+) -> ImageFit:  # fmt: skip
     there = seen.images.get(name_of(image))
-    reference = reference_of(image)
-    absent = _there(image, seen) is None
-    lacking = absent and told is not None and reference and told.is_denied(reference, architecture)
-    pulled = told is not None and isinstance(image.source, Pull)
-    size_bytes = there[1] if there else _pulled_bytes(image, told, architecture) if told and pulled else None
-    return ImageFit(
-        host=host,
+    found = compat.compatibility_on(state, gpu, known)
+    fit = ImageFit(
+        host=state.host.name,
         gpu=gpu,
         series=image.series,
         version=image.version,
-        state="unknown" if lacking else compatibility.state,
-        why=str(told.layers(reference, architecture)) if lacking and told and reference else compatibility.why,
+        state=found.state,
+        why=found.why,
         at_hand=there is not None,
-        bytes=size_bytes,
+        bytes=there[1] if there else _pulled_bytes(image, told, architecture),
     )
+    reference = reference_of(image)
+    if told is None or reference is None or _there(image, seen) or not told.is_denied(reference, architecture):
+        return fit
+    return replace(fit, state="unknown", why=str(told.layers(reference, architecture)))
 
 
 def _there(image: Image, seen: _Seen) -> Prepared | None:
@@ -217,27 +198,20 @@ def _there(image: Image, seen: _Seen) -> Prepared | None:
     return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
 
 
-def _facts(
-    image: Image, there: Prepared | None, told: RegistryAnswers | None, architecture: str
-) -> compat.DescribedImage:
+def _facts(image: Image, seen: _Seen, told: RegistryAnswers | None, architecture: str) -> compat.DescribedImage:
     """Return the facts of the image where it is at hand, else those told by the registry, else by its name alone."""
-    environment: Mapping[str, str] = {}
-    labels: Mapping[str, str] = {}
     reference = reference_of(image)
-    if there is not None:
-        environment, labels = there.environment, there.labels
-    elif told is not None and reference and (found := told.facts(reference, architecture)):
-        environment, labels = found.environment, found.labels
+    known = _there(image, seen) or (told.facts(reference, architecture) if told and reference else None)
     return compat.DescribedImage(
         reference=image.source.reference if isinstance(image.source, Pull) else "",
         version=image.version,
-        environment=environment,
-        labels=labels,
+        environment=known.environment if known else {},
+        labels=known.labels if known else {},
     )
 
 
-def _pulled_bytes(image: Image, told: RegistryAnswers, architecture: str) -> int | None:
-    if not isinstance(image.source, Pull):
+def _pulled_bytes(image: Image, told: RegistryAnswers | None, architecture: str) -> int | None:
+    if told is None or not isinstance(image.source, Pull):
         return None
     found = told.layers(image.source.reference, architecture)
     return None if isinstance(found, str) else sum(found.values())

@@ -6,30 +6,16 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from harness.errors import InfrastructureError, UsageError
-from harness.store import in_use
+from harness.store import began_at, in_use
 
 NAME = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{4}")
 REMOVED = ".removed-"
 AGE = re.compile(r"(\d{1,5})(h|d|w)")
 HOURS = {"h": 1, "d": 24, "w": 168}
-
-
-@dataclass(frozen=True, kw_only=True)
-class OldRun:
-    """A run's directory. `alone_bytes`: what its removal gives back; later runs share files with it. `kept`: why it
-    stays, or ""."""
-
-    path: Path
-    alone_bytes: int
-    kept: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.alone_bytes / (1 << 20):.3g} MiB)"
 
 
 def age(text: str) -> timedelta:
@@ -40,66 +26,51 @@ def age(text: str) -> timedelta:
     return timedelta(hours=int(match[1]) * HOURS[match[2]])
 
 
-def old_runs(out: Path, *, matrix: str | None, older_than: timedelta, now: datetime) -> Iterator[OldRun]:
-    """Yield the runs in `out` that are older than that, of one matrix or of all, oldest first. `kept` of the newest run
-    of a matrix, and of a run that goes on, says why it has to stay. Raises UsageError.
-    """
-    if not out.is_dir():
-        raise UsageError(f"--out: {out}: no such folder; runs are kept there")
-    for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
-        runs = sorted(path for path in folder.iterdir() if _is_run(path))
-        for path in runs if matrix in (None, folder.name) else ():
-            began = _began(path)
-            if began is not None and began < now - older_than:
-                kept = "the newest of its matrix" if path == runs[-1] else "in use" if in_use(path) else ""
-                yield OldRun(path=path, alone_bytes=_alone_bytes(path), kept=kept)
-
-
 def clean(
     out: Path, *, matrix: str | None, older_than: timedelta, dry_run: bool, now: datetime | None = None
 ) -> Iterator[str]:
-    """Remove the old runs in `out`, or only tell of them: a line for each."""
-    if not dry_run:
-        _remove_halves(out)
-    for run in old_runs(out, matrix=matrix, older_than=older_than, now=now or datetime.now(timezone.utc)):
-        if not run.kept and not dry_run:
-            _remove(run)
-        yield f"{'would remove' if dry_run else 'removed'} {run}" if not run.kept else f"left alone: {run}: {run.kept}"
-
-
-def _remove(run: OldRun) -> None:
-    """Remove a run that is not kept. It gets another name first: killed in the middle, nothing of it counts as a run,
-    and `_remove_halves` finds it. Raises InfrastructureError.
+    """Remove the runs in `out` that are older than that, of one matrix or of all, oldest first, or only tell of them: a
+    line for each. The newest run of a matrix stays, and one that goes on. Raises UsageError, InfrastructureError.
     """
-    away = run.path.with_name(f"{REMOVED}{run.path.name}")
+    if not out.is_dir():
+        raise UsageError(f"--out: {out}: no such folder; runs are kept there")
+    if not dry_run:
+        for half in out.glob(f"*/{REMOVED}*"):  # left by an earlier call that was killed
+            if NAME.fullmatch(half.name.removeprefix(REMOVED)):
+                _remove(half, half)
+    before = (now or datetime.now(timezone.utc)) - older_than
+    for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
+        runs = sorted(path for path in folder.iterdir() if _is_run(path))
+        for path in runs if matrix in (None, folder.name) else ():
+            began = began_at(path.name)
+            if began is not None and began < before:
+                yield _clean(path, is_newest=path == runs[-1], dry_run=dry_run)
+
+
+def _clean(run: Path, *, is_newest: bool, dry_run: bool) -> str:
+    """Remove a run, unless it has to stay. Its size is what that gives back: later runs share files with it."""
+    named = f"{run} ({_alone_bytes(run) / (1 << 20):.3g} MiB)"
+    if is_newest or in_use(run):
+        return f"left alone: {named}: {'the newest of its matrix' if is_newest else 'in use'}"
+    if not dry_run:
+        _remove(run, run.with_name(f"{REMOVED}{run.name}"))
+    return f"{'would remove' if dry_run else 'removed'} {named}"
+
+
+def _remove(run: Path, away: Path) -> None:
+    """Remove a run. It gets another name first: killed in the middle, nothing of it counts as a run, and the next call
+    finds it. Raises InfrastructureError.
+    """
     try:
-        run.path.rename(away)
+        run.rename(away)
         shutil.rmtree(away)
     except OSError as error:
-        raise InfrastructureError(f"{error.filename or run.path}: cannot be removed: {error.strerror}") from error
-
-
-def _remove_halves(out: Path) -> None:
-    """Remove what an earlier call that was killed left. Raises InfrastructureError."""
-    for path in out.glob(f"*/{REMOVED}*"):
-        if NAME.fullmatch(path.name.removeprefix(REMOVED)):
-            try:
-                shutil.rmtree(path)
-            except OSError as error:
-                raise InfrastructureError(f"{error.filename or path}: cannot be removed: {error.strerror}") from error
+        raise InfrastructureError(f"{error.filename or run}: cannot be removed: {error.strerror}") from error
 
 
 def _is_run(path: Path) -> bool:
-    named = NAME.fullmatch(path.name) is not None and _began(path) is not None and not path.is_symlink()
+    named = NAME.fullmatch(path.name) is not None and began_at(path.name) is not None and not path.is_symlink()
     return named and (path / "trials").is_dir()
-
-
-def _began(path: Path) -> datetime | None:
-    """Return when a run began, by its name; None if the name is no time."""
-    try:
-        return datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None
 
 
 def _alone_bytes(path: Path) -> int:

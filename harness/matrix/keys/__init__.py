@@ -13,48 +13,9 @@ from pydantic import BeforeValidator, Field
 from harness import model
 from harness.matrix import values
 from harness.matrix.fields import Duration, Name, ScalarValue, Shape, Text, Truth, Whole
-from harness.matrix.keys.hosts import HoldEntry, HostEntry
-from harness.matrix.keys.scenario import (
-    OWN,
-    AnyMetricLimit,
-    Largest,
-    MetricLimitEntry,
-    Probes,
-    ScenarioEntry,
-    StepsFunction,
-)
-from harness.matrix.keys.series import (
-    SERIES_KINDS,
-    AnySeries,
-    Built,
-    Installed,
-    Listed,
-    Locks,
-    Repository,
-    SeriesEntry,
-    TagRange,
-)
-
-__all__ = [
-    "OWN",
-    "SERIES_KINDS",
-    "AnyMetricLimit",
-    "Built",
-    "HoldEntry",
-    "HostEntry",
-    "Installed",
-    "Largest",
-    "Listed",
-    "Locks",
-    "MatrixFile",
-    "MetricLimitEntry",
-    "Probes",
-    "Repository",
-    "ScenarioEntry",
-    "SeriesEntry",
-    "StepsFunction",
-    "TagRange",
-]
+from harness.matrix.keys.hosts import HostEntry
+from harness.matrix.keys.scenario import ScenarioEntry
+from harness.matrix.keys.series import AnySeries
 
 
 class TrialsEntry(Shape):

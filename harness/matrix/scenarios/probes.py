@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness import model
-from harness.matrix import keys
 from harness.matrix.context import Context
+from harness.matrix.keys import scenario as keys
 from harness.matrix.problems import KeyPath, unknown_name
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix import keys
 from harness.matrix.context import Context
+from harness.matrix.keys import scenario as keys
 from harness.matrix.problems import KeyPath, listed, shown
 from harness.matrix.scenarios.scripts import (
     DEFINITIONS,
@@ -30,21 +30,16 @@ MOST_PRINTED = 16
 
 
 def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
-    """Return the scenario's program, None if it has none."""
     if entry.program is None and entry.module is None:
         return None
+    asked = entry.steps_are or "auto"
     return model.Program(
         path=context.folder / entry.program if entry.program else None,
         module=entry.module,
         args=tuple(entry.args),
-        steps_are=_steps_are(entry),
+        steps_are=asked.function if isinstance(asked, keys.StepsFunction) else asked,
         printed=tuple(entry.printed.items()),
     )
-
-
-def _steps_are(entry: keys.ScenarioEntry) -> str:
-    asked = entry.steps_are or "auto"
-    return asked.function if isinstance(asked, keys.StepsFunction) else asked
 
 
 def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:

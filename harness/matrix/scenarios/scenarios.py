@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from harness import model
-from harness.matrix import keys
 from harness.matrix.context import Context
+from harness.matrix.keys import MatrixFile
+from harness.matrix.keys import scenario as keys
 from harness.matrix.problems import KeyPath, shown, unknown_name
 from harness.matrix.scenarios.probes import read_probes
 from harness.matrix.scenarios.programs import check_program, read_program
@@ -30,7 +31,7 @@ class ReadScenario:
 
 
 def read_scenarios(
-    file: keys.MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
+    file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
 ) -> tuple[ReadScenario, ...]:
     """Return all scenarios. `hosts`: those that each name means. Problems are added to the context."""
     names = {"series": list(file.series), "hosts": list(hosts)}

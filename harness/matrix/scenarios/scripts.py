@@ -17,6 +17,11 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Parsed = TypeVar("Parsed")
 
 
+def among(value: Scalar, values: Iterable[Any]) -> bool:
+    """Return whether a value is one of these; 1, 1.0 and true are three different values."""
+    return any(type(value) is type(other) and value == other for other in values)
+
+
 class ScriptProblem(ValueError):
     """The script is not a scenario; the text says why."""
 
@@ -43,9 +48,9 @@ class Script:
                 yield None, f"setup in {self.name} needs {name!r}, which params does not give"
 
     def wrong_value(self, name: str, value: Scalar) -> str | None:
-        """Return why PARAMS does not allow a value, or None. 1, 1.0 and true are three different values."""
+        """Return why PARAMS does not allow a value, or None."""
         allowed = self.allowed.get(name)
-        if allowed is None or any(type(value) is type(other) and value == other for other in allowed):
+        if allowed is None or among(value, allowed):
             return None
         return f"{shown(value)} is not allowed by {self.name}; allowed: {listed(allowed, most=20)}"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from harness import model
-from harness.matrix import keys
 from harness.matrix.context import Context, Entry
+from harness.matrix.keys import series as keys
 from harness.matrix.problems import KeyPath, shown
 from harness.matrix.series.packages import base_image, check_python
 from harness.safe_files import read_regular

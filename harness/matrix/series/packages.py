@@ -12,8 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix import keys
 from harness.matrix.context import Context, Entry
+from harness.matrix.keys import series as keys
 from harness.matrix.problems import KeyPath, listed, shown
 
 VERSION = "{version}"

@@ -10,12 +10,14 @@ from typing import Any
 from packaging.version import Version
 
 from harness import model
-from harness.matrix import keys
 from harness.matrix.context import Context, Entry
+from harness.matrix.keys import MatrixFile
+from harness.matrix.keys import series as keys
 from harness.matrix.problems import KeyPath, listed, shown, unknown_name
 from harness.matrix.series.locks import read_locks
 from harness.matrix.series.packages import PackageReader
-from harness.matrix.series.tags import TagReader
+from harness.matrix.series.tags import read_tags
+from harness.registry import TagSource
 
 REPOSITORY = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")
@@ -23,7 +25,7 @@ REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}")
 
 
 def read_series(
-    file: keys.MatrixFile, context: Context, packages: PackageReader, tags: TagReader
+    file: MatrixFile, context: Context, packages: PackageReader, tags: TagSource
 ) -> tuple[model.Series, ...]:
     """Return all series. Problems are added to the context."""
     readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
@@ -67,14 +69,14 @@ def _image(series: str, entry: keys.SeriesEntry, version: Entry, context: Contex
 # ---------------------------------------------------------------- the kinds
 
 
-def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: TagReader) -> list[Entry]:
+def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: TagSource) -> list[Entry]:
     if not REPOSITORY.fullmatch(entry.repository):
         text = (
             f"{shown(entry.repository)} is not a repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
         )
         context.problems.add((*key, "repository"), text)
     elif isinstance(entry.tags, keys.TagRange):
-        return tags.read(entry.repository, entry.tags, key=(*key, "tags"))
+        return read_tags(entry.repository, entry.tags, (*key, "tags"), context, source=tags)
     result = []
     for position, tag in enumerate(entry.tags if isinstance(entry.tags, list) else ()):
         place = (*key, "tags", position)
@@ -123,7 +125,6 @@ def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
 
 
 def _check_unique(versions: list[Entry], context: Context) -> None:
-    """Check that no version is listed twice."""
     first: dict[str, Entry] = {}
     for entry in versions:
         earlier = first.setdefault(entry.version, entry)

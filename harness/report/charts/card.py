@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.report.content.card_figure import Figure, Point
 from harness.report.text import numbers
@@ -60,15 +60,13 @@ class Chart:
 
 def chart(figure: Figure) -> Chart | None:
     """Return the chart of a card; None if fewer than two versions have a figure."""
-    points, scale = figure.points, _SCALES.get(figure.unit, 1.0)
-    ends = [end for point in points for end in (point.low, point.value, point.high)]
-    if sum(_is_known(point.value) for point in points) < 2:
+    points = [_in_unit(point, _SCALES.get(figure.unit, 1.0)) for point in figure.points]
+    if sum(point.value is not None for point in points) < 2:
         return None
-    known = [scale * end for end in ends if end is not None and _is_known(end)]
+    known = [end for point in points for end in (point.low, point.value, point.high) if end is not None]
     heights = (0.0, 100.0) if figure.unit == "failures" else _scale(known)
-    marks = tuple(
-        _Marker(count=len(points), heights=heights, scale=scale).mark(*numbered) for numbered in enumerate(points)
-    )
+    across = (WIDTH - _LEFT - _RIGHT) / (len(points) - 1)
+    marks = tuple(_mark(point, _LEFT + across * number, heights) for number, point in enumerate(points))
     first, last = version(points[0].version), version(points[-1].version)
     title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
     return Chart(
@@ -80,8 +78,11 @@ def chart(figure: Figure) -> Chart | None:
     )
 
 
-def _is_known(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _in_unit(point: Point, scale: float) -> Point:
+    """Return a point in the unit of the labels; what is not finite is not known."""
+    ends = (point.value, point.low, point.high)
+    value, low, high = (scale * end if end is not None and math.isfinite(end) else None for end in ends)
+    return replace(point, value=value, low=low, high=high)
 
 
 def _scale(values: Sequence[float]) -> tuple[float, float]:
@@ -92,41 +93,24 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
     return (low if low == 0 else low - room), high + room
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Marker:
-    """Places `count` points beside each other; `heights` are the ends of the scale, `scale` converts to its unit."""
+def _mark(point: Point, x: float, heights: tuple[float, float]) -> PointMark:
+    value, low, high = point.value, point.low, point.high
+    interval = None if low is None or high is None else (low, high)
+    return PointMark(
+        x=round(x, 1),
+        y=None if value is None else _y(value, heights),
+        low=_y(value if low is None else low, heights),
+        high=_y(value if high is None else high, heights),
+        tone=point.tone,
+        is_other=point.tone == "bad" and not point.own,
+        text=f"{version(point.version)}: {numbers.with_interval(value, interval) or 'no figure'}",
+    )
 
-    count: int
-    heights: tuple[float, float]
-    scale: float
 
-    def mark(self, number: int, point: Point) -> PointMark:
-        value, *interval = (end if _is_known(end) else None for end in (point.value, point.low, point.high))
-        low, high = (value if end is None else end for end in interval)
-        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
-        y = None if value is None else self._y(value)
-        text = f"{version(point.version)}: {self._told(value, interval)}"
-        return PointMark(
-            x=round(x, 1),
-            y=y,
-            low=self._y(low),
-            high=self._y(high),
-            tone=point.tone,
-            is_other=point.tone == "bad" and not point.own,
-            text=text,
-        )
-
-    def _y(self, value: float | None) -> float:
-        low, high = self.heights
-        share = 0.0 if value is None else min(1.0, max(0.0, (self.scale * value - low) / (high - low)))
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
-
-    def _told(self, value: float | None, interval: Sequence[float | None]) -> str:
-        if value is None:
-            return "no figure"
-        low, high = interval
-        ends = "" if low is None or high is None else f" ({numbers.between((self.scale * low, self.scale * high))})"
-        return f"{numbers.number(self.scale * value)}{ends}"
+def _y(value: float | None, heights: tuple[float, float]) -> float:
+    low, high = heights
+    share = 0.0 if value is None else min(1.0, max(0.0, (value - low) / (high - low)))
+    return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
 
 def _lines(marks: Sequence[PointMark]) -> list[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.definitions import Drawing
+from harness.report.content.card_figure import value_of
 from harness.report.content.table import Row, Shown
 from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import version
 from harness.report.text.signal_words import Tone
 
-CellFigure = Callable[[CellResult], tuple[float | None, Interval | None]]
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2
 """Share of the versions by which two words at the same height must be apart: they are as wide in a page of 1200 px."""
@@ -26,7 +26,7 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
     history, `medians` are the rows of the levels that changed.
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
-    wanted = [metric for metric in _FIGURES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
+    wanted = [metric for metric in _TITLES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
     others = signal_words.in_order(entry.verdict for entry in cells)
     wanted += [metric for metric in others if metric not in wanted and (metric in medians or _is_bad(metric, cells))]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
@@ -35,19 +35,24 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
     """Return the drawing of one figure; None if no version has it."""
-    title, figure = _FIGURES.get(metric) or _other(metric)
-    row = medians.get(metric, verdicts)
-    cells = [cell for cell in row.cells if cell is not None]
-    if all(figure(cell.result)[0] is None for cell in cells):
+    signal = signal_words.shown_signal(metric)
+    title = _TITLES.get(metric) or (signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}")
+    cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
+    figures = [_figure(metric, cell.result) for cell in cells]
+    if all(value is None for value, _ in figures):
         return None
-    tones = [_tone(cell, metric, figure(cell.result)[0], is_changed=metric in medians) for cell in cells]
+    tones = [
+        _tone(cell, metric, value, is_changed=metric in medians)
+        for cell, (value, _) in zip(cells, figures, strict=True)
+    ]
     return Drawing(
         chart="history",
         title=title,
         description=f"{title}, over the versions of {name}",
         rows={
             "points": [
-                _point(cell, metric, *figure(cell.result), tone=tone) for cell, tone in zip(cells, tones, strict=True)
+                _point(cell, metric, *figure, tone=tone)
+                for cell, figure, tone in zip(cells, figures, tones, strict=True)
             ],
             "changes": list(_changes(cells, tones, is_changed=metric in medians)),
         },
@@ -58,43 +63,24 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
     return any(metric in entry.verdict.signals and entry.verdict.signals[metric].seen == "bad" for entry in cells)
 
 
-def _other(metric: Metric) -> tuple[str, CellFigure]:
-    """Return the title and the figure of any other signal, in its own unit."""
-    signal = signal_words.shown_signal(metric)
-
-    def figure(entry: CellResult) -> tuple[float | None, Interval | None]:
-        known = entry.verdict.signals.get(metric)
-        return (None, None) if known is None else (known.value, known.ci)
-
-    return signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}", figure
-
-
-def _rate(entry: CellResult) -> tuple[float | None, Interval | None]:
-    return entry.verdict.rate_kib_per_step, entry.verdict.rate_ci
-
-
-def _step(entry: CellResult) -> tuple[float | None, Interval | None]:
-    return entry.verdict.step_level
-
-
-def _peak(entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Return the peak in MiB; if nothing was compared, the interval is the range of the launches, which is small."""
-    value, interval = entry.verdict.peak_level
+def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval | None]:
+    """Return a figure and its interval; that of peaks which were not compared is the range of the launches, which is
+    small.
+    """
+    value, interval = value_of(metric, entry.verdict)
+    if metric == "outcome" and value is not None:
+        value = 100 * value
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
-    whole = entry.verdict.compared_peak_mib is None and peaks
-    return value, (min(peaks), max(peaks)) if whole else interval
+    if metric == "peak_memory" and entry.verdict.compared_peak_mib is None and peaks:
+        interval = min(peaks), max(peaks)
+    return value, interval
 
 
-def _failed(entry: CellResult) -> tuple[float | None, Interval | None]:
-    verdict = entry.verdict
-    return (100 * verdict.failed / verdict.trials if verdict.trials else None), None
-
-
-_FIGURES: Mapping[Metric, tuple[str, CellFigure]] = {
-    "memory": ("growth, KiB a step (grey: more is ruled out)", _rate),
-    "outcome": ("launches that failed, %", _failed),
-    "step_time": ("step time, ms", _step),
-    "peak_memory": ("peak memory, MiB", _peak),
+_TITLES: Mapping[Metric, str] = {
+    "memory": "growth, KiB a step (grey: more is ruled out)",
+    "outcome": "launches that failed, %",
+    "step_time": "step time, ms",
+    "peak_memory": "peak memory, MiB",
 }
 
 

@@ -17,27 +17,27 @@ MIB = 1 / 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A column of a trace. `scale` converts it to the unit shown; `look` is the field of a Look that has it, or ""."""
+    """A column of a trace, which a Look has by the same name, but for the step time. `scale` converts it to the unit
+    shown.
+    """
 
     column: str
     title: str
     scale: float
-    look: str = ""
 
 
 MEASURES = (
-    Measure(column="rss_kib", title="resident memory, MiB", scale=MIB, look="rss_kib"),
-    Measure(column="heap_kib", title="C heap in use, MiB", scale=MIB, look="heap_kib"),
-    Measure(column="blocks", title="Python objects, thousands", scale=1e-3, look="blocks"),
-    Measure(column="gpu_process_kib", title="GPU memory of the trial, MiB", scale=MIB, look="gpu_process_kib"),
-    Measure(column="gpu_pool_kib", title="GPU memory in the framework's use, MiB", scale=MIB, look="gpu_pool_kib"),
-    Measure(column="gpu_kib", title="GPU memory used in all, MiB", scale=MIB, look="gpu_kib"),
+    Measure(column="rss_kib", title="resident memory, MiB", scale=MIB),
+    Measure(column="heap_kib", title="C heap in use, MiB", scale=MIB),
+    Measure(column="blocks", title="Python objects, thousands", scale=1e-3),
+    Measure(column="gpu_process_kib", title="GPU memory of the trial, MiB", scale=MIB),
+    Measure(column="gpu_pool_kib", title="GPU memory in the framework's use, MiB", scale=MIB),
+    Measure(column="gpu_kib", title="GPU memory used in all, MiB", scale=MIB),
     Measure(column="step_s", title="step time, ms", scale=1000.0),
 )
 
 
 def measure_of(column: str) -> Measure:
-    """Return the measure of a trace column."""
     return next(measure for measure in MEASURES if measure.column == column)
 
 
@@ -87,9 +87,8 @@ def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) ->
 
 
 def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
-    if not measure.look or trial.trace is None:
-        return None
-    known = [(look.step, value) for look in trial.trace.looks if (value := getattr(look, measure.look)) is not None]
+    looks = () if trial.trace is None else trial.trace.looks
+    known = [(look.step, value) for look in looks if (value := getattr(look, measure.column, None)) is not None]
     if not known:
         return None
     values = _short(np.array([value for _, value in known]) * measure.scale)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.model import Block, CellResult, Episode, Finding, Interval, RunResult, signal_of
+from harness.model import Block, CellResult, CellVerdict, Episode, Finding, Interval, Metric, RunResult, signal_of
 from harness.model.episodes import span
 from harness.model.judged import State
 from harness.report.text import numbers, signal_words
@@ -63,7 +63,7 @@ def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> 
     for place, (cell, told) in enumerate(zip(block.cells, episode.states, strict=True)):
         entry = known.get(cell.id)
         state = None if entry is not None and _is_uncompared(entry, episode.finding) else told
-        value, interval = (None, None) if entry is None else _value(entry, episode.finding)
+        value, interval = (None, None) if entry is None else _value(entry.verdict, episode.finding)
         low, high = interval or (None, None)
         point = Point(
             version=cell.image.version,
@@ -83,19 +83,21 @@ def _is_uncompared(entry: CellResult, finding: Finding) -> bool:
     return finding.verdict != "slowdown" and signal_words.is_uncompared(finding.metric, entry.verdict)
 
 
-def _value(entry: CellResult, finding: Finding) -> tuple[float | None, Interval | None]:
-    verdict = entry.verdict
-    if finding.metric == "outcome":
+def _value(verdict: CellVerdict, finding: Finding) -> tuple[float | None, Interval | None]:
+    return (verdict.step_drift, None) if finding.verdict == "slowdown" else value_of(finding.metric, verdict)
+
+
+def value_of(metric: Metric, verdict: CellVerdict) -> tuple[float | None, Interval | None]:
+    """Return a cell's figure of a signal, with its interval, in the units of `Figure`."""
+    if metric == "outcome":
         return (verdict.failed / verdict.trials if verdict.trials else None), None
-    if finding.metric == "memory":
+    if metric == "memory":
         return verdict.rate_kib_per_step, verdict.rate_ci
-    if finding.verdict == "slowdown":
-        return verdict.step_drift, None
-    if finding.metric == "step_time":
+    if metric == "step_time":
         return verdict.step_level
-    if finding.metric == "peak_memory":
+    if metric == "peak_memory":
         return verdict.peak_level
-    seen = verdict.signals.get(finding.metric)
+    seen = verdict.signals.get(metric)
     return (None, None) if seen is None else (seen.value, seen.ci)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
 from harness.model.episodes import bounds_of, met, sign_of
-from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.content.card_figure import Figure, change_text, figure_of
 from harness.report.text import numbers as figures
 from harness.report.text import words
@@ -24,22 +24,19 @@ from harness.report.text.faults.param_rule import evidence, rule_text
 class Card:
     """The texts of one card; a text is "" if there is nothing to say.
 
-    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `lasts`: no fixed
-    version is known. `sentence` says what, how much, since when, where and with which params. `change` has both sides
-    in figures at the place with the largest effect; a failure has `says` instead, the output of the bad version.
-    `rests_on` has the launches on both sides, at all places. `commands` are the next steps, ready for a shell, the best
-    first.
+    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `sentence` says
+    what, how much, since when, where and with which params. `change` has both sides in figures at the place with the
+    largest effect; a failure has `says` instead, the output of the bad version. `rests_on` has the launches on both
+    sides, at all places. `commands` are the next steps, ready for a shell, the best first.
     """
 
     attribution: Attribution
     number: int
     findings: tuple[int, ...]
-    lasts: bool
     sentence: str
     change: str
     says: str
     rests_on: str
-    is_confirmed: bool
     params: str
     fault: str
     layer: str
@@ -91,12 +88,10 @@ class _Maker:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            lasts=any(episode.ends is None for episode in self.of.episodes),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
-            says=self._says((*place_of(telling.finding)[:3], bad)) if self.of.metric == "outcome" else "",
+            says=self._says(side_of(telling.finding, bad)) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
-            is_confirmed=not doubt,
             params=self._params(),
             fault=self._fault(),
             layer=plain(self.of.layer or ""),
@@ -133,7 +128,7 @@ class _Maker:
         return f"{failed:,} of {figures.count(trials, 'launch')} of {_named(side)}"
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
-        places = [(*place_of(episode.finding)[:3], name) for episode, name in side]
+        places = [side_of(episode.finding, name) for episode, name in side]
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
@@ -144,7 +139,7 @@ class _Maker:
     def _doubt(self) -> str:
         """Return why the finding is provisional, or "" if it is confirmed."""
         found = self._findings()
-        sides = [(*place_of(finding)[:3], name or "") for finding in found for name in (finding.before, finding.after)]
+        sides = [side_of(finding, name) for finding in found for name in (finding.before, finding.after)]
         if self.result.verdict in ("interrupted", "running"):
             return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
         if not all(finding.confirmed for finding in found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from tabulate import tabulate
@@ -25,17 +26,7 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
         "finding": words.finding_text(found.finding),
         "before": found.before,
         "after": found.after,
-        "sections": [
-            {
-                "title": section.title,
-                "changes": [
-                    {"name": change.name, "before": change.before, "after": change.after} for change in section.changes
-                ],
-                "same": section.same,
-                "unknown": section.unknown or None,
-            }
-            for section in found.sections
-        ],
+        "sections": [{**asdict(section), "unknown": section.unknown or None} for section in found.sections],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.model import Finding, RunResult
-from harness.report.bad_ranges import variant_key
+from harness.report.bad_ranges import side_of, variant_key
 from harness.report.text import signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
@@ -19,11 +19,7 @@ def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
     """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.#`."""
     if not result.observations:
         return []
-    begins = {
-        (finding.series, str(finding.lane), variant_key(finding.variant), finding.after)
-        for finding in findings
-        if finding.kind != "first_fixed"
-    }
+    begins = {side_of(finding, finding.after) for finding in findings if finding.kind != "first_fixed"}
     told = dict.fromkeys(
         f"{signal_words.shown_signal(observation.signal).title}: {shortened(observation.text, most=_LONGEST)}"
         for observation in result.observations

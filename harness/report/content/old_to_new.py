@@ -120,7 +120,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
         change=_change(name, ends) if len(known) > 1 else "",
         worst=_worst(name, known),
-        limit=signal_words.limit_text(name, limit if seen or not cells else _default(name, cells[0])),
+        limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
         visible=signal_words.visible_text(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
@@ -157,10 +157,6 @@ def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
 def _is_bad(name: str, verdict: CellVerdict) -> bool:
     known = verdict.signals.get(name)
     return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
-
-
-def _default(name: str, entry: CellResult) -> float | None:
-    return entry.cell.variant.scenario.limits.of(name)
 
 
 def _figure(name: str, entry: CellResult, value: float) -> str:

@@ -105,7 +105,6 @@ class ReportTable:
 
     @property
     def shown(self) -> Iterator[Shown]:
-        """Return all cells of the table."""
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
     @property
@@ -120,7 +119,6 @@ class ReportTable:
 
     @property
     def measured(self) -> bool:
-        """Return whether any cell was measured."""
         return any(cell.tone != "none" for cell in self.shown)
 
 

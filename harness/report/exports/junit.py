@@ -49,7 +49,7 @@ def render(result: RunResult) -> str:
 
 
 def _suite(shown_table: ReportTable, changes: Changes) -> ElementTree.Element:
-    results = {id(cell.result): cell.result for row in shown_table.rows for cell in row.cells if cell is not None}
+    results = {id(cell.result): cell.result for cell in shown_table.shown}
     cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 
@@ -94,19 +94,14 @@ def _kind(entry: CellResult) -> str:
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; what it was narrowed down to is its output."""
     for number, finding in enumerate(blame.numbered(result), start=1):
-        case = _finding_case(finding)
+        text = words.finding_text(finding)
+        case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
+        if finding.kind != "first_fixed":
+            ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
         told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
         if told:
             ElementTree.SubElement(case, "system-out").text = "\n".join(told)
         yield case
-
-
-def _finding_case(finding: Finding) -> ElementTree.Element:
-    text = words.finding_text(finding)
-    case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
-    if finding.kind != "first_fixed":
-        ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
-    return case
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:

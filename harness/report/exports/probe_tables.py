@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from harness.model import LineRow, LineTable, OomReport, Probed, ProbeName, SizeTry
+from harness.model import LineRow, LineTable, OomReport, Probed, SizeTry
 from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened, version
 
@@ -57,7 +57,7 @@ def sections(found: Sequence[Probed]) -> Iterator[ProbeSection]:
     for probed in found:
         yield ProbeSection(
             title=plain(f"{probed.probe.name}: {probed.place}"),
-            tables=tuple(table for table in _TABLES[probed.probe.name](probed) if table.rows),
+            tables=tuple(table for make in _TABLES for table in make(probed) if table.rows),
             problem=shortened(probed.problem, most=400),
             files=tuple(plain(name) for name in sorted(probed.files)),
             functions=probed.functions,
@@ -249,10 +249,5 @@ def _held(size: str, oom: OomReport) -> ProbeTable:
     )
 
 
-def _none(_: Probed) -> Iterator[ProbeTable]:
-    yield from ()
-
-
-_TABLES: Mapping[ProbeName, Callable[[Probed], Iterator[ProbeTable]]] = {
-    "optrace": _ops, "lines": _functions, "valgrind": _leaks, "largest": _tries, "artifacts": _none,
-}  # fmt: skip
+_TABLES = (_ops, _functions, _leaks, _tries)
+"""Each yields nothing of a probe that has other results."""

@@ -135,7 +135,7 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
 
 def _title(issue: Issue) -> str:
     finding = issue.finding
-    effect = "" if finding.effect is None else f", {numbers.effect(finding.effect).partition(' (')[0]}"
+    effect = "" if finding.effect is None else f", {numbers.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
     return line(f"{finding.series} {issue.bad.cell.image.version}: {words.symptom(finding)}{effect}{good}")
 

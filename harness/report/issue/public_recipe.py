@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from harness.masking import is_private, is_secret
+from harness.masking import is_private
 from harness.model import Build, Install, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.report.issue.public_images import public_base
-
-
-def without_secrets(recipe: Recipe) -> Recipe:
-    """Return the recipe without the values of variables that hold credentials, for a script on the user's machine."""
-    return _withholding(recipe, is_secret)
 
 
 def for_strangers(recipe: Recipe) -> Recipe:
@@ -21,7 +16,7 @@ def for_strangers(recipe: Recipe) -> Recipe:
 
     Private are variables of the environment, the connection to the engine, serial numbers of GPUs, and paths.
     """
-    recipe = _withholding(recipe, is_private)
+    recipe = withholding(recipe, is_private)
     run = recipe.run
     if isinstance(run, Machine):
         return replace(recipe, run=replace(run, python=""))
@@ -34,7 +29,8 @@ def for_strangers(recipe: Recipe) -> Recipe:
     return replace(recipe, run=replace(run, client=("docker",), options=options, source=source))
 
 
-def _withholding(recipe: Recipe, hidden: Callable[[str, str], bool]) -> Recipe:
+def withholding(recipe: Recipe, hidden: Callable[[str, str], bool]) -> Recipe:
+    """Return the recipe without the values of variables that are `hidden`, by name and value."""
     run: Container | Machine = recipe.run
     told = tuple(pair for pair in run.environment if not hidden(*pair))
     withheld = (*run.withheld, *(name for name, value in run.environment if hidden(name, value)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
-from harness.report.issue.public_recipe import without_secrets
+from harness.report.issue.public_recipe import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import numbers, words
 from harness.report.text.clean import plain, shortened
@@ -30,7 +30,7 @@ START = (
 
 def shell(recipe: Recipe) -> str:
     """Return the script. It has no credentials: it takes them from the environment in which it is started."""
-    recipe = without_secrets(recipe)
+    recipe = withholding(recipe, is_secret)
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
@@ -158,7 +158,6 @@ def _of_machine(run: Machine) -> dict[str, object]:
         "short_version": short_version(run),
         "packages": shlex.join(run.packages),
         "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
-        "visible": "''",
         "environment": [
             *(shlex.quote(f"{name}={value}") for name, value in run.environment),
             *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),

@@ -70,7 +70,6 @@ def system(issue: Issue) -> str:
 
 
 def packages(issue: Issue) -> str:
-    """Return the installed packages and the loaded libraries."""
     installed = issue.system.get("packages", {})
     text = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
     libraries = ", ".join(map(str, issue.system.get("libraries", ())))

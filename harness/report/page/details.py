@@ -102,14 +102,9 @@ def histories(
     points = MOST_POINTS // max(1, sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full))
     maker = _Maker(result=result, anchors=anchors, in_full=in_full, points=max(2, min(120, points)))
     found = [
-        (
-            shown_table.title,
-            row,
-            {each.medians: each for each in shown_table.rows if each.medians and each.variant == row.variant},
-        )
-        for shown_table in tables
-        for row in shown_table.rows
-        if not row.medians
+        (shown.title, row, {each.medians: each for each in shown.rows if each.medians and each.variant == row.variant})
+        for shown in tables
+        for row in shown.verdicts
     ]
     for title, row, medians in sorted(found, key=lambda history: not _is_bad(history[1], history[2].values())):
         yield maker.history(title, row, medians)
@@ -139,8 +134,7 @@ class _Maker:
             scale=numbers.mebibytes(scale_kib / 1024),
             command=plain(commands.of_history(cells[0].result, self.result)),
             lines=tuple(
-                self._line(cell, growth, scale_kib, _levels(cell, medians))
-                for cell, growth in zip(cells, growths, strict=True)
+                self._line(cell, growth, scale_kib, medians) for cell, growth in zip(cells, growths, strict=True)
             ),
             drawings=tuple(history_charts.drawings(row, medians, name=name)),
             apart=tuple(self._apart([cell.result for cell in cells])),
@@ -148,10 +142,14 @@ class _Maker:
         )
 
     def _line(
-        self, cell: table.Shown, growth: sparkline.SparkGrowth | None, scale_kib: float, levels: tuple[Level, Level]
+        self,
+        cell: table.Shown,
+        growth: sparkline.SparkGrowth | None,
+        scale_kib: float,
+        medians: Mapping[Metric, table.Row],
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
-        anchor = self.anchors[entry.cell_id]
+        anchor, layer = self.anchors[entry.cell_id], verdict.layer and f"layer: {verdict.layer}"
         return Line(
             anchor=f"r{anchor}",
             target=f"c{anchor}" if entry.cell_id in self.in_full else "",
@@ -160,14 +158,10 @@ class _Maker:
             verdict=cell.text,
             rate=numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
             excluded="" if verdict.excluded_kib_per_step is None else numbers.number(verdict.excluded_kib_per_step),
-            step=levels[0],
-            peak=levels[1],
+            step=_level(cell, "step_time", medians),
+            peak=_level(cell, "peak_memory", medians),
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
-            why="; ".join(
-                filter(
-                    None, (words.why(entry), verdict.layer and f"layer: {verdict.layer}", *signal_words.doubts(verdict))
-                )
-            ),
+            why="; ".join(filter(None, (words.why(entry), layer, *signal_words.doubts(verdict)))),
             points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
         )
 
@@ -212,11 +206,6 @@ def _ran_on(cells: Sequence[CellResult]) -> str:
     """Return ` on gpu3`, the machine of a pool that measured a row; "" where the host is one machine."""
     machines = ", ".join(dict.fromkeys(cell.machine for cell in cells if cell.machine))
     return f", measured on {plain(machines)}" if machines else ""
-
-
-def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
-    """Return the levels of step time and peak memory."""
-    return _level(cell, "step_time", medians), _level(cell, "peak_memory", medians)
 
 
 def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row]) -> Level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.model import CellResult, RunResult
-from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.bad_ranges import place_of_cell, side_of
 from harness.report.charts import traces
 from harness.report.text import words
 
@@ -21,9 +21,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
 
     The two sides of findings come first, then bad cells, undecided cells, and good ones.
     """
-    sides = {
-        (*place_of(finding)[:3], version) for finding in result.findings for version in (finding.before, finding.after)
-    }
+    sides = {side_of(finding, version) for finding in result.findings for version in (finding.before, finding.after)}
     measured = [entry for entry in result.cells if entry.trials]
     measured.sort(key=lambda entry: _importance(entry, sides))
     shown, lines = set(), 0
@@ -35,7 +33,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
     return frozenset(shown)
 
 
-def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
+def _importance(entry: CellResult, sides: set[tuple[str, str, str, str]]) -> int:
     """Return a sort key, the most important first: a side of a finding before one bad version among many."""
     if place_of_cell(entry.cell) in sides:
         return 0

@@ -196,7 +196,7 @@ def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
     """Return the shade of each bad cell, 1 to 4, by its leak relative to the largest of its table; 4 without a rate."""
     heats = {}
     for shown_table in tables:
-        bad = [cell.result for row in shown_table.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
+        bad = [cell.result for cell in shown_table.shown if cell.tone == "bad"]
         largest = max((_rate(entry) for entry in bad), default=0.0)
         heats.update({entry.cell_id: _heat(_rate(entry), largest) for entry in bad})
     return heats

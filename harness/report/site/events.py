@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.model.history import Drift, FindingLife, HistoryView, IndexedRun, Measurement
+from harness.model.history import FindingLife, HistoryView, IndexedRun, Measurement
 from harness.model.site import SiteSource
 from harness.report.site import names
 from harness.report.text import lives
@@ -68,13 +68,7 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
 
 
 def newest_first(events: Iterable[Event]) -> list[Event]:
-    """Return events by time."""
     return sorted(events, key=lambda event: (event.at, event.text), reverse=True)
-
-
-def placed_drift(drift: Drift, source: SiteSource) -> str:
-    """Return where a signal drifts, and how much."""
-    return f"{lives.place(source.histories[drift.history])}: {lives.drift_text(drift)}"
 
 
 def feed(source: SiteSource, *, url: str) -> str:

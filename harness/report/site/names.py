@@ -20,7 +20,6 @@ def slug(name: str) -> str:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return a hash of texts."""
     found = hashlib.sha256()
     for text in texts:
         found.update(f"{len(text)}:{text}".encode(errors="replace"))

@@ -159,7 +159,10 @@ class _Maker:
         """Return the drifts: what, and the page of the series."""
         places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
-            (shortened(events.placed_drift(drift, self._source), most=500), names.series_page(at.matrix, at.series))
+            (
+                shortened(f"{lives.place(at)}: {lives.drift_text(drift)}", most=500),
+                names.series_page(at.matrix, at.series),
+            )
             for drift, at in places
             if matrix in (None, at.matrix)
         ]
@@ -186,7 +189,6 @@ class _Maker:
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
 
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the runs by month."""
         by_month: dict[str, list[IndexedRun]] = {}
         for run in runs:
             by_month.setdefault(names.month_page(run.started[:7]), []).append(run)
@@ -265,8 +267,6 @@ class _Maker:
             yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
 
     def run(self, run: IndexedRun) -> SitePage:
-        """Return the page of a run."""
-
         def content() -> Mapping[str, Any]:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")

@@ -12,7 +12,7 @@ from harness.model.site import SeriesNow, SiteSource
 from harness.report.charts import card as card_chart
 from harness.report.content.card_figure import Figure, Point
 from harness.report.site import names
-from harness.report.terminal.history import SHOWN
+from harness.report.terminal.history import SHOWN, days_of, known_of
 from harness.report.text import lives, numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 from harness.report.text.signal_words import Tone
@@ -141,15 +141,13 @@ def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int
 
 
 def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]:
-    known = [measurement for measurement in measured if measurement.is_known] or list(measured)
+    known = known_of(measured)
     newest = known[-1]
-    first, last = lives.day(known[0].started), lives.day(newest.started)
-    days = last if first == last else f"{first} to {last}"
     return (
         Box(text=short_name(newest.version)),
         Box(text=lives.measured_verdict(newest), tone=newest.state),
         *(Box(text=_figure(known, signal)) for signal in SHOWN),
-        Box(text=f"{len(known)} ×, {days}", link=names.run_page(source.runs[newest.run_id])),
+        Box(text=f"{len(known)} ×, {days_of(known)}", link=names.run_page(source.runs[newest.run_id])),
     )
 
 

@@ -23,7 +23,6 @@ def to_json(checkup: Checkup) -> dict[str, Any]:
 
 
 def exit_code(checkup: Checkup) -> int:
-    """Return UNAVAILABLE if a host cannot be used, else OK."""
     return exit_codes.UNAVAILABLE if checkup.problems else exit_codes.OK
 
 

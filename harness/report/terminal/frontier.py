@@ -28,7 +28,6 @@ def svg(settings: Sequence[Setting]) -> str:
 
 
 def drawing(settings: Sequence[Setting]) -> Drawing:
-    """Return the plot as a drawing of the chart `frontier`."""
     rows = [
         {"name": plain(setting.name), "peak": setting.peak_mib, "items": setting.items_a_s,
          "tone": "good" if setting.on_frontier else "dim"}

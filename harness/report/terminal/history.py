@@ -52,7 +52,7 @@ def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days:
 def _by_version(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for name in view.versions:
         own = [measurement for measurement in view.measured if measurement.version == name]
-        known = [measurement for measurement in own if measurement.is_known] or own
+        known = known_of(own)
         figures = (_figure(known, signal) for signal in signals)
         yield version(name), lives.measured_verdict(known[-1]), *figures, _measured(known)
 
@@ -79,12 +79,21 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
 
 def _measured(known: Sequence[Measurement]) -> str:
     """Return how often and when it was measured, and the verdicts of other days that differ from the newest."""
-    first, last = lives.day(known[0].started), lives.day(known[-1].started)
-    when = last if first == last else f"{first} to {last}"
     others = [measurement.verdict for measurement in known[:-1] if measurement.state != known[-1].state]
     also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
     times = "once" if len(known) == 1 else f"{len(known)} times"
-    return f"{times}, {when}{f'; before: {also}' if also else ''}"
+    return f"{times}, {days_of(known)}{f'; before: {also}' if also else ''}"
+
+
+def known_of(measured: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the measurements that say something, else all."""
+    return [measurement for measurement in measured if measurement.is_known] or measured
+
+
+def days_of(measured: Sequence[Measurement]) -> str:
+    """Return `2026-03-01 to 2026-03-04`, or the only day."""
+    first, last = lives.day(measured[0].started), lives.day(measured[-1].started)
+    return last if first == last else f"{first} to {last}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,18 +18,6 @@ _WIDE = 60
 _ROOM_FOR_BARS = 120
 _BAR_WIDTH = 16
 _REFRESHES_PER_S = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """The texts and the bar of one lane."""
-
-    name: str
-    bar: ProgressBar | Text
-    count: str
-    activity: str
-    seen: str
-    left: str
 
 
 class LiveProgress(LanesProgress):
@@ -88,12 +75,15 @@ class LiveProgress(LanesProgress):
 
     def _lines(self) -> Table:
         with self._lock:
-            rows = [self._row(name, state) for name, state in self._lanes.items()]
+            rows = [
+                (name, state.count, state.activity, _seen(state), _left(state), _bar(state))
+                for name, state in self._lanes.items()
+            ]
         width = self._console.width
         grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
         if width < _WIDE:
-            for row in rows:
-                grid.add_row(self._text(" ".join(filter(None, (row.name, row.count, row.activity, row.seen)))))
+            for *texts, _, _ in rows:
+                grid.add_row(self._text(" ".join(filter(None, texts))))
             return grid
         # Names are cut to a fifth of the width, so that the figures fit.
         grid.add_column(max_width=width // 5)
@@ -101,33 +91,22 @@ class LiveProgress(LanesProgress):
         grid.add_column(no_wrap=True)
         for ratio in (1, None, None):
             grid.add_column(ratio=ratio)
-        for row in rows:
-            told = [self._text(text) for text in (row.activity, row.seen, row.left)]
-            bar = row.bar if width >= _ROOM_FOR_BARS else Text("")
-            grid.add_row(self._text(row.name, "bold"), bar, self._text(row.count), *told)
+        for name, count, activity, seen, left, bar in rows:
+            told = [self._text(text) for text in (count, activity, seen, left)]
+            grid.add_row(self._text(name, "bold"), bar if width >= _ROOM_FOR_BARS else Text(""), *told)
         return grid
-
-    @staticmethod
-    def _row(name: str, state: LaneState) -> _Row:
-        newest = state.newest
-        rate = newest.rate_kib_per_step()
-        seen = [
-            f"step {newest.step:,}/{newest.steps:,}" if newest.steps else "",
-            "" if rate is None else numbers.rate(rate),
-        ]
-        return _Row(
-            name=name,
-            bar=_bar(state),
-            count=state.count,
-            activity=state.activity,
-            seen=" · ".join(filter(None, seen)),
-            left=_left(state),
-        )
 
     def _text(self, text: str, style: str = "") -> Text:
         line = console_text(text, self._console, style)
         line.no_wrap, line.overflow = True, "ellipsis"
         return line
+
+
+def _seen(state: LaneState) -> str:
+    newest = state.newest
+    rate = newest.rate_kib_per_step()
+    step = f"step {newest.step:,}/{newest.steps:,}" if newest.steps else ""
+    return " · ".join(filter(None, (step, "" if rate is None else numbers.rate(rate))))
 
 
 def _left(state: LaneState) -> str:

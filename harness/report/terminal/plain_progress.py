@@ -22,18 +22,15 @@ from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
 
-def open_progress(
-    stderr: TextIO, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
-) -> AbstractContextManager[ProgressListener]:
+def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContextManager[ProgressListener]:
     """Return live bars if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
 
     Otherwise return plain lines.
     """
-    stream = LenientStream(stderr)
     if _is_live(stderr, environ):
-        console = Console(file=stream, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
-        return live_progress(console, clock=clock)
-    return plain_progress(stream, clock=clock)
+        lenient = LenientStream(stderr)
+        return live_progress(Console(file=lenient, force_terminal=True, _environ=environ))  # type: ignore[arg-type]
+    return plain_progress(stderr)
 
 
 def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
@@ -50,9 +47,7 @@ def live_progress(console: Console, *, clock: Callable[[], float] = time.monoton
 
 
 @contextmanager
-def plain_progress(
-    stream: TextIO | LenientStream, *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[ProgressListener]:
+def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
     """Print one line per finished trial, prepared image and note, without carriage returns and colours."""
     progress = PlainProgress(stream, clock=clock)
     try:
@@ -101,8 +96,8 @@ REPEAT_S = 60.0
 class PlainProgress(LanesProgress):
     """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `known`, `image`, `note`."""
 
-    def __init__(self, stream: TextIO | LenientStream, *, clock: Callable[[], float]) -> None:
-        self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
+        self._stream = LenientStream(stream)
         super().__init__(clock=clock)
         self._prepared: dict[tuple[str, str], tuple[float, float]] = {}
         """By host or card and image: when it began, and when it is printed again, in seconds."""

@@ -152,17 +152,13 @@ def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
 def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
     """Write the table in as few blocks as the width allows; if one suffices, verdict and figure share a line."""
     spare = pen.console.width - sum(_widths(shown_table, pen, wide=False))
-    label = min(max(8, pen.console.width // 3, spare), _label_width(shown_table, pen))
+    label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
     room = pen.console.width - label
     tall = sum(_widths(shown_table, pen, wide=True)) > room
     for number, columns in enumerate(_blocks(_widths(shown_table, pen, wide=not tall), room)):
         title = shown_table.title if number == 0 else f"{shown_table.title}, continued"
         pen.line(title, style="bold", before=1)
         pen.console.print(_block(shown_table, columns, label=label, tall=tall, pen=pen))
-
-
-def _label_width(shown_table: ReportTable, pen: _Pen) -> int:
-    return max(pen.width(row.label) for row in shown_table.rows)
 
 
 def _widths(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from harness.model.seen import ImageRef, RegistryLook
@@ -30,24 +31,11 @@ def line(seen: RegistryLook) -> str:
 
 def as_json(seen: RegistryLook) -> dict[str, Any]:
     """Return one JSON object for a poll. Every field is always there."""
-    return {
-        "matrix": seen.matrix,
-        "at": seen.at,
-        "images": seen.images,
-        "new": _spots(seen.new),
-        "republished": _spots(seen.republished),
-        "gone": _spots(seen.gone),
-        "digests": seen.digests,
-        "tags": seen.tags,
-        "requests": seen.requests,
-        "duration_s": seen.duration_s,
-        "notes": list(seen.notes),
-        "problem": seen.problem or None,
+    spots = {
+        name: [{"series": spot.series, "image": spot.version} for spot in getattr(seen, name)]
+        for name in ("new", "republished", "gone")
     }
-
-
-def _spots(spots: Sequence[ImageRef]) -> list[dict[str, str]]:
-    return [{"series": spot.series, "image": spot.version} for spot in spots]
+    return {**asdict(seen), **spots, "problem": seen.problem or None}
 
 
 def _names(spots: Sequence[ImageRef]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.model import Look, Trial
+from harness.model import Trial
 from harness.report.text import numbers
 
 
@@ -20,18 +20,14 @@ def growth_lines(trial: Trial) -> Iterator[str]:
     if first.blocks is not None and last.blocks is not None:
         blocks_a_step = (last.blocks - first.blocks) / steps
         yield f"Python objects: {numbers.number(blocks_a_step)} more allocated blocks a step."
-    yield from _released(last)
+    # Growth that these release is no leak.
+    yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
+    yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
 
 
 def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: int) -> Iterator[str]:
     if first_kib is not None and last_kib is not None:
         yield f"{what}: {numbers.rate((last_kib - first_kib) / steps)} between the first and last look."
-
-
-def _released(last: Look) -> Iterator[str]:
-    """Yield what gc.collect and malloc_trim released at the end: growth that they release is no leak."""
-    yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
-    yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
 
 
 def _released_by(what: str, before_kib: float | None, after_kib: float | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
@@ -127,10 +127,12 @@ def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
 
 def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
     """Return groups by name, only the first of them if they are many."""
-    several = list(groups)
-    shown = ", ".join(group_text(group, narrowed) for group in several[:MOST_NAMED])
-    more = len(several) - MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
+    return _few([group_text(group, narrowed) for group in groups])
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = len(texts) - MOST_NAMED
+    return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def group_text(group: str, narrowed: Narrowed) -> str:
@@ -140,9 +142,7 @@ def group_text(group: str, narrowed: Narrowed) -> str:
         return plain(group)
     if len(known.components) == 1:
         return component_text(known.components[0])
-    inside = [component_text(component) for component in known.components[:MOST_NAMED]]
-    more = len(known.components) - MOST_NAMED
-    return f"{plain(group)} ({', '.join(inside)}{f' and {more} more' if more > 0 else ''})"
+    return f"{plain(group)} ({_few([component_text(component) for component in known.components])})"
 
 
 def component_text(component: Component) -> str:

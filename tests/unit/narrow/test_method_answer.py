@@ -63,13 +63,13 @@ class Search:
         self.host = OnlyBFails()
         monkeypatch.setattr(narrow, "_worker", lambda *args, **more: self.host)
         monkeypatch.setattr(narrow_sides, "prepared", lambda *args: None)
-        monkeypatch.setattr(narrow_sides, "inventory", self._look)
+        monkeypatch.setattr(narrow_sides.BothSides, "look", self._look)
 
-    def _look(self, *args: object) -> Inventory:
+    def _look(self, *args: object) -> tuple[Inventory, str]:
         self.looks += 1
         if isinstance(self.seen, HarnessError):
             raise self.seen
-        return self.seen
+        return self.seen, ""
 
     def _remove(self, kept: Kept, say: object) -> None:
         self.removed.append(kept.name)

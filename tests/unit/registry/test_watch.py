@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageError
-from harness.flows.watch import WatchedMatrix, WatchOptions
+from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.seen import ImageRef, RegistryLook
 from harness.registry import RegistryDenied, RegistryTrouble
@@ -114,11 +115,11 @@ class World:
         self.seen.append(seen)
         self.changes.get(len(self.seen), lambda: None)()
 
-    def watch(self, **options: object) -> int:
+    def watch(self, **options: Any) -> int:
         self.at += timedelta(hours=1)
         return WatchedMatrix(
             matrix=self.folder / "matrix.yaml",
-            options=replace(WatchOptions(out=self.folder / "reports"), **options),  # type: ignore[arg-type]
+            out=self.folder / "reports",
             environ={},
             images=self.registry,
             run=self.runs,
@@ -126,6 +127,7 @@ class World:
             drifts=self.drifts,
             stopped=self.stopped,
             now=lambda: self.at,
+            **options,
         ).watch()
 
     @property

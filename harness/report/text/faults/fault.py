@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
-from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.text.clean import plain, version
 from harness.report.text.faults import finding_phrases
 from harness.report.text.faults.lane_names import Names
@@ -31,7 +31,6 @@ class Clause:
 
 
 def clause_of(attribution: Attribution, result: RunResult) -> Clause:
-    """Return the clause for one attribution."""
     names = Names(attribution, result)
     found = [episode.finding for episode in attribution.episodes]
     size = size_of(attribution, result)
@@ -163,14 +162,9 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
     size = finding_phrases.sizes(known + grown)
     if not attribution.episodes[0].depth:
         return size
-    sides = [place_of_cell_at(episode.finding, episode.finding.before) for episode in attribution.episodes]
+    sides = [side_of(episode.finding, episode.finding.before) for episode in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
     return finding_phrases.more(size, finding_phrases.sizes([effect for effect in before if effect is not None]))
-
-
-def place_of_cell_at(finding: Finding, version: str | None) -> tuple[str, ...]:
-    """Return `place_of_cell` for one version at the place of `finding`."""
-    return *place_of(finding)[:3], version or ""
 
 
 def _growths(
@@ -186,7 +180,7 @@ def _growths(
     for place in span(episode, order):
         if versions[place] in worse and versions[place] != finding.after:
             return
-        entry = cells.get((*place_of(finding)[:3], versions[place]))
+        entry = cells.get(side_of(finding, versions[place]))
         rate = None if entry is None else growth_of(entry, finding.metric)
         if rate is not None:
             yield rate

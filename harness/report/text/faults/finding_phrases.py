@@ -128,7 +128,7 @@ def _rate(value: float, unit: str) -> str:
     if unit in _BYTES:
         return f"{_BYTES[unit](value)} a step"
     count = numbers.rough(value).removesuffix(".0")
-    return f"{count} {_SINGULAR.get(unit, unit.removesuffix('s')) if count == '1' else unit} a step"
+    return f"{count} {numbers.ONE.get(unit, unit) if count == '1' else unit} a step"
 
 
 def _kib(value: float) -> str:
@@ -140,4 +140,3 @@ def _bytes(value: float) -> str:
 
 
 _BYTES: dict[str, Callable[[float], str]] = {"KiB": _kib, "B": _bytes}
-_SINGULAR = {"processes": "process", "s": "s"}
