@@ -24,7 +24,9 @@ from harness.assess.row_verdicts import JudgedBlock
 from harness.judge.cell.verdict import judge_cell
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.schedule.bisect import Evidence, Rules, VersionEvidence, conclude, decide
+from harness.schedule.bisect.conclude import conclude
+from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.records import Evidence, Rules, VersionEvidence
 from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 

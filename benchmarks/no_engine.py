@@ -36,9 +36,6 @@ class EngineAtHand:
     def look(self, image: Image, say: Callable[[str], None]) -> Prepared:
         return self.prepare(image, say)
 
-    def at_hand(self, image: Image) -> bool:
-        return True
-
     def holds(self, prepared: Prepared) -> bool:
         return True
 

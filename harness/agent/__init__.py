@@ -12,7 +12,7 @@ Two processes. The *supervisor* keeps the conversation on its stdin and stdout a
 its death. With a `command` the supervisor samples the command's process tree from outside instead.
 
 job.json
-    {"protocol": 1, "marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
+    {"marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
      "program": {"path": "scenario/train.py" or null, "module": "mypkg.train" or null, "args": [...],
                  "steps_are": "auto", "torch", … or "module:name", "printed": {"loss": "loss: {}"}} or null,
                                                 in place of a script (program.py)

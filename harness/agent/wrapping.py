@@ -35,12 +35,10 @@ class NoComponents(object):
         """Look at nothing."""
 
     def files(self):
-        """Return no file."""
         return {}
 
 
 def probe_name(job):
-    """Return the name of the job's probe, or None."""
     return (job.get("probe") or {}).get("name")
 
 

@@ -15,13 +15,8 @@ NEWEST_RUNS = 5
 
 def newest_runs(folder: Path) -> list[Path]:
     """Return the directories of the newest runs in `folder` that have trials, newest first."""
-    runs = (run for run in sorted(folder.glob("[0-9]*"), reverse=True) if _has_trials(run))
-    return list(islice(runs, NEWEST_RUNS))
-
-
-def _has_trials(run: Path) -> bool:
-    folder = run / "trials"
-    return folder.is_dir() and not folder.is_symlink()
+    trials = (run / "trials" for run in sorted(folder.glob("[0-9]*"), reverse=True))
+    return list(islice((kept.parent for kept in trials if kept.is_dir() and not kept.is_symlink()), NEWEST_RUNS))
 
 
 def known_trial(path: Path) -> Trial | None:

@@ -125,10 +125,12 @@ def baseline_of(block: Block) -> int | None:
 
 
 def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """Return the cell with the minimum detectable effects of the whole comparison, if it took part in that."""
-    if not cell.verdict.smallest_visible:
-        return cell
-    return replace(cell, verdict=replace(cell.verdict, smallest_visible=seen))
+    """Return the cell with the minimum detectable effects of the whole comparison, if two of its launches had figures
+    to compare.
+    """
+    judged = cell.verdict
+    is_compared = judged.step_ms_ci is not None or (judged.peak_rss_mib is not None and judged.trials > 1)
+    return replace(cell, verdict=replace(judged, smallest_visible=seen)) if is_compared else cell
 
 
 def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
@@ -238,7 +240,6 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
 def _warnings(
     block: Block, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
 ) -> tuple[str, ...]:
-    """Return all warnings about a block."""
     return (
         *_left_out(block, [cell.trials for cell in cells], searched=searched),
         *_not_launched(block, cells, changes),

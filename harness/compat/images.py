@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.compat.table import CompatibilityTable, Release
+from harness.compat.table import Release, shipped
 from harness.compat.versions import numbers
 
 TRUE = ("1", "t", "true")  # as nvidia-container-runtime reads it, whatever the case
@@ -48,17 +48,15 @@ class Needs:
     said_driver: bool = False
     architectures: tuple[Architecture, ...] = ()
     requirements: Mapping[str, str] = field(default_factory=dict)
-    release: Release | None = None
 
     @property
     def known(self) -> bool:
-        """Return whether anything is known."""
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 
-def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
+def needs_of(image: DescribedImage) -> Needs:
     """Return what `image` needs. Its environment wins over its labels, and both win over the table."""
-    release = _release(image, table)
+    release = _release(image)
     cuda = _version(image.environment.get("CUDA_VERSION")) or _version(image.labels.get("com.nvidia.cuda.version"))
     driver = _version(image.environment.get("CUDA_DRIVER_VERSION"))
     confirmed = release is not None and release.confirmed
@@ -70,16 +68,15 @@ def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
         said_driver=driver is not None or confirmed,
         architectures=_architectures(image),
         requirements=_requirements(image.environment),
-        release=release,
     )
 
 
-def _release(image: DescribedImage, table: CompatibilityTable) -> Release | None:
+def _release(image: DescribedImage) -> Release | None:
     """Return the release that the image's environment names, else the one of its reference or its version."""
     said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
-        return table.release(said)
-    return table.named(image.reference) or table.named(image.version)
+        return shipped().release(said)
+    return shipped().named(image.reference) or shipped().named(image.version)
 
 
 def _version(text: str | None) -> str | None:

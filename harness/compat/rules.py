@@ -8,7 +8,7 @@ from typing import Literal
 from harness.compat.cards import is_data_centre
 from harness.compat.images import DescribedImage, Needs, needs_of
 from harness.compat.requirements import is_met
-from harness.compat.table import CompatibilityTable, shipped
+from harness.compat.table import shipped
 from harness.compat.versions import Numbers, major_minor, numbers, sm
 from harness.model import HostState
 from harness.model.gpus import Gpu
@@ -43,10 +43,10 @@ def compatibility_on(state: HostState, gpu: Gpu | None, image: DescribedImage) -
 
 def compatibility(image: DescribedImage, gpu: Gpu) -> Compatibility:
     """Judge `image` on `gpu`: by the first check that forbids it, else by the first that leaves doubt."""
-    needs = needs_of(image, shipped())
+    needs = needs_of(image)
     if not needs.known:
         return _unknown("nothing is known of what it needs")
-    checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, shipped()))
+    checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu))
     objections = [check for check in checks if check is not None]
     forbidden = [check for check in objections if check.state == "incompatible"]
     return (forbidden or objections or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
@@ -107,22 +107,21 @@ def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
     return _unknown(f"{older}; a forward compatibility package in the image may do")
 
 
-def _code(needs: Needs, gpu: Gpu, table: CompatibilityTable) -> Compatibility | None:
+def _code(needs: Needs, gpu: Gpu) -> Compatibility | None:
     """Check whether anything in the image was compiled for the GPU."""
     if gpu.compute_capability is None:
         return _unknown("the GPU's compute capability is not known")
     if needs.architectures:
         return _built_code(needs, gpu.compute_capability)
-    least = table.capabilities.get(gpu.compute_capability)
-    if needs.cuda is None or least is None:
+    if needs.cuda is None or gpu.compute_capability not in shipped().capabilities:
         return _unknown(f"it is not known whether it has code for {sm(gpu.compute_capability)}")
-    return _code_of(needs.cuda, needs, gpu.compute_capability, table)
+    return _code_of(needs.cuda, needs, gpu.compute_capability)
 
 
-def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable) -> Compatibility | None:
+def _code_of(cuda: str, needs: Needs, capability: str) -> Compatibility | None:
     """Check whether `cuda`, the oldest version that the image may have, has code for a GPU that the table lists."""
     lacks = f"CUDA {major_minor(cuda)} has no code for {sm(capability)}"
-    least, dropped = table.capabilities[capability], numbers(table.dropped.get(capability))
+    least, dropped = shipped().capabilities[capability], numbers(shipped().dropped.get(capability))
     if dropped is not None and (numbers(cuda) or ()) >= dropped:
         return _incompatible(f"{lacks} any more")
     newest = numbers(needs.cuda_newest) or ()

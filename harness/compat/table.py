@@ -10,15 +10,13 @@ from importlib import resources
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import ConfigDict, StringConstraints, TypeAdapter
 
 from harness.compat.versions import Numbers, numbers
-from harness.errors import UsageError
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)*$")]
 ReleaseName = Annotated[str, StringConstraints(pattern=r"^\d\d\.\d\d$")]
 
-FILE = "ngc.yaml"
 TAG = re.compile(r"(?:^|:)(\d\d\.\d\d?)-tf1(?:-|$)")
 WHEEL = re.compile(r"\b1\.\d+(?:\.\d+)?\+nv(\d\d\.\d\d?)\b")
 
@@ -65,30 +63,8 @@ class CompatibilityTable:
         return {numbers(name) or (): row for row in self.tensorflow1 for name in row.releases}
 
 
-def load_table(text: str) -> CompatibilityTable:
-    """Parse a table in YAML. Raises UsageError with the place of the first error."""
-    try:
-        table = TypeAdapter(CompatibilityTable).validate_python(yaml.safe_load(text))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{FILE}: {place}: {first['msg']}") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{FILE}: is not YAML: {error}") from error
-    return _checked(table)
-
-
-def _checked(table: CompatibilityTable) -> CompatibilityTable:
-    names = [name for row in table.tensorflow1 for name in row.releases]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"{FILE}: tensorflow1: releases listed twice: {', '.join(twice)}")
-    if names != sorted(names):
-        raise UsageError(f"{FILE}: tensorflow1: releases must stand oldest first")
-    return table
-
-
 @functools.cache
 def shipped() -> CompatibilityTable:
     """Return the table that this version of the harness ships."""
-    return load_table((resources.files("harness") / "data" / FILE).read_text(encoding="utf-8"))
+    text = (resources.files("harness") / "data" / "ngc.yaml").read_text(encoding="utf-8")
+    return TypeAdapter(CompatibilityTable).validate_python(yaml.safe_load(text))

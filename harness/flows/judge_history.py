@@ -16,6 +16,7 @@ from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.model import Change, Effect, SeriesChange, SeriesVerdict
+from harness.model.series import SeriesKind
 from harness.traces import HistoryFile, read_history
 
 TOLD = 5
@@ -88,34 +89,28 @@ def _names(what: str, names: Sequence[str]) -> str:
 
 
 def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
-    changes = [(change.after, _told(change, versions, falls=falls)) for change in series.changes]
-    changes += [(shift.after, _better(shift, versions, falls=falls)) for shift in series.better]
-    return tuple(change for _, change in sorted(changes, key=lambda one: one[0]))
+    found: list[tuple[SeriesKind, Change | Changepoint, Effect | None]] = [
+        *((change.kind, change, change.effect) for change in series.changes),
+        *(("better", shift, _size(shift)) for shift in series.better),
+    ]
+    changes = []
+    for kind, at, effect in sorted(found, key=lambda one: one[1].after):
+        assert effect is not None, "levels have sizes"
+        change = SeriesChange(
+            kind=kind,
+            before=None if at.before is None else versions[at.before],
+            after=versions[at.after],
+            between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
+            effect=_inverse(effect) if falls else effect,
+            p=at.p,
+        )
+        changes.append(change)
+    return tuple(changes)
 
 
-def _told(change: Change, versions: Sequence[str], *, falls: bool) -> SeriesChange:
-    assert change.effect is not None, "levels have sizes"
-    return SeriesChange(
-        kind=change.kind,
-        before=None if change.before is None else versions[change.before],
-        after=versions[change.after],
-        between=() if change.before is None else tuple(versions[change.before + 1 : change.after]),
-        effect=_inverse(change.effect) if falls else change.effect,
-        p=change.p,
-    )
-
-
-def _better(shift: Changepoint, versions: Sequence[str], *, falls: bool) -> SeriesChange:
-    low, high = shift.interval
-    effect = Effect(value=logs.ratio_of(shift.size), unit="ratio", ci=(logs.ratio_of(low), logs.ratio_of(high)))
-    return SeriesChange(
-        kind="better",
-        before=versions[shift.before],
-        after=versions[shift.after],
-        between=tuple(versions[shift.before + 1 : shift.after]),
-        effect=_inverse(effect) if falls else effect,
-        p=shift.p,
-    )
+def _size(shift: Changepoint) -> Effect:
+    low, high = map(logs.ratio_of, shift.interval)
+    return Effect(value=logs.ratio_of(shift.size), unit="ratio", ci=(low, high))
 
 
 def _inverse(effect: Effect) -> Effect:

@@ -14,7 +14,10 @@ from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
-from harness.probes import Unreadable, read_leaks, read_lines, read_oom, read_ops, search_largest
+from harness.probes.files import Unreadable, read_lines, read_ops
+from harness.probes.largest import search_largest
+from harness.probes.leaks import read_leaks
+from harness.probes.oom import read_oom
 from harness.run.engine import Engine, Prepared
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes

@@ -8,8 +8,10 @@ from typing import Literal, Protocol
 
 from harness.model import Image, Matrix, Pull
 from harness.model.seen import ImageRef
-from harness.plan import make_plan
-from harness.registry import RegistryDenied, TagSource
+from harness.plan.cells import make_plan
+from harness.registry.client import TagSource
+from harness.registry.errors import RegistryDenied
+from harness.registry.names import split_tag
 from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]
@@ -46,7 +48,7 @@ class Listing:
 
     def lacks(self, reference: str) -> bool:
         """Return whether the reference's repository was listed and has no such tag."""
-        repository, tag = _split(reference)
+        repository, tag = split_tag(reference)
         return repository in self.found and tag not in self.found[repository]
 
 
@@ -102,7 +104,7 @@ def _due(
         if memory.of(spot) is None:
             yield spot, reference
         else:
-            by_repository.setdefault(_split(reference)[0], []).append((spot, reference))
+            by_repository.setdefault(split_tag(reference)[0], []).append((spot, reference))
     for repository, known in by_repository.items():
         size = len(listing.found.get(repository, known))
         if digests == "all" or size <= SMALL_REPOSITORY:
@@ -131,10 +133,3 @@ def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing
         missing = spot in asked and asked[spot] is None
         if not known.gone and (missing or (known.reference and listing.lacks(known.reference))):
             yield spot
-
-
-def _split(reference: str) -> tuple[str, str]:
-    """Return `host:5000/repository` and `tag` for `host:5000/repository:tag`."""
-    head, slash, tail = reference.rpartition("/")
-    repository, _, tag = tail.partition(":")
-    return f"{head}{slash}{repository}", tag

@@ -23,7 +23,8 @@ from harness.flows.running.plan_run import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
 from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
-from harness.plan import explain, including, make_plan
+from harness.plan.cells import including, make_plan
+from harness.plan.explain import explain
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
 from harness.store import RunDirectory, inputs

@@ -1,4 +1,4 @@
-"""Computes medians, Student t confidence intervals and minimum detectable effects over trials.
+"""Computes medians and Student t confidence intervals over trials.
 
 The trial is the sampling unit: the steps of several trials are never pooled.
 """
@@ -29,7 +29,8 @@ def t_interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % t confidence interval of the mean over trials; None for fewer than two trials."""
     if len(values) < 2:
         return None
-    margin = _quantile(len(values) - 1, 0.5 + CONFIDENCE / 2) * _deviation(values) / math.sqrt(len(values))
+    quantile = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2))
+    margin = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     middle = float(np.mean(values))
     return middle - margin, middle + margin
 
@@ -46,21 +47,3 @@ def widest(intervals: Sequence[Interval | None]) -> Interval | None:
     """Return the widest of the known intervals; None without any."""
     known = [interval for interval in intervals if interval is not None]
     return max(known, key=lambda interval: interval[1] - interval[0]) if known else None
-
-
-def smallest_visible(values: Sequence[float]) -> float | None:
-    """Return the minimum detectable effect: the relative difference that is just significant in a two-sample t test at
-    SEPARATED against a version with as many trials and the same variance. None for fewer than two trials.
-    """
-    if len(values) < 2 or any(value <= 0 for value in values):
-        return None
-    deviation = _deviation([math.log(value) for value in values])
-    return logs.share_of(_quantile(2 * len(values) - 2, SEPARATED) * deviation * math.sqrt(2 / len(values)))
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1))
-
-
-def _quantile(freedom: int, share: float) -> float:
-    return float(stdtrit(freedom, share))

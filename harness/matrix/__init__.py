@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import model, package_index, registry
+from harness import model, package_index
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import names_of, read_hosts
@@ -17,6 +17,7 @@ from harness.matrix.scenarios.scenarios import read_scenarios
 from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.series import read_series
 from harness.matrix.text.reading import read_yaml
+from harness.registry.client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
 
@@ -26,7 +27,7 @@ def load_matrix(
     *,
     environ: Mapping[str, str],
     index: package_index.Index | None = None,
-    tags: registry.TagSource | None = None,
+    tags: TagSource | None = None,
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
@@ -36,7 +37,7 @@ def load_matrix(
     """
     file, context = _open(path, environ)
     packages = PackageReader(context=context, index=index or package_index.PackageIndex.from_environ(environ))
-    matrix = _matrix(file, context, packages, tags or registry.Registry.from_environ(environ))
+    matrix = _matrix(file, context, packages, tags or Registry.from_environ(environ))
     context.problems.raise_if_any()
     return matrix
 
@@ -61,7 +62,7 @@ def _name(file: MatrixFile, context: Context) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
 
 
-def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: registry.TagSource) -> model.Matrix:
+def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagSource) -> model.Matrix:
     series = read_series(file, context, packages, tags)
     hosts = read_hosts(file, context)
     scenarios_read = read_scenarios(file, context, hosts=names_of(file))

@@ -117,7 +117,6 @@ class Inventory:
 
 
 def parsed_requirement(text: str) -> Requirement | None:
-    """Return a requirement; None if it cannot be parsed."""
     try:
         return Requirement(text)
     except InvalidRequirement:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from harness import masking
 from harness.model import Block, Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull
-
-if TYPE_CHECKING:
-    from harness.schedule.bisect import Expected
+from harness.schedule.bisect.records import Expected, Rules, expected_launches
 
 
 def explain(plan: Plan) -> Explanation:
@@ -81,8 +78,6 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 def _expected(block: Block, plan: Plan) -> Expected:
     """Return the launches of a block, without the A/A replicate that is launched in each round."""
-    from harness.schedule.bisect import Expected, Rules, expected_launches  # noqa: PLC0415 - a watch plans, and needs no statistics
-
     cells = sum(cell.excluded is None for cell in block.cells)
     if plan.searched(block):
         return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))

@@ -8,6 +8,8 @@ from harness.errors import InfrastructureError
 from harness.model import Host, Lane
 from harness.model.gpus import Gpu
 
+MOST_GPUS = 64  # of a host: a larger number is no index
+
 
 def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:
     """Return the lanes of `host`: one without a GPU, one with `all`, one for `each`, or one for each GPU that is
@@ -56,12 +58,12 @@ def _named(entry: str, listed: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
 
 
 def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
-    """Return the GPUs that a text means: `0` is an index; `4090` is part of a name, as no host has so many GPUs."""
+    """Return the GPUs that a text means: `0` is an index; `4090` is part of a name."""
     if text.startswith(("GPU-", "MIG-")):
         whole = [gpu for gpu in listed if text in (gpu.uuid, gpu.parent)]
         return whole or [gpu for gpu in listed if len(text) > 4 and gpu.uuid.startswith(text)]
     numbered = [gpu for gpu in listed if text == str(gpu.index)]
-    if numbered or _is_index(text):
+    if numbered or (text.isdecimal() and int(text) < MOST_GPUS):
         return numbered
     named = [gpu for gpu in listed if text.lower() in gpu.name.lower()]
     return [gpu for gpu in named if _is_whole(text.lower(), gpu)] or named
@@ -72,10 +74,6 @@ def _is_whole(text: str, gpu: Gpu) -> bool:
     Ti`.
     """
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
-
-
-def _is_index(text: str) -> bool:
-    return text.isdecimal() and int(text) < 64
 
 
 def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:

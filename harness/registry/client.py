@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -30,29 +29,19 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class TagSource(Protocol):
-    """A source of the tags of a repository."""
-
     def tags(self, repository: str) -> tuple[str, ...]:
         """Return all tags, in the registry's order. Raises RegistryTrouble if the list is incomplete."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer. `size_bytes` is its compressed size, as it is pulled."""
-
-    digest: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """The facts that an image states about itself. `digest` is that of its reference (of the index, if it has one)."""
+    """What an image states about itself, and the layers that a pull of it fetches, its configuration among them: their
+    compressed bytes by digest.
+    """
 
-    digest: str
-    created: datetime | None
-    architecture: str | None
     labels: Mapping[str, str]
     environment: Mapping[str, str]
+    layers: Mapping[str, int]
 
 
 class Registry:
@@ -102,33 +91,21 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Return what an image says of itself; for an index, its image for Linux on this architecture."""
+        """Return the facts of an image; for an index, those of its image for Linux on this architecture."""
         name = parse(reference)
-        named, manifest = self._find(name, architecture)
-        digest = manifest.config.digest
-        answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
-        config = _read(Config, answer, name, what="an image's configuration", digest=digest)
-        return PublishedImage(
-            digest=named,
-            created=config.created,
-            architecture=config.architecture,
-            labels=config.config.Labels or {},
-            environment=dict(item.partition("=")[::2] for item in config.config.Env or ()),
-        )
-
-    def layers(self, reference: str, *, architecture: str = "amd64") -> tuple[Layer, ...]:
-        """Return the layers that a pull of this image fetches, including its configuration."""
-        _, manifest = self._find(parse(reference), architecture)
-        return tuple(Layer(digest=layer.digest, size_bytes=layer.size) for layer in (manifest.config, *manifest.layers))
-
-    def _find(self, name: RegistryName, architecture: str) -> tuple[str, Manifest]:
-        """Return the digest of what the reference names, and the manifest of its image for this architecture."""
         answer = self._manifest(name)
-        digest = _hash(answer.body)
-        if _type(answer) in INDEX_TYPES:
+        if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:
             index = _read(ImageIndex, answer, name, what="an index of images")
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
-        return digest, _read(Manifest, answer, name, what="a manifest that is still in use")
+        manifest = _read(Manifest, answer, name, what="a manifest that is still in use")
+        digest = manifest.config.digest
+        answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
+        config = _read(Config, answer, name, what="an image's configuration", digest=digest).config
+        return PublishedImage(
+            labels=config.Labels or {},
+            environment=dict(item.partition("=")[::2] for item in config.Env or ()),
+            layers={layer.digest: layer.size for layer in (manifest.config, *manifest.layers)},
+        )
 
     def _manifest(self, name: RegistryName) -> Response:
         answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
@@ -172,10 +149,6 @@ def _other_content(name: RegistryName) -> RegistryTrouble:
 
 def _hash(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
-
-
-def _type(answer: Response) -> str:
-    return answer.headers.get("Content-Type", "").partition(";")[0].strip()
 
 
 def _chosen(index: ImageIndex, name: RegistryName, architecture: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
@@ -55,8 +54,6 @@ class Settings(BaseModel):
 
 
 class Config(BaseModel):
-    created: datetime | None = None
-    architecture: str | None = None
     config: Settings = Settings()
 
 

@@ -55,3 +55,10 @@ def parse(reference: str) -> RegistryName:
     if host == DOCKER_HUB and "/" not in path:
         path = f"library/{path}"
     return RegistryName(host=host, repository=path, reference=(digest if at else tag) or "latest")
+
+
+def split_tag(reference: str) -> tuple[str, str]:
+    """Return `host:5000/repository` and `tag` for `host:5000/repository:tag`; a digest is left out."""
+    head, slash, tail = reference.partition("@")[0].rpartition("/")
+    repository, _, tag = tail.partition(":")
+    return f"{head}{slash}{repository}", tag

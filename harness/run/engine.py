@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from harness.errors import InfrastructureError
 from harness.model import Image, Scenario
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
@@ -51,6 +54,16 @@ class Payload:
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
+
+    @property
+    def contents(self) -> Mapping[str, bytes]:
+        """Return all files, with job.json. Raises InfrastructureError if one would lie outside the agent's root."""
+        contents = {**self.files, "job.json": json.dumps(self.job).encode()}
+        for path in contents:
+            if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
+                why = "leads out of the trial's folder; name `files:` in the script's folder"
+                raise InfrastructureError(f"{path}: {why}")
+        return contents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +120,10 @@ class ImageStore(Protocol):
     def prepare(self, image: Image, say: Say) -> Prepared:
         """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
 
-    def at_hand(self, image: Image) -> bool:
-        """Return whether `prepare` would find it without a pull, a build or an install. Ask no registry, although a tag
-        may have been republished. Raises InfrastructureError, but never ImageUnavailable, which is left to `prepare`.
-        """
-
     def look(self, image: Image, say: Say) -> Prepared | None:
-        """Return what `prepare` would return for an image that is `at_hand`, without asking a registry; None if it
-        is not there. Raises InfrastructureError."""
+        """Return what `prepare` would return without a pull, a build or an install; None if it needs one. Ask no
+        registry, although a tag may have been republished. Raises InfrastructureError, but never ImageUnavailable,
+        which is left to `prepare`."""
 
     def holds(self, prepared: Prepared) -> bool:
         """Return whether a prepared image is still on the host. Raises InfrastructureError."""
@@ -129,12 +138,21 @@ class ImageStore(Protocol):
         """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove the images or environments that the harness made or pulled and that are not in use; return their
-        names, as in `kept`. An image stays if it was there before, or if a user named it."""
+        """Remove all of those that are not in use; return their names. Raises InfrastructureError."""
 
 
-class Launcher(Protocol):
-    """The part of an engine that starts trials on one host."""
+def remove_all(store: ImageStore, say: Say) -> tuple[str, ...]:
+    """Remove what a store keeps, unless it is in use; return the names. What was made over something pulled goes
+    first. Raises InfrastructureError."""
+    kept = sorted(store.kept(), key=lambda each: not each.made)
+    return tuple(each.name for each in kept if store.remove(each, say))
+
+
+class Engine(ImageStore, Protocol):
+    """One host's engine. Not thread-safe: each host's thread has its own.
+
+    Opening one raises EngineUnreachable, whose message says what to do.
+    """
 
     facts: Mapping[str, Any]
     """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
@@ -149,24 +167,6 @@ class Launcher(Protocol):
         While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
         `stopped`, InfrastructureError."""
 
-
-class Janitor(Protocol):
-    """The part of an engine that removes the leftovers of dead runs from one host."""
-
-    def leftovers(self) -> tuple[str, ...]:
-        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
-
-    def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
-        Raises InfrastructureError."""
-
-
-class Engine(ImageStore, Launcher, Janitor, Protocol):
-    """One host's engine. Not thread-safe: each host's thread has its own.
-
-    Opening one raises EngineUnreachable, whose message says what to do.
-    """
-
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
         that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
@@ -175,6 +175,13 @@ class Engine(ImageStore, Launcher, Janitor, Protocol):
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`. Raises
         InfrastructureError."""
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
+
+    def remove_leftovers(self) -> int:
+        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
+        Raises InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host, without changing anything. Raises InfrastructureError."""

@@ -11,7 +11,6 @@ class BoundedTail:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Add data at the end."""
         self._kept += data
         # Cut only at twice the limit, so that many small additions cause no copying.
         if len(self._kept) > 2 * self._limit_bytes:

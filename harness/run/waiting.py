@@ -14,10 +14,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -33,20 +32,21 @@ Beat = Callable[[], object]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Item(Generic[T]):
-    value: T
+def waited(api: APIClient, call: Callable[[], T], *, beat: Beat) -> T:
+    """Return what a call of `api` returns; raise what it raises. An early stop closes the connection."""
+    (answer,) = streamed(api, lambda: [call()], beat=beat)
+    return answer
 
 
 def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
     """Yield what a streaming call of `api` yields; raise what it raises. An early stop closes the connection."""
-    arrived: SimpleQueue[_Item[T] | BaseException | None] = SimpleQueue()
+    arrived: SimpleQueue[list[T] | BaseException] = SimpleQueue()
 
     def read() -> None:
         try:
             for item in call():
-                arrived.put(_Item(item))
-            arrived.put(None)
+                arrived.put([item])
+            arrived.put([])
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             arrived.put(error)
 
@@ -59,18 +59,19 @@ def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> 
             _end(thread, responses)
 
 
-def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat) -> Iterator[T]:
+def _taken(arrived: SimpleQueue[list[T] | BaseException], *, beat: Beat) -> Iterator[T]:
+    """Yield what arrives, each in a list of its own; an empty one ends it."""
     while True:
         try:
             item = arrived.get(timeout=BEAT_S)
         except Empty:
             beat()
             continue
-        if item is None:
-            return
         if isinstance(item, BaseException):
             raise item
-        yield item.value
+        if not item:
+            return
+        yield from item
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from harness.judge import logs
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect
-from harness.schedule.bisect import LEVEL, Boundary, Rules
+from harness.schedule.bisect.records import LEVEL, Boundary, Rules
 from harness.schedule.oracle import describe_trial
 
 SLOWER = "slower"

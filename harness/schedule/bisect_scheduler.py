@@ -11,7 +11,9 @@ from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.run.scheduler import Batch, CellRun, next_round
-from harness.schedule import bisect
+from harness.schedule.bisect.conclude import conclude, not_needed
+from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.records import LEVEL, Boundary, Decision, Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.oracle import block_fails_late, judge_trials
 
 TOO_DEAR = "searching on would cost more than running every version (--search full)"
@@ -24,10 +26,10 @@ class BisectScheduler:
     `baseline` is the position of the image that bad is measured against.
     """
 
+    lazy = True
     runs: Sequence[CellRun]
     asked: Trials
     baseline: int | None = None
-    lazy: bool = True
     conclusion: str = ""
     """The result in one sentence; empty until the search is over."""
 
@@ -40,15 +42,15 @@ class BisectScheduler:
         if doubted is not None:
             return doubted
         versions = self._versions()
-        decision = bisect.decide(versions, rules=self.rules)
+        decision = decide(versions, rules=self.rules)
         if decision.kind == "compare" and self._spent(versions):
             decision = replace(decision, launch=(), kind="done", reason=f"{TOO_DEAR}; {decision.reason}")
-        needless = bisect.not_needed(versions, rules=self.rules) if not decision.launch else {}
+        needless = not_needed(versions, rules=self.rules) if not decision.launch else {}
         self.conclusion = "" if decision.launch else self._concluded(decision.reason)
         skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
         return replace(self._batch(decision), skipped=skipped)
 
-    def _batch(self, decision: bisect.Decision) -> Batch:
+    def _batch(self, decision: Decision) -> Batch:
         return Batch(
             runs=tuple(self.runs[place] for place in decision.launch),
             round=next_round(self.runs),
@@ -58,9 +60,9 @@ class BisectScheduler:
         )
 
     @property
-    def rules(self) -> bisect.Rules:
+    def rules(self) -> Rules:
         limits = self.runs[0].cell.variant.scenario.limits
-        return bisect.Rules(
+        return Rules(
             least=self.asked.least,
             most=self.asked.most,
             step_limit=None if limits.step_time is None else math.log1p(limits.step_time),
@@ -68,9 +70,9 @@ class BisectScheduler:
             whole=block_fails_late(self.runs),
         )
 
-    def boundaries(self) -> tuple[bisect.Boundary, ...]:
+    def boundaries(self) -> tuple[Boundary, ...]:
         """Return the changes found so far."""
-        return bisect.conclude(self._versions(), rules=self.rules)
+        return conclude(self._versions(), rules=self.rules)
 
     def noise(self) -> None:
         """Return None: a bisection measures no A/A noise."""
@@ -86,20 +88,20 @@ class BisectScheduler:
         if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
             return None
         reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
-        return self._batch(bisect.Decision(launch=(self.baseline,), kind="confirm", reason=reason))
+        return self._batch(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _concluded(self, reason: str) -> str:
-        if self.baseline is None or not any(boundary.metric == bisect.LEVEL for boundary in self.boundaries()):
+        if self.baseline is None or not any(boundary.metric == LEVEL for boundary in self.boundaries()):
             return reason
         return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
 
-    def _spent(self, versions: bisect.RowVersions) -> bool:
+    def _spent(self, versions: RowVersions) -> bool:
         """Return whether a comparison of levels has cost as much as running every version would have."""
         return sum(version.launches for version in versions) >= self.asked.least * sum(
             version.testable for version in versions
         )
 
-    def _record(self, decision: bisect.Decision) -> Mapping[str, object]:
+    def _record(self, decision: Decision) -> Mapping[str, object]:
         """Return a decision as a record, with versions in place of positions."""
         names = [run.cell.image.version for run in self.runs]
         return {
@@ -111,7 +113,7 @@ class BisectScheduler:
             "posterior": {names[place]: chance for place, chance in decision.posterior},
         }
 
-    def _versions(self) -> list[bisect.VersionEvidence]:
+    def _versions(self) -> list[VersionEvidence]:
         step_times, usual = self._step_times(), self._usual()
         return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
 
@@ -126,9 +128,9 @@ class BisectScheduler:
         scenario = run.cell.variant.scenario
         return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
-    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> bisect.VersionEvidence:
+    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> VersionEvidence:
         launches = self._launches(run)
-        return bisect.VersionEvidence(
+        return VersionEvidence(
             name=run.cell.image.version,
             testable=run.runnable,
             at_hand=run.at_hand or run.prepared is not None,
@@ -145,7 +147,7 @@ class BisectScheduler:
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
-        columns = level_columns(bisect.LEVEL, [run.measured for run in self.runs], steps=scenario.steps)
+        columns = level_columns(LEVEL, [run.measured for run in self.runs], steps=scenario.steps)
         rounds = sorted({key for column in columns.values() for key in column})
         numbers = {key: number for number, key in enumerate(rounds)}
         return {
@@ -153,7 +155,7 @@ class BisectScheduler:
         }
 
 
-def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
+def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> Evidence:
     """Return how launches ended, and when: a failure comes in the step after the last one that was made."""
     counts = _evidence(launches, "outcome", usual)
     if not steps_counted:
@@ -166,9 +168,9 @@ def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bo
     )
 
 
-def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bisect.Evidence:
+def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> Evidence:
     shown = [_shows(launch, metric, usual) for launch in launches]
-    return bisect.Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
+    return Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:

@@ -263,7 +263,6 @@ class FullScheduler:
         return not self._scenario.judge_exit and self._scenario.limits.step_time is not None
 
     def noise(self) -> Noise | None:
-        """Return the A/A noise of the block; None if it has no replicate."""
         return self.replicate.noise()
 
     def _may_go_on(self, run: CellRun) -> bool:

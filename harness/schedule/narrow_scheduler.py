@@ -22,6 +22,7 @@ class NarrowScheduler:
     return "" for a hybrid that is right. `log` records the decisions without a launch.
     """
 
+    lazy = True
     search: ComponentSearch
     like: Cell
     finding: Finding
@@ -34,10 +35,6 @@ class NarrowScheduler:
     _checked: set[Hybrid] = field(default_factory=set)
     _judged: dict[int, JudgedTrial | None] = field(default_factory=dict)
     _rounds: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    @property
-    def lazy(self) -> bool:
-        return True
 
     def early(self) -> Sequence[Batch]:
         return ()

@@ -10,18 +10,19 @@ random, so that the pause favours none of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Urgency = Literal["finish", "first", "confirm", "near", "good"]
-REASONS: dict[Urgency, str] = {
+REASONS: Mapping[Urgency, str] = {
     "finish": "a round that was begun is finished first",
     "first": "the first round of every row comes before the second of any",
     "confirm": "what looks bad is confirmed before what looks good is made sure of",
     "near": "of what is near a limit, this takes the fewest seconds",
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
+"""Why a row comes before the others, the most urgent first."""
 ORDER: tuple[Urgency, ...] = tuple(REASONS)
 COSTLY = 4.0
 """Ratio of the rest of a first round to what would come next, in seconds, from which it gives way."""
@@ -74,11 +75,6 @@ class RowState:
         if self.confirms or self.standing.suspect:
             return "confirm"
         return "near" if self.standing.nearness >= NEAR else "good"
-
-    @property
-    def reason(self) -> str:
-        """Return why it comes before the others, if it does."""
-        return REASONS[self.urgency]
 
 
 def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> int | None:

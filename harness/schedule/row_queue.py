@@ -10,7 +10,7 @@ from statistics import median
 
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -52,7 +52,7 @@ def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: in
 
 @dataclass(kw_only=True)
 class RowQueue:
-    """Rows that are worked on side by side by one worker or several. Thread-safe.
+    """The `Rows` of one worker or several, which work on them side by side. Thread-safe.
 
     A row stays with the worker that began it, because results of two machines are never compared. A row that nobody
     has begun goes to whoever asks first, in the order of the first rounds.
@@ -111,7 +111,7 @@ class RowQueue:
         batch, is_single = row.proposal, self._is_split(row)
         if is_single:
             batch = self._single(row, ready)
-        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=state.reason)
+        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency])
 
     def put_back(self, block: BlockRun) -> None:
         """Judge a row after its turn (of launches side by side, after the last), and ask what its scheduler wants."""
@@ -130,14 +130,12 @@ class RowQueue:
             self._lock.notify_all()
 
     def close(self, block: BlockRun) -> None:
-        """Let go of a row that is done: nobody takes it again."""
         with self._lock:
             row = self._rows.pop(id(block))
             self._begun.get(row.worker or "", {}).pop(id(block), None)
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
-        """Note that a worker of this name has ended early: nobody waits for the turns that it had."""
         with self._lock:
             self._abandoned.add(worker)
             self._lock.notify_all()
@@ -152,7 +150,6 @@ class RowQueue:
             return [rows[place].block for place in by_urgency([row.state for row in rows], launch_s=self._launch_s())]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
-        """Make a row the worker's own, ahead of its turn; False if another has it or began it meanwhile."""
         with self._lock:
             row = self._rows.get(id(block))
             if row is None or row.busy or row.turns or row.worker not in (None, worker):
@@ -189,7 +186,6 @@ class RowQueue:
             return [(row.block, row.proposal) for row in self._begun.get(worker, {}).values()]
 
     def gives_way(self, block: BlockRun) -> bool:
-        """Return whether the rest of a turn waits, because its first launches show how costly a first round is."""
         row = self._row(block)
         with self._lock:
             begun = [run for run in block.cells if run.measured]
@@ -202,7 +198,6 @@ class RowQueue:
             return gives_way(state, others, launch_s=self._launch_s() or own_s)
 
     def stopped(self) -> bool:
-        """Return whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
     def _choose(self, worker: Worker) -> _Row | None:

@@ -197,7 +197,6 @@ class RunDirectory:
 
 
 def _machine_of_row(line: bytes) -> dict[tuple[str, str, str], str]:
-    """Return the machine of a decision by its row; {} if it has none."""
     try:
         decision = json.loads(line)
         row = (str(decision["series"]), str(decision["lane"]), str(decision["variant"]))

@@ -50,8 +50,6 @@ class SourceFile(BaseModel):
 
 
 class ImageFile(BaseModel):
-    """An image of a series."""
-
     version: str
     made: SourceFile
     entrypoint: bool = True
@@ -80,8 +78,6 @@ class HostFile(BaseModel):
 
 
 class ProgramFile(BaseModel):
-    """The program of a scenario, as in Program."""
-
     path: str | None = None
     module: str | None = None
     args: list[str] = []

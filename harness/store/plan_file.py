@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +29,10 @@ def plan_to_json(
         "seed": plan.seed,
         "trials": {"least": plan.trials.least, "most": plan.trials.most},
         "hosts": [_host_json(host) for host in dict.fromkeys(block.lane.host for block in plan.blocks)],
-        "series": [_series_json(series) for series in dict.fromkeys(block.series for block in plan.blocks)],
+        "series": [
+            {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}
+            for series in _series_of(plan)
+        ],
         "scenarios": [
             {**_scenario_json(scenario), "files": dict(inputs(scenario)) if inputs else {}}
             for scenario in dict.fromkeys(block.variant.scenario for block in plan.blocks)
@@ -41,9 +44,7 @@ def plan_to_json(
 
 def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[str, str]:
     """Return the sha256 of each Dockerfile that could be read, by the folder of its build."""
-    sources = [
-        image.source for series in dict.fromkeys(block.series for block in plan.blocks) for image in series.images
-    ]
+    sources = [image.source for series in _series_of(plan) for image in series.images]
     builds = {str(source.context): source for source in sources if isinstance(source, Build)}
     return {place: name for place, source in builds.items() if (name := dockerfile(source)) is not None}
 
@@ -55,8 +56,8 @@ def _host_json(host: Host) -> dict[str, Any]:
     return entry if host.slurm is None else {**entry, "container": host.slurm.container}
 
 
-def _series_json(series: Series) -> dict[str, Any]:
-    return {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}
+def _series_of(plan: Plan) -> Iterable[Series]:
+    return dict.fromkeys(block.series for block in plan.blocks)
 
 
 def _image_json(image: Image) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from harness.model import (
     Effect,
     Finding,
     FindingKind,
-    Lane,
     Metric,
     Observation,
     Plan,
@@ -134,14 +133,16 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     sentence). A number that is not finite is written as Python's `json` writes it.
     """
     blocks = {_place(block): number for number, block in enumerate(result.plan.blocks)}
-    lanes = dict.fromkeys(block.lane for block in result.plan.blocks)
     head: dict[str, Any] = {
         "schema": SCHEMA,
         "verdict": result.verdict,
         "started": result.started,
         "duration_s": result.duration_s,
         "warnings": list(result.warnings),
-        "lanes": [_lane_json(lane) for lane in lanes],
+        "lanes": [
+            {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
+            for lane in dict.fromkeys(block.lane for block in result.plan.blocks)
+        ],
         "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
         "causes": [{"findings": list(numbers), "sentence": sentence} for numbers, sentence in causes],
     }
@@ -151,7 +152,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
         out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
     _write(out, "findings", "[]", (_json(_finding_json(finding, blocks)) for finding in result.findings))
     out.write(b",")
-    _write(out, "observations", "[]", (_json(_observation_json(entry, blocks)) for entry in result.observations))
+    _write(out, "observations", "[]", (_json(_unplaced(entry, blocks)) for entry in result.observations))
     out.write(b",")
     cells = (f"{json.dumps(entry.cell.id)}: {_json(_cell_json(entry, began=result.started))}" for entry in result.cells)
     _write(out, "cells", "{}", cells)
@@ -175,10 +176,6 @@ def _place(of: Block | Finding | Observation) -> tuple[object, ...]:
     return series, of.lane, of.variant
 
 
-def _lane_json(lane: Lane) -> dict[str, Any]:
-    return {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
-
-
 def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
     launches = [trial.started for trial in entry.trials if trial.measured and trial.started]
     return {
@@ -192,11 +189,10 @@ def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
 
 
 def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
-    own = {field.name: getattr(finding, field.name) for field in fields(finding) if field.name not in PLACE}
-    return {"block": blocks[_place(finding)], **own, "effect": _EFFECT.dump_python(finding.effect)}
+    return {**_unplaced(finding, blocks), "effect": _EFFECT.dump_python(finding.effect)}
 
 
-def _observation_json(entry: Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
+def _unplaced(entry: Finding | Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
     own = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in PLACE}
     return {"block": blocks[_place(entry)], **own}
 

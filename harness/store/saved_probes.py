@@ -16,12 +16,13 @@ from harness import file_locks
 from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import REMEDY, read_json
+from harness.store.trial_json import describe_cell
 
 FILE = "probes.json"
 
 
 class _ProbedFile(BaseModel):
-    """An entry of `probes.json`. The fields of _PLACE say which probe of which cell it is."""
+    """An entry of `probes.json`. The fields of _CELL say which cell it is."""
 
     series: str
     image: str
@@ -43,7 +44,7 @@ class _ProbedFile(BaseModel):
 
 
 _FILE = TypeAdapter(list[_ProbedFile])
-_PLACE = ("series", "image", "host", "gpu", "scenario", "params", "probe")
+_CELL = ("series", "image", "host", "gpu", "scenario", "params")
 
 
 def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
@@ -51,8 +52,7 @@ def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
     InfrastructureError.
     """
     newest = probes[-1]
-    cell = Cell(image=newest.image, lane=newest.lane, variant=newest.variant)
-    folder = f"{cell.id}-{newest.probe.name}"
+    folder = f"{_cell_of(newest).id}-{newest.probe.name}"
     if newest.files:
         directory.folder(folder)
     for name, text in newest.files.items():
@@ -64,14 +64,17 @@ def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
 def _to_json(probed: Probed) -> dict[str, Any]:
     """Return the record without the files' content, which lies beside it."""
     return {
-        "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
-        "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
+        **describe_cell(_cell_of(probed)),
         "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
         "problem": probed.problem, "files": sorted(probed.files),
         "ops": list(map(asdict, probed.ops)), "functions": list(map(asdict, probed.functions)),
         "leaks": list(map(asdict, probed.leaks)), "errors": dict(probed.errors),
         "tries": list(map(asdict, probed.tries)), "largest": probed.largest,
     }  # fmt: skip
+
+
+def _cell_of(probed: Probed) -> Cell:
+    return Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
 
 
 @contextmanager
@@ -86,7 +89,8 @@ def added_to_newest_run(probed: Path, *, out: Path, matrix: str) -> Iterator[Pat
         return
     run = run.resolve()
     with _alone_in(run.parent):
-        entries = {_place(entry): entry for path in (run / FILE, probed / FILE) for entry in _as_written(path)}
+        written = [*_as_written(run / FILE), *_as_written(probed / FILE)]
+        entries = {_key(entry, *_CELL, "probe"): entry for entry in written}
         RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
         yield run
 
@@ -105,8 +109,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _place(entry: Mapping[str, Any]) -> str:
-    return json.dumps([entry[name] for name in _PLACE], sort_keys=True)
+def _key(entry: Mapping[str, Any], *names: str) -> str:
+    return json.dumps([entry[name] for name in names], sort_keys=True)
 
 
 def _as_written(path: Path) -> list[dict[str, Any]]:
@@ -132,14 +136,9 @@ def read_entries(path: Path) -> list[_ProbedFile]:
 
 
 def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:
-    cells = {
-        (cell.image.series, cell.image.version, cell.lane.host.name, cell.lane.gpu,
-         cell.variant.scenario.name, json.dumps(dict(cell.variant.params))): cell
-        for cell in plan.cells
-    }  # fmt: skip
+    cells = {_key(describe_cell(cell), *_CELL): cell for cell in plan.cells}
     for entry in entries:
-        place = (entry.series, entry.image, entry.host, entry.gpu, entry.scenario, json.dumps(entry.params))
-        if cell := cells.get(place):
+        if cell := cells.get(_key(vars(entry), *_CELL)):
             yield Probed(
                 probe=Probe(name=entry.probe, steps=entry.steps, settings=tuple(entry.settings.items())),
                 image=cell.image,

@@ -53,7 +53,6 @@ class Memory:
         return self.series.get(image.series, {}).get(image.version)
 
     def images(self) -> Iterator[tuple[ImageRef, Known]]:
-        """Yield all images."""
         for series, versions in self.series.items():
             for version, entry in versions.items():
                 yield ImageRef(series, version), entry

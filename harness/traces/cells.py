@@ -53,10 +53,6 @@ def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
     return shorter or len(cells) < len(before)
 
 
-def is_number(cell: str) -> bool:
-    return bool(cell) and number(cell) is not None
-
-
 def measured(where: str, value: float) -> float:
     """Return `value`, or NaN for an infinity, which some samplers write for unknown values. Raises UsageError."""
     if value in (math.inf, -math.inf):

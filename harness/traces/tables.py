@@ -16,7 +16,7 @@ from harness.columns import ColumnName, overlooked, recognised, tells_whose, unj
 from harness.errors import UsageError
 from harness.model import LARGEST, Floats
 from harness.model.watching import Say
-from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number, seems_cut
+from harness.traces.cells import CUT, REMEDY, check_columns, listed, measured, number, seems_cut
 
 
 def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> dict[str, Floats]:
@@ -40,7 +40,7 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> di
 
 
 def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[ColumnName]) -> None:
-    if all(is_number(name) for name in names):
+    if all(name and number(name) is not None for name in names):
         raise UsageError(f"{where} no header; the first line must name the columns, such as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})
     if double:

@@ -25,7 +25,6 @@ def pack(root: Path, script: Path | None, **job: Any) -> None:
     if script is not None:
         shutil.copy(script, root / "scenario")
     defaults = {
-        "protocol": 1,
         "marker": MARKER,
         "script": None if script is None else f"scenario/{script.name}",
         "params": {},

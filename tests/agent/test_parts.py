@@ -407,7 +407,8 @@ def test_a_count_of_32_bits_is_followed_beyond_them() -> None:
 def test_heap_sees_what_is_allocated_by_either_function() -> None:
     import ctypes
 
-    readers = [heap.heap_reader(None), heap._narrow_reader(libc.symbol("mallinfo"))]
+    narrow = heap._reader(libc.symbol("mallinfo"), ctypes.c_uint, heap.Unwrapped(), heap.Unwrapped())
+    readers = [heap.heap_reader(None), narrow]
     before = [read() for read in readers]
     held = [ctypes.create_string_buffer(50 << 10) for _ in range(100)]
     grown = [read() - start for read, start in zip(readers, before, strict=True)]

@@ -50,9 +50,9 @@ def test_an_image_is_made_once_and_its_identity_stays(world: World) -> None:
 def test_at_hand_is_what_needs_no_work(world: World) -> None:
     """A search runs first what costs no download."""
     world.engine.prepare(installed("six==1.16.0"), quiet)
-    assert world.engine.at_hand(installed("six==1.16.0"))
-    assert world.engine.at_hand(installed("six==99.9")) is False
-    assert world.engine.at_hand(installed("six==1.16.0", python="3.99")) is False
+    assert world.engine.look(installed("six==1.16.0"), quiet) is not None
+    assert world.engine.look(installed("six==99.9"), quiet) is None
+    assert world.engine.look(installed("six==1.16.0", python="3.99"), quiet) is None
 
 
 @pytest.mark.index
@@ -193,15 +193,15 @@ def test_built_image_runs_behind_its_own_entrypoint(
 def test_at_hand_of_builds_and_pulls(docker: World, client: docker_sdk.DockerClient, context: Path) -> None:
     (context / "new").write_text(os.urandom(8).hex())
     asked = image(build_of(context))
-    assert docker.engine.at_hand(asked) is False
+    assert docker.engine.look(asked, quiet) is None
     made = docker.engine.prepare(asked, quiet)
-    assert docker.engine.at_hand(asked)
+    assert docker.engine.look(asked, quiet) is not None
     client.api.remove_image(made.reference)
-    assert docker.engine.at_hand(asked) is False
-    assert docker.engine.at_hand(pulled(BASE))
-    assert docker.engine.at_hand(pulled("registry.invalid/none:1")) is False
-    assert docker.engine.at_hand(pulled("No Name")) is False
-    assert docker.engine.at_hand(image(build_of(context / "missing"))) is False
+    assert docker.engine.look(asked, quiet) is None
+    assert docker.engine.look(pulled(BASE), quiet) is not None
+    assert docker.engine.look(pulled("registry.invalid/none:1"), quiet) is None
+    assert docker.engine.look(pulled("No Name"), quiet) is None
+    assert docker.engine.look(image(build_of(context / "missing")), quiet) is None
 
 
 @docker_only

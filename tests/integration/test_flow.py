@@ -60,8 +60,8 @@ class Engine(ProcessEngine):
         empty = super().prepare(replace(image, source=EMPTY), say)
         return replace(empty, image=image, digest=f"sha256:{image.version}")
 
-    def at_hand(self, image: Image) -> bool:
-        return super().at_hand(replace(image, source=EMPTY))
+    def look(self, image: Image, say: Callable[[str], None]) -> Prepared | None:
+        return super().look(replace(image, source=EMPTY), say)
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         self.launches += 1

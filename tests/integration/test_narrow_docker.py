@@ -19,7 +19,7 @@ from harness.model.narrowed import Hybrid
 from harness.narrow.components import components
 from harness.narrow.coupling import couple
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, not_loaded
-from harness.plan import make_plan
+from harness.plan.cells import make_plan
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
 from tests.nightly import NIGHTLY

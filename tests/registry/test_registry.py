@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.registry import Registry, RegistryDenied
+from harness.registry.client import Registry
+from harness.registry.errors import RegistryDenied
 from tests.registry.held import Held, docker_config
 from tests.registry.tokens import TokenService
 
@@ -29,13 +30,10 @@ def test_pushed_republished_and_deleted(registry: Held, environ: dict[str, str])
 
 
 def test_what_an_image_says_of_itself(registry: Held, environ: dict[str, str]) -> None:
-    digest = registry.push("team/facts", "1", files={"answer": "1"})
+    registry.push("team/facts", "1", files={"answer": "1"})
     found = Registry.from_environ(environ).facts(f"{registry.host}/team/facts:1")
-    assert (found.digest, found.labels) == (digest, {"of": "tests"})
+    assert found.labels == {"of": "tests"}
     assert found.environment["CUDA_VERSION"] == "11.8"
-    local = registry.client.images.get(f"{registry.host}/team/facts:1").attrs
-    assert found.created is not None
-    assert found.created.isoformat()[:19] == local["Created"][:19]
 
 
 def test_images_share_the_layers_of_their_base(registry: Held, environ: dict[str, str]) -> None:
@@ -46,10 +44,10 @@ def test_images_share_the_layers_of_their_base(registry: Held, environ: dict[str
     registry.push("team/sizes", "1", base=base, files={"own": "1"})
     own = f"{registry.host}/team/sizes:1"
     asked = Registry.from_environ(environ)
-    below, all_of_it = (asked.layers(reference)[1:] for reference in (base, own))
+    below, all_of_it = (list(asked.facts(reference).layers.items())[1:] for reference in (base, own))
     assert all_of_it[: len(below)] == below
     assert len(all_of_it) == len(below) + 1
-    assert all(layer.size_bytes > 0 for layer in all_of_it)
+    assert all(size > 0 for _, size in all_of_it)
 
 
 def test_a_repository_that_is_not_there(registry: Held, environ: dict[str, str]) -> None:

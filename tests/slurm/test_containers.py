@@ -186,7 +186,7 @@ def test_an_image_that_was_pulled_is_removed_by_clean(node: Node, tiny: Image) -
     kept = of_the_test(engine)
     assert (kept.name, kept.made, sum(kept.layers.values()) > 0) == (f"{TINY}:1", False, True)
     assert engine.remove(kept, quiet)
-    assert (of_the_test(engine), node.tiny(), engine.at_hand(tiny)) == (None, [], False)
+    assert (of_the_test(engine), node.tiny(), engine.look(tiny, quiet)) == (None, [], None)
 
 
 def test_an_image_that_was_there_or_has_another_name_stays(node: Node, tiny: Image) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
-from harness.plan import choose_lanes
+from harness.plan.lanes import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.gpus import mismatch
 from harness.run.trial.one_trial import run_trial

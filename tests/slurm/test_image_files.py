@@ -181,7 +181,8 @@ def test_an_interrupted_trial_leaves_nothing_on_the_node(node: Node) -> None:
 def test_an_image_is_imported_once_for_each_digest(node: Node) -> None:
     first = node.prepared()
     pinned = pulled(f"{node.server.host}/{REPOSITORY}@{DIGEST}")
-    assert not (node.world.engine.at_hand(node.image) and not node.world.engine.at_hand(pinned))
+    look = node.world.engine.look
+    assert look(node.image, quiet) is None or look(pinned, quiet) is not None
     assert node.world.engine.prepare(pinned, quiet).reference == first.reference == str(node.file)
     assert first.digest == DIGEST
     assert (first.environment, first.labels) == ({"CUDA_VERSION": "12.1"}, {"com.example": "yes"})
@@ -226,7 +227,7 @@ def test_a_killed_import_leaves_nothing_that_is_taken_for_an_image(node: Node) -
 
     with pytest.raises(Interrupted):
         node.world.engine.prepare(node.image, once_begun)
-    assert not node.world.engine.at_hand(node.image)
+    assert node.world.engine.look(node.image, quiet) is None
     assert not node.file.exists()
     part = node.file.with_name(f".{node.file.stem}.harness-trial-dead{node.file.suffix}")
     part.write_bytes(b"half of it")  # as a kill -9 of the harness leaves it

@@ -24,7 +24,8 @@ from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
-from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry.client import PublishedImage
+from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.plain_progress import plain_progress
@@ -71,11 +72,11 @@ class Planted:
     def condition(self, say: Say) -> HostCondition:
         return CONDITION
 
-    def at_hand(self, image: Image) -> bool:
+    def has(self, image: Image) -> bool:
         return self.host.name == "new" and image.version == "22.12-tf1-py3"
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        return Prepared(image=image, reference="sha256:1", digest="sha256:1") if self.at_hand(image) else None
+        return Prepared(image=image, reference="sha256:1", digest="sha256:1") if self.has(image) else None
 
     def size_bytes(self, prepared: Prepared) -> int:
         return 12 * GIB
@@ -91,7 +92,7 @@ class PlantedRegistry:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+    def facts(self, reference: str, *, architecture: str) -> PublishedImage:
         self.asked.append(reference)
         if "silent" in reference:
             raise RegistrySilent("silent.example: cannot be reached; try again later")
@@ -100,10 +101,7 @@ class PlantedRegistry:
         tag = reference.rpartition(":")[2]
         if tag not in SIZES:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
-        return tuple(Layer(digest=name, size_bytes=size) for name, size in SIZES[tag].items())
-
-    def facts(self, reference: str, *, architecture: str) -> PublishedImage:
-        return PublishedImage(digest="d", created=None, architecture=architecture, labels={}, environment={})
+        return PublishedImage(labels={}, environment={}, layers=SIZES[tag])
 
 
 @pytest.fixture
@@ -167,9 +165,9 @@ def test_an_interruption_says_that_nothing_was_changed(folder: Path) -> None:
         return Planted(host, {"engine": "docker 25.0", "architecture": "x86_64"})
 
     class Interrupting(PlantedRegistry):
-        def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+        def facts(self, reference: str, *, architecture: str) -> PublishedImage:
             stopped.set()
-            return super().layers(reference, architecture=architecture)
+            return super().facts(reference, architecture=architecture)
 
     planted: Any = Interrupting()
     with plain_progress(io.StringIO()) as watching:
@@ -184,7 +182,7 @@ def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytes
     series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "own-base:1"}}'
     text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
     (folder / "matrix.yaml").write_text(text)
-    monkeypatch.setattr(Planted, "at_hand", lambda self, image: image.source == Pull(reference="own-base:1"))
+    monkeypatch.setattr(Planted, "has", lambda self, image: image.source == Pull(reference="own-base:1"))
     registry = PlantedRegistry()
     found = check(folder, registry)
     assert registry.asked == []

@@ -54,9 +54,15 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
-    told = "  a change of 20 % in a single version would have shown, one of 10 % (the limit) in half of the cases; "
+    told = "  a change of 21 % in a single version would have shown, one of 10 % (the limit) in half of the cases; "
     assert visible.startswith(told)
     assert "different rounds" in noise
+
+
+def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
+    """`a change of 120 % would have shown`: a throughput cannot fall by that."""
+    steady = rows([1.0, 1.01] * 10)
+    assert "a change of 84 % in a single version would have shown" in judge(steady, "--falls", "--limit", "60%").stdout
 
 
 def test_one_value_of_each_is_judged_and_that_is_said(judge):

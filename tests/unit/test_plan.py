@@ -13,7 +13,9 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
 from harness.model.gpus import Gpu
-from harness.plan import choose_lanes, explain, make_plan, matches, variants
+from harness.plan.cells import make_plan, matches, variants
+from harness.plan.explain import explain
+from harness.plan.lanes import choose_lanes
 from harness.report.terminal.plan import dry_run
 from harness.store.plan_file import plan_to_json
 

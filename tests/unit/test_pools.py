@@ -24,7 +24,9 @@ from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
-from harness.plan import MachineSeen, choose_lanes, make_plan, odd_ones, unlike
+from harness.plan.cells import make_plan
+from harness.plan.lanes import choose_lanes
+from harness.plan.pools import MachineSeen, odd_ones, unlike
 from harness.report.terminal.plain_progress import plain_progress
 from harness.run.engine import Lease, Prepared
 from harness.run.trial.keys import trial_key

@@ -104,8 +104,6 @@ class Handle(object):
 
 
 class Library(Handle):
-    """NVML itself."""
-
     def driver(self):
         """Return the driver's version: `535.104.05`."""
         return self._text("nvmlSystemGetDriverVersion")
@@ -164,7 +162,6 @@ class Device(Handle):
         return self._text("nvmlDeviceGetUUID")
 
     def name(self):
-        """Return the name of the model."""
         return self._text("nvmlDeviceGetName")
 
     def compute_capability(self):
@@ -173,7 +170,6 @@ class Device(Handle):
         return pair and "%d.%d" % pair
 
     def ecc(self):
-        """Return whether error correction is on."""
         pair = self._pair("nvmlDeviceGetEccMode")
         return pair and bool(pair[0])
 
@@ -183,7 +179,6 @@ class Device(Handle):
         return pair and bool(pair[0])
 
     def instances(self):
-        """Return the MIG instances of a card."""
         count = self._unsigned("nvmlDeviceGetMaxMigDeviceCount") or 0
         names = ("nvmlDeviceGetMigDeviceHandleByIndex",)
         devices = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]

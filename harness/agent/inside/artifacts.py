@@ -18,7 +18,6 @@ class Artifacts(object):
         self._make = module.artifacts
 
     def wrap(self, step):
-        """Return the step itself."""
         return step
 
     def files(self):

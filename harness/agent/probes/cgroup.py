@@ -3,6 +3,7 @@
 import os
 
 UNLIMITED = 1 << 60  # bytes; version 1 reports "no limit" as the largest multiple of a page
+NEAR = 0.9  # share of its limit that a trial has used at least when the kernel kills it there
 
 
 class Cgroup(object):
@@ -13,12 +14,10 @@ class Cgroup(object):
         self.folder = folder
 
     def limit_bytes(self):
-        """Return the limit of memory."""
         limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
         return None if limit is None or limit >= UNLIMITED else limit
 
     def usage_kib(self):
-        """Return the memory in use."""
         used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
         return None if used is None else used / 1024.0
 
@@ -27,9 +26,12 @@ class Cgroup(object):
         return self._event("memory.events" if self.version == 2 else "memory.oom_control", "oom_kill") or 0
 
     def is_below_limit(self):
-        """Return whether there is a limit that the memory in use has never reached."""
-        hits = self._event("memory.events", "max") if self.version == 2 else self._number("memory.failcnt")
-        return hits == 0 and self.limit_bytes() is not None
+        """Return whether there is a limit that the memory in use never came near. A count of requests beyond the limit
+        does not tell: version 1 keeps none where memory and swap have one limit together."""
+        limit, peak_kib = self.limit_bytes(), self.peak_kib()
+        if limit is None or peak_kib is None:  # version 2 tells no peak before Linux 5.19
+            return limit is not None and self._event("memory.events", "max") == 0
+        return 1024 * peak_kib < NEAR * limit
 
     def peak_kib(self):
         """Return the most memory, caches of files included, that was in use at any time."""

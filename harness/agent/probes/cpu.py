@@ -24,7 +24,6 @@ class Meter(object):
         self._thread_since_s = 0.0
 
     def resume(self):
-        """Start the clock."""
         before_s = children_s()
         self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
 

@@ -13,33 +13,16 @@ def heap_reader(foreign_allocator):
     """Return a function that returns KiB; None without glibc, or if the process uses another allocator."""
     if foreign_allocator:
         return None
-    wide = libc.symbol("mallinfo2")
+    wide, narrow = libc.symbol("mallinfo2"), libc.symbol("mallinfo")
     if wide is not None:
-        return _wide_reader(wide)
-    narrow = libc.symbol("mallinfo")
-    return None if narrow is None else _narrow_reader(narrow)
+        return _reader(wide, libc.ctypes.c_size_t, int, int)
+    return None if narrow is None else _reader(narrow, libc.ctypes.c_uint, Unwrapped(), Unwrapped())
 
 
-def _structure(number):
+def _reader(mallinfo, number, arenas, mapped):
     fields = [(name, number) for name in FIELDS]
-    return type("MallInfo", (libc.ctypes.Structure,), {"_fields_": fields})
-
-
-def _wide_reader(mallinfo):
-    mallinfo.restype = _structure(libc.ctypes.c_size_t)
+    mallinfo.restype = type("MallInfo", (libc.ctypes.Structure,), {"_fields_": fields})
     mallinfo.argtypes = []
-
-    def read():
-        info = mallinfo()
-        return (info.uordblks + info.hblkhd) / 1024.0
-
-    return read
-
-
-def _narrow_reader(mallinfo):
-    mallinfo.restype = _structure(libc.ctypes.c_uint)
-    mallinfo.argtypes = []
-    arenas, mapped = Unwrapped(), Unwrapped()
 
     def read():
         info = mallinfo()

@@ -15,7 +15,6 @@ class Pace(object):
         self._last_cost_s = 0.0
 
     def due(self, now):
-        """Return whether the measurement is due."""
         return now >= self._due
 
     def left_s(self, now):

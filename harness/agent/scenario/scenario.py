@@ -37,7 +37,6 @@ class Link(object):
         self._answers_fd = answers_fd
 
     def tell(self, kind, **fields):
-        """Send an event."""
         data = json.dumps(dict(fields, type=kind)).encode("ascii") + b"\n"
         try:
             while data:

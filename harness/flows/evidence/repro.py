@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.flows.parts.lookup import telling_trial
 from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.evidence import Container, Machine, Recipe
+from harness.registry.names import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
 from harness.store import inputs
 from harness.store.saved_run import StoredRun
@@ -92,15 +93,8 @@ def _image(source: Source, trial: Trial) -> str:
     neither is known.
     """
     if isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference:
-        return f"{_repository(source.reference)}@{trial.image_digest}"
+        return f"{split_tag(source.reference)[0]}@{trial.image_digest}"
     return trial.reference
-
-
-def _repository(reference: str) -> str:
-    """Return a reference without its tag and digest; a port is no tag."""
-    name = reference.partition("@")[0]
-    head, slash, last = name.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:

@@ -17,7 +17,7 @@ from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
 from harness.model.narrowed import Side
-from harness.plan import make_plan
+from harness.plan.cells import make_plan
 from harness.store import inputs
 from harness.store.saved_run import StoredRun
 

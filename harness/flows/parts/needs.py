@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from harness.model import Build, Host, Image, Pull
 from harness.model.doctor import Wanted
 from harness.model.watching import Say, unheard
-from harness.registry import PublishedImage, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry.client import PublishedImage, Registry
+from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.names import parse
 from harness.run.engine import Engine
 from harness.run.images.disk_budget import Disk, ImageName, name_of, total_bytes
@@ -32,24 +33,24 @@ class RegistryAnswers:
 
     registry: Registry
     say: Say = unheard
-    _found: dict[tuple[str, str], tuple[Layers, PublishedImage] | RegistryTrouble] = field(default_factory=dict)
+    _found: dict[tuple[str, str], PublishedImage | RegistryTrouble] = field(default_factory=dict)
     _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
         """Return the packed bytes by layer, or why nothing is known."""
         answer = self._ask(reference, architecture)
-        return str(answer) if isinstance(answer, RegistryTrouble) else answer[0]
+        return str(answer) if isinstance(answer, RegistryTrouble) else answer.layers
 
     def facts(self, reference: str, architecture: str) -> PublishedImage | None:
         """Return the labels and the environment; None if they are not known, and `layers` may say why."""
         answer = self._ask(reference, architecture)
-        return None if isinstance(answer, RegistryTrouble) else answer[1]
+        return None if isinstance(answer, RegistryTrouble) else answer
 
     def is_denied(self, reference: str, architecture: str) -> bool:
         """Return whether its registry says that there is no such image, or not for us."""
         return isinstance(self._ask(reference, architecture), RegistryDenied)
 
-    def _ask(self, reference: str, architecture: str) -> tuple[Layers, PublishedImage] | RegistryTrouble:
+    def _ask(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
         asked, host = (reference, architecture), parse(reference).host
         if asked not in self._found:
             answer = self._silent.get(host) or self._answer(reference, architecture)
@@ -58,14 +59,12 @@ class RegistryAnswers:
             self._found[asked] = answer
         return self._found[asked]
 
-    def _answer(self, reference: str, architecture: str) -> tuple[Layers, PublishedImage] | RegistryTrouble:
+    def _answer(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
         self.say(f"asking the registry for {reference}")
         try:
-            layers = self.registry.layers(reference, architecture=architecture)
-            facts = self.registry.facts(reference, architecture=architecture)
+            return self.registry.facts(reference, architecture=architecture)
         except RegistryTrouble as error:
             return error
-        return {layer.digest: layer.size_bytes for layer in layers}, facts
 
 
 def architecture_of(facts: Mapping[str, object]) -> str:
@@ -134,7 +133,7 @@ def disk_of(
     """
     if host.disk_bytes is None:
         return Disk()
-    missing = [image for image in images if not engine.at_hand(image)]
+    missing = [image for image in images if engine.look(image, unheard) is None]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
     bases = bases_of(images) if host.in_environments else ()

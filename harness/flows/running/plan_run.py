@@ -17,7 +17,7 @@ from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
 from harness.flows.running.works import Works
 from harness.model import Host, Plan
-from harness.plan import most_launches, typical_launches
+from harness.plan.explain import most_launches, typical_launches
 from harness.run.hosts.beside import compares_times
 from harness.run.scheduler import BlockRun
 from harness.schedule.row_queue import RowQueue

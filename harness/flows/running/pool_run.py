@@ -18,7 +18,7 @@ from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import at_once
 from harness.model import Image, Trial
-from harness.plan import MachineSeen, machine_change, odd_ones
+from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 

@@ -20,8 +20,8 @@ from harness.flows.upkeep import control
 from harness.model import Host, HostState, Image, Install, Plan, Pull
 from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
-from harness.plan import unlike
-from harness.registry import Registry
+from harness.plan.pools import unlike
+from harness.registry.client import Registry
 from harness.run.engine import Prepared
 from harness.run.images.disk_budget import ImageName, name_of
 

@@ -10,8 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial, trace_verdicts
-from harness.judge.comparison.which_launches import has_step_times
-from harness.judge.intervals import log_t_interval, median, smallest_visible, t_interval, widest
+from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.trace.verdict import settled_median
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
 
@@ -46,7 +45,6 @@ def summarized(
         step_ms_ci=log_t_interval(times),
         step_drift=median(_known(verdict.step_drift for verdict in judged)),
         peak_rss_mib=median(_known(_peak_mib(launch) for launch in launches)),
-        smallest_visible=_visible(launches),
         metrics=_metrics(launches),
     )
 
@@ -80,17 +78,6 @@ def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str 
         return None
     layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
     return layers.most_common(1)[0][0] if layers else None
-
-
-def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
-    """Return the minimum detectable effect by metric, as a fraction; metrics that cannot be compared are left out."""
-    timed = trace_verdicts([launch for launch in launches if has_step_times(launch.trial)])
-    effects = {
-        "step_time": smallest_visible(_known(verdict.step_ms for verdict in timed)),
-        "peak_memory": smallest_visible(_known(_peak_mib(launch) for launch in launches)),
-    }
-    visible = {name: value for name, value in effects.items() if value is not None}
-    return visible or None
 
 
 def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:

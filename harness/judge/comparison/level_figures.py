@@ -257,10 +257,6 @@ def _output(trial: Trial) -> float | None:
     return max(trial.output_bytes / trial.last_step, SIGNALS["output"].least)
 
 
-def _image_bytes(trial: Trial) -> float | None:
-    return None if trial.image_bytes is None else float(trial.image_bytes)
-
-
 RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio)),
@@ -273,7 +269,7 @@ RULES: Mapping[str, FigureRule] = {
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True),
-    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(_image_bytes), any_round=True),
+    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

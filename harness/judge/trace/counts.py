@@ -94,7 +94,8 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     if len(paces) < FEWEST_STRETCHES:
         return _unknown(name)
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
-    if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
+    # A rate that comes from counting whole pieces is off by as much as one of them.
+    if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
     unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
@@ -104,11 +105,6 @@ def _unknown(name: str) -> CountGrowth:
     return CountGrowth(
         signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to judge"
     )
-
-
-def _rounding(piece: float, rise: float) -> float:
-    """Return the relative error of a rate that comes from counting whole pieces."""
-    return piece / rise if rise > 0 else 0.0
 
 
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:

@@ -17,7 +17,7 @@ from harness.matrix.problems import KeyPath, listed, shown, unknown_name
 from harness.matrix.series.locks import read_locks
 from harness.matrix.series.packages import PackageReader
 from harness.matrix.series.tags import read_tags
-from harness.registry import TagSource
+from harness.registry.client import TagSource
 
 REPOSITORY = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")

@@ -6,7 +6,9 @@ from harness import model
 from harness.matrix.context import Context, Entry
 from harness.matrix.keys import series as keys
 from harness.matrix.problems import KeyPath, listed, shown
-from harness.registry import RegistryDenied, RegistryTrouble, TagSource, in_range, is_bound
+from harness.registry.client import TagSource
+from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.registry.order import in_range, is_bound
 
 
 def read_tags(

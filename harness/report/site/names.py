@@ -41,9 +41,9 @@ def run_page(run: IndexedRun) -> str:
     return f"m-{slug(run.matrix)}/run-{slug(run.path.partition('/')[2].lower())}.html"
 
 
-def month_page(month: str) -> str:
-    """Return `runs-2026-03.html`; "" stands for an unknown month."""
-    return f"runs-{month if re.fullmatch(r'[0-9]{4}-[0-9]{2}', month) else 'undated'}.html"
+def month(started: str) -> str:
+    """Return `2026-03`; `undated` for what is no time."""
+    return started[:7] if re.fullmatch(r"[0-9]{4}-[0-9]{2}", started[:7]) else "undated"
 
 
 def year_page(year: str, part: int) -> str:

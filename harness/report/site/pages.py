@@ -96,18 +96,18 @@ class _Maker:
 
     def front(self) -> Mapping[str, Any]:
         runs = list(self._source.runs.values())
+        months = {names.month(run.started) for run in runs}
         return {
             "title": "Findings of all matrices",
             "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
             **self._open(None),
             "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
-            "months": sorted({run.started[:7] for run in runs}, reverse=True)[:120],
-            "month_page": names.month_page,
+            "months": sorted(months, key=lambda month: month.replace("undated", ""), reverse=True)[:120],
         }
 
     def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[rows.Box, ...]:
         text, tone = self._state_of(matrix)
-        newest, verdict = rows.run_row(runs[-1]), rows.run_row(runs[-1])[2]
+        newest, _, verdict, *_ = rows.run_row(runs[-1])
         if tone != "bad" and runs[-1].verdict == "regression":
             if any(life.status == "fixed" and life.seen == runs[-1].id for life in self._source.lives):
                 verdict = rows.Box(text=FIXED_SINCE)
@@ -117,7 +117,7 @@ class _Maker:
             rows.Box(text=rows.short_name(matrix), link=names.matrix_page(matrix)),
             rows.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
             rows.Box(text=numbers.count(len(runs), "run")),
-            newest[0],
+            newest,
             verdict,
         )
 
@@ -191,9 +191,8 @@ class _Maker:
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         by_month: dict[str, list[IndexedRun]] = {}
         for run in runs:
-            by_month.setdefault(names.month_page(run.started[:7]), []).append(run)
-        for name, own in by_month.items():
-            month = name.removeprefix("runs-").removesuffix(".html")
+            by_month.setdefault(names.month(run.started), []).append(run)
+        for month, own in by_month.items():
 
             def content(month: str = month, own: Sequence[IndexedRun] = own) -> Mapping[str, Any]:
                 shown = own[-MOST_ROWS:]
@@ -203,7 +202,7 @@ class _Maker:
                     "older": len(own) - len(shown),
                 }
 
-            yield self.page(name, _key(own), "site_runs.html.j2", content)
+            yield self.page(f"runs-{month}.html", _key(own), "site_runs.html.j2", content)
 
     # ------------------------------------------------------------ one matrix
 

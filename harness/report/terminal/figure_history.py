@@ -61,8 +61,9 @@ def _visible(found: SeriesVerdict) -> str:
     assert found.visible is not None, "the caller checked that the noise is known"
     what = "a single version" if found.lasting == 1 else f"{found.lasting} versions in a row"
     if found.visible <= found.limit:
-        limit, twice, visible = _share(found.limit), _share(2 * found.limit), _share(found.visible)
-        shown = f"a change of {twice} in {what} would have shown, one of {limit} (the limit) in half of the cases"
+        twice = abs((1 - found.limit if found.falls else 1 + found.limit) ** 2 - 1)  # of the logs that are compared
+        sure, limit, visible = map(_share, (twice, found.limit, found.visible))
+        shown = f"a change of {sure} in {what} would have shown, one of {limit} (the limit) in half of the cases"
         return f"{shown}; noise hides changes below {visible}"
     visible, limit = _share(found.visible), _share(found.limit)
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"

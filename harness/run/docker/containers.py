@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import secrets
 import tarfile
@@ -37,25 +36,49 @@ RLIMITS = (
 """The limits of setrlimit(2), in the order of their numbers on Linux, where the engine is."""
 
 
+class Ulimits:
+    """The ulimits of trials on an engine. A default one that the engine may not set is left out from then on."""
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
+    def of(self, scenario: Scenario) -> tuple[tuple[str, int, int], ...]:
+        return tuple(ulimit for ulimit in scenario.ulimits if ulimit[0] not in self._refused)
+
+    def learn(self, message: str, scenario: Scenario) -> bool:
+        """Return whether to try again after the engine refused to start a container with `message`: whether that was
+        for a default ulimit that the user did not ask for.
+
+        Rootless engines and those in small virtual machines may not raise their own limits; runc then says "error
+        setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's) "setrlimit
+        `RLIMIT_MEMLOCK`: Operation not permitted".
+        """
+        refusal = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
+        if refusal is None:
+            return False
+        name = refusal[2].lower() if refusal[2] else dict(enumerate(RLIMITS)).get(int(refusal[1]))
+        defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
+        if name is None or name not in defaults - self._refused:
+            return False
+        self._refused.add(name)
+        return True
+
+
 @dataclass
 class Ways:
     """The options of containers that the engine allows. Each is tried; a refused one is left out from then on.
 
-    `refused_ulimits`: names of default ulimits that the engine may not set. `memory_bytes`: the memory limit of a
-    container unless the matrix gives one; None if the engine does not tell how much it has.
+    `memory_bytes`: the memory limit of a container unless the matrix gives one; None if the engine does not tell how
+    much it has.
     """
 
     gpus: GpuAccess
     memory_bytes: int | None = None
-    refused_ulimits: set[str] = field(default_factory=set)
+    ulimits: Ulimits = field(default_factory=Ulimits)
 
     def learn(self, message: str, scenario: Scenario) -> bool:
         """Return whether to try again after the engine refused to start a container with `message`."""
-        name = refused_default_ulimit(message, scenario)
-        if name is None or name in self.refused_ulimits:
-            return self.gpus.refused(message)
-        self.refused_ulimits.add(name)
-        return True
+        return self.ulimits.learn(message, scenario) or self.gpus.refused(message)
 
 
 def _create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
@@ -125,13 +148,12 @@ def is_harness_container(container: Mapping[str, Any]) -> bool:
 
 def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
     scenario = launch.scenario
-    ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
     return {
         **confined(memory_bytes=scenario.memory_bytes or ways.memory_bytes, network=scenario.network),
         "init": True,
         "cap_add": list(scenario.cap_add),
         "shm_size": scenario.shm_bytes,
-        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
+        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
         **ways.gpus.host_config(wanted_gpus(launch)),
     }
 
@@ -142,10 +164,9 @@ def wanted_gpus(launch: LaunchRequest) -> list[str]:
 
 
 def _copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
-    files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
     under = ROOT[1:]
     packed = archive(
-        {f"{under}/{name}": data for name, data in files.items()},
+        {f"{under}/{name}": data for name, data in payload.contents.items()},
         executable=frozenset(f"{under}/{name}" for name in payload.executable),
     )
     client.api.put_archive(container_id, "/", packed)
@@ -203,21 +224,6 @@ def _started(
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session
-
-
-def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
-    """Return the ulimit that the engine was not allowed to set, if it is a default one that the user did not ask for.
-
-    Rootless engines and those in small virtual machines may not raise their own limits; runc then says "error setting
-    rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's) "setrlimit
-    `RLIMIT_MEMLOCK`: Operation not permitted".
-    """
-    refusal = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
-    if refusal is None:
-        return None
-    name = refusal[2].lower() if refusal[2] else dict(enumerate(RLIMITS)).get(int(refusal[1]))
-    defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
-    return name if name in defaults else None
 
 
 @contextlib.contextmanager

@@ -29,7 +29,6 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
 
 def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
     """Return the containers that `remove_dead` would remove: names by id."""
-    now_s = time.time() if now_s is None else now_s
     return {
         container["Id"]: container["Labels"][NAME_LABEL]
         for container in _all_of_ours(client)
@@ -37,12 +36,9 @@ def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str
     }
 
 
-def living(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
+def living(client: docker.DockerClient) -> list[str]:
     """Return the names of the containers whose harness process lives, or may live."""
-    now_s = time.time() if now_s is None else now_s
-    return [
-        container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)
-    ]
+    return [container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container)]
 
 
 def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
@@ -50,11 +46,12 @@ def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
     return [container for container in labelled if is_harness_container(container)]
 
 
-def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
+def _is_dead(container: Mapping[str, Any], *, now_s: float | None = None) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
     maker = owner.parse(container["Labels"][owner.OWNER_LABEL])
     lives = None if maker is None else owner.is_alive(maker)
     if lives is not None:
         return not lives
-    return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S
+    age_s = (time.time() if now_s is None else now_s) - container["Created"]
+    return container["State"] in ("exited", "dead", "created") and age_s > UNCHECKED_AGE_S

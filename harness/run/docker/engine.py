@@ -13,13 +13,13 @@ from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.model.watching import Say, unheard
+from harness.model.watching import Say
 from harness.run import memory_limit
 from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman_version import check_podman, is_podman
-from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session
+from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
 from harness.run.hosts.gpus import first_available
 from harness.run.images import build as builds
 from harness.run.images import grafts, images, our_images, overlay
@@ -112,9 +112,6 @@ class DockerEngine:
         with engine_errors(prepared.image.where):
             return int(images.inspect(self._client, prepared.reference)["Size"])
 
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
-
     def _known(self, image: Image) -> images.Found | None:
         """Find the image without asking a registry; None if it is not there."""
         match image.source:
@@ -188,9 +185,7 @@ class DockerEngine:
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
                 return ()
-            pulled = [kept for kept in our_images.kept(self._client, self._layers) if not kept.made]
-            made = images.remove_made(self._client, say=say)
-            return (*made, *(kept.name for kept in pulled if self.remove(kept, say)))
+        return remove_all(self, say)
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._place):

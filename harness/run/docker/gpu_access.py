@@ -36,7 +36,6 @@ class GpuAccess:
 
     @property
     def way(self) -> Way:
-        """Return the present way."""
         return self._ways[0]
 
     @property

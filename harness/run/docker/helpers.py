@@ -16,7 +16,7 @@ import docker
 
 from harness.run.docker.attach import close_stream, open_stream, read_stream
 from harness.run.docker.containers import confined, made, marked, removed
-from harness.run.waiting import Beat, streamed
+from harness.run.waiting import Beat, waited
 
 MEMORY_BYTES = 1 << 30
 PIDS = 256
@@ -67,14 +67,8 @@ def created(
 def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> Iterator[Any]:
     """Start a container, and yield the stream of its output; close its stdin after the block."""
     stream = open_stream(client, container_id)
-
-    def start() -> list[object]:
-        client.api.start(container_id)
-        return []
-
     try:
-        for _ in streamed(client.api, start, beat=beat):
-            """Wait for the start, which a stuck driver delays."""
+        waited(client.api, lambda: client.api.start(container_id), beat=beat)  # a stuck driver delays it
         yield stream
     finally:
         close_stream(stream)

@@ -56,7 +56,12 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         report = json.loads(line)
         if problem := report.get("gpu_problem"):
             raise InfrastructureError(f"{place}: {str(problem)[:200]}; see `nvidia-smi` on that host")
-        return _distinct([_gpu(fields) for fields in report["gpus"]]) if "gpus" in report else None
+        if "gpus" not in report:
+            return None
+        gpus = tuple(map(_gpu, report["gpus"]))
+        if len({gpu.uuid for gpu in gpus}) < len(gpus):
+            raise _Odd("two of them have the same UUID")
+        return gpus
     except _Odd as error:
         raise InfrastructureError(
             f"{place}: the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there"
@@ -64,13 +69,6 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
         raise InfrastructureError(f"{place}: the GPUs could not be listed; the probe printed: {last}") from error
-
-
-def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return the GPUs as a tuple. Raises _Odd if two share a UUID: it would be unclear which of them was measured."""
-    if len({gpu.uuid for gpu in gpus}) < len(gpus):
-        raise _Odd("two of them have the same UUID")
-    return tuple(gpus)
 
 
 def _gpu(fields: Mapping[str, Any]) -> Gpu:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
@@ -51,7 +52,7 @@ class HostRun:
     def work(self, rows: Rows) -> None:
         """Run rows until none is left, as `run` does, but leave it to others to start and end the shared pulls."""
         try:
-            while (turn := rows.take(self.worker, self._is_ready)) is not None:
+            while (turn := rows.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
                 self.launcher.images.expect([[run.cell for run in block.cells] for block in rows.ahead(self.worker)])
                 self._run_turn(turn, rows)
         except BaseException:
@@ -64,7 +65,7 @@ class HostRun:
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         cells = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
         images = {cell.image for cell in cells}
-        self.launcher.had.update(image for image in images if self.launcher.engine.at_hand(image))
+        self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
@@ -105,7 +106,7 @@ class HostRun:
             if not run.cell.excluded and not run.trials:  # the result of an early launch stands
                 run.incompatible = self.launcher.oracle.cannot_run(run.cell, None) or ""
             if block.scheduler.lazy:
-                run.at_hand = self.launcher.engine.at_hand(run.cell.image)
+                run.at_hand = self.launcher.engine.look(run.cell.image, unheard) is not None
             if run.at_hand if block.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 
@@ -146,9 +147,6 @@ class HostRun:
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
-
-    def _is_ready(self, run: CellRun) -> bool:
-        return not self._is_awaited(run)
 
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)

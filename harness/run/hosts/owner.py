@@ -36,7 +36,6 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """Return the present process as an owner."""
     pid = os.getpid()
     return Owner(machine=_machine(), pid=pid, start=_start(pid))
 

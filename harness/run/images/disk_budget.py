@@ -22,7 +22,6 @@ NEVER = 1 << 30
 
 
 def name_of(image: Image) -> ImageName:
-    """Return the series and the version of an image."""
     return image.series, image.version
 
 

@@ -17,9 +17,8 @@ from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
-from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.retrying import BUSY, unavailable
-from harness.run.waiting import streamed
+from harness.run.waiting import streamed, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64
@@ -95,11 +94,11 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
     if not digests or "@" in reference or reference.startswith("sha256:"):
         return True
 
-    def ask() -> list[Mapping[str, Any]]:
-        return [client.api.inspect_distribution(reference)]  # type: ignore[no-untyped-call]
+    def ask() -> Any:
+        return client.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
 
     try:
-        (answer,) = streamed(client.api, ask, beat=lambda: say("asking the registry"))
+        answer = waited(client.api, ask, beat=lambda: say("asking the registry"))
     except APIError:
         return True
     return answer["Descriptor"]["digest"] in digests
@@ -159,25 +158,3 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
     api = client.api
     url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
-
-
-def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
-    """Remove the images that the harness built or installed over a base, by label and name; return their names.
-
-    Every image made from such an image inherits the label, so only the image whose name equals the label is the
-    harness's. An image that also has another name belongs to a user too, and stays; so does an image in use.
-    """
-    removed_names = []
-    for image in client.api.images(filters={"label": label}):
-        name, tags = image["Labels"][IMAGE_LABEL], [our_images.familiar(tag) for tag in image["RepoTags"] or ()]
-        if name not in tags:
-            continue
-        if others := [tag for tag in tags if tag != name]:
-            say(f"{name}: left alone: it is also named {', '.join(others)}")
-            continue
-        try:
-            client.api.remove_image(name)
-            removed_names.append(name)
-        except APIError as error:
-            say(f"{name}: left alone: {explanation(error)}")
-    return tuple(removed_names)

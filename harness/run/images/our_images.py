@@ -9,7 +9,7 @@ shows that somebody else wants the image, or had it before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from docker.errors import APIError
@@ -140,12 +140,9 @@ def remove(client: Client, image_id: str, *, say: Say) -> bool:
     return image_id not in entries(client)
 
 
-def _in_order(entry: EngineImage) -> Iterator[str]:
-    """Yield the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
-    names = sorted(_names(entry))
-    yield from (name for name in names if "@" not in name and not name.startswith(f"{REPOSITORY}:"))
-    yield from (name for name in names if "@" in name)
-    yield from (name for name in names if name.startswith(f"{REPOSITORY}:"))
+def _in_order(entry: EngineImage) -> list[str]:
+    """Return the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
+    return sorted(_names(entry), key=lambda name: (name.startswith(f"{REPOSITORY}:"), "@" in name, name))
 
 
 def _names(entry: EngineImage) -> set[str]:
@@ -163,4 +160,4 @@ def _repository(name: str) -> str:
 
 def shown_name(entry: EngineImage) -> str:
     """Return the name that a user knows, if it has one."""
-    return next(_in_order(entry), str(entry["Id"]))
+    return next(iter(_in_order(entry)), str(entry["Id"]))

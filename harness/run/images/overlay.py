@@ -21,6 +21,7 @@ from harness.run.docker.client import ca_bundle, if_full, proxies
 from harness.run.images import build_errors
 from harness.run.images.holder import Holder, committed, hold_image, why_failed
 from harness.run.images.images import Found, found_locally, pull
+from harness.run.process.interpreters import is_version
 from harness.run.retrying import unavailable
 
 CA_PATH = "/.harness-ca.pem"
@@ -86,7 +87,9 @@ def _install(holder: Holder, source: Install, *, environ: Mapping[str, str]) -> 
     """Install the packages in the container, and remove what the install needed. Raises ImageUnavailable."""
     if source.python is not None:
         version = holder.printed(holder.python, "-c", VERSION).strip()
-        _check_python(source.python, version, place=holder.place)
+        if not is_version(version, source.python):
+            text = f"the base has Python {version}, not {source.python}; name another base, or leave out `python`"
+            raise ImageUnavailable(f"{holder.place}: {text}")
     pip = [holder.python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     pip += ["--no-deps"] if source.exact else []
     requirements = ["--", *source.packages]
@@ -101,15 +104,6 @@ def _install(holder: Holder, source: Install, *, environ: Mapping[str, str]) -> 
     if code != 0:
         raise _failure(holder.place, output, environ)
     holder.printed("rm", "-f", CA_PATH, LIST_PATH)
-
-
-def _check_python(wanted: str, version: str, *, place: str) -> None:
-    """Raise ImageUnavailable unless the base's Python `version` (3.11.2) is `wanted`, which may be shorter (3.11)."""
-    if f"{version}.".startswith(f"{wanted}."):
-        return
-    raise ImageUnavailable(
-        f"{place}: the base has Python {version}, not {wanted}; name another base, or leave out `python`"
-    )
 
 
 def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavailable:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, ProgressListener, Pull
+from harness.model.watching import unheard
 from harness.run.engine import Engine, ImageStore, Prepared
 from harness.run.images.disk_budget import Disk, ImageName, name_of
 
@@ -117,7 +118,7 @@ class HostImages:
         name = name_of(cell.image)
         if name in self._known or name in self._queued or cell.excluded or not isinstance(cell.image.source, Pull):
             return False
-        return not self.engine.at_hand(cell.image)
+        return self.engine.look(cell.image, unheard) is None
 
     def _get(self, engine: ImageStore, cell: Cell) -> Prepared | str:
         def say(text: str) -> None:

@@ -18,7 +18,9 @@ from harness.errors import InfrastructureError
 
 CGROUPS = Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
-"""Bytes that no machine has."""
+"""Bytes that no machine has: version 1 tells as many where there is no limit."""
+NEAR = 0.9
+"""Share of its limit that a trial has used at least when the kernel kills it there."""
 REMOVAL_S = 5.0
 """Seconds that the kernel may need to release an empty cgroup."""
 
@@ -46,12 +48,6 @@ class TrialCgroup:
             text = f"memory: no limit of {memory_bytes} bytes can be set in {self.path}: {error.strerror}; use docker"
             raise InfrastructureError(text) from error
 
-    @property
-    def is_limited(self) -> bool:
-        """Return whether it has a limit of its own; without one, version 1 tells the largest number of bytes."""
-        text = _text(self.path / ("memory.max" if self.version == 2 else "memory.limit_in_bytes")).strip()
-        return text.isdigit() and int(text) < UNLIMITED
-
     def _limit(self, memory_bytes: int) -> None:
         if self.version == 2:
             (self.path / "memory.max").write_text(str(memory_bytes))
@@ -63,12 +59,20 @@ class TrialCgroup:
             swap.write_text(str(value))
 
     def oom_killed(self) -> bool:
-        """Return whether the kernel killed a process of it for lack of memory, and it had reached its own limit, if it
-        has one: otherwise others use the memory. Raises InfrastructureError.
+        """Return whether the kernel killed a process of it for lack of memory, near its own limit, if it has one:
+        otherwise others use the memory. Raises InfrastructureError.
         """
         counts = self._counts("memory.events" if self.version == 2 else "memory.oom_control")
-        hits = counts.get("max", 0) if self.version == 2 else int(_text(self.path / "memory.failcnt") or 0)
-        return counts.get("oom_kill", 0) > 0 and (hits > 0 or not self.is_limited)
+        return counts.get("oom_kill", 0) > 0 and not self._is_below_limit(hits=counts.get("max", 0))
+
+    def _is_below_limit(self, *, hits: int) -> bool:
+        """Return whether it has a limit that it never came near; `hits` tell that where Linux tells no peak."""
+        of_version_1 = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
+        names = ("memory.max", "memory.peak") if self.version == 2 else of_version_1
+        limit, peak = (_number(self.path / name) for name in names)
+        if limit is None or limit >= UNLIMITED:
+            return False
+        return hits == 0 if peak is None else peak < NEAR * limit
 
     def _counts(self, name: str) -> dict[str, int]:
         lines = (line.split() for line in _text(self.path / name).splitlines())
@@ -100,6 +104,11 @@ def _text(path: Path) -> str:
         if error.errno in (errno.ENOENT, errno.ENODEV):
             return ""
         raise InfrastructureError(f"{path}: {error.strerror}") from error
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:

@@ -7,7 +7,6 @@ if one can be made. This is not a sandbox: scenarios are the user's own code.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import select
@@ -175,8 +174,8 @@ def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
     try:
         try:
             root.mkdir(mode=0o700)
-            for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
-                _write(root, path, content, executable=path in payload.executable)
+            for path, content in payload.contents.items():
+                _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
         except OSError as error:
             text = f"{error.filename or root}: {error.strerror}; make room there, or set TMPDIR to another folder"
             raise InfrastructureError(text) from error
@@ -185,10 +184,7 @@ def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
         leftovers.remove_folder(root)
 
 
-def _write(root: Path, path: str, content: bytes, *, executable: bool) -> None:
-    target = Path(os.path.normpath(root / path))
-    if root not in target.parents:
-        raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` inside the script's folder")
+def _write(target: Path, content: bytes, *, executable: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     if executable:

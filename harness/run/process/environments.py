@@ -99,13 +99,14 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
 
-def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
-    """Return whether the environment was made before."""
-    interpreter = interpreters.find(source.python, environ=environ)
-    if interpreter is None:
-        return False
-    folder = _folder(source, build=interpreters.build_of(interpreter), environ=environ)
-    return _digest_in(folder) is not None
+def known(image: Image, *, environ: Mapping[str, str]) -> Prepared | None:
+    """Return the environment of `image` if it was made before."""
+    source = image.source
+    if not isinstance(source, Install) or (found := interpreters.find(source.python, environ=environ)) is None:
+        return None
+    folder = _folder(source, build=interpreters.build_of(found), environ=environ)
+    digest = _digest_in(folder)
+    return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
 
 def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
@@ -120,14 +121,12 @@ def in_use(python: Path) -> AbstractContextManager[None]:
 
 
 def is_complete(python: Path) -> bool:
-    """Return whether the environment of `python` is complete."""
     return _digest_in(python.parents[1]) is not None
 
 
-def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
-    """Return the bytes of each environment in the cache, by its Python. Raises InfrastructureError."""
-    pythons = [python_of(folder) for folder in _folders(environ)]
-    return {python: size_bytes(python) for python in pythons}
+def pythons(environ: Mapping[str, str]) -> list[Path]:
+    """Return the Python of each environment in the cache. Raises InfrastructureError."""
+    return [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
 
 
 def size_bytes(python: Path) -> int:
@@ -140,20 +139,19 @@ def size_bytes(python: Path) -> int:
 
 
 def remove(python: Path, *, say: Say) -> bool:
-    """Remove the environment of `python` unless it is in use; return whether it is gone. Raises InfrastructureError."""
-    return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
-
-
-def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
-    """Remove every environment of the cache that is neither used nor being made; return their folders.
-
-    Anything else in that folder stays. Raises InfrastructureError.
-    """
-    return [folder for folder in _folders(environ) if _remove(folder, say=say)]
-
-
-def _folders(environ: Mapping[str, str]) -> list[Path]:
-    return [folder for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
+    """Remove the environment of `python` unless it is in use; return whether it is gone. An interrupted removal must
+    leave a folder that is incomplete and still recognised: the marker goes first, and pyvenv.cfg last, with the folder.
+    Raises InfrastructureError."""
+    folder = python.parents[1]
+    if not _is_ours(folder):
+        return False
+    with removable(folder, say=say) as is_free:
+        if is_free:
+            (folder / MARKER).unlink(missing_ok=True)
+            for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
+                shutil.rmtree(path)
+            shutil.rmtree(folder)
+    return is_free
 
 
 def _is_ours(folder: Path) -> bool:
@@ -165,20 +163,7 @@ def _is_ours(folder: Path) -> bool:
     return made and NAME.fullmatch(folder.name) is not None and not folder.is_symlink()
 
 
-def _remove(folder: Path, *, say: Say) -> bool:
-    """Remove an environment unless it is in use; return whether it was removed. An interrupted removal must leave a
-    folder that is incomplete and still recognised: the marker goes first, and pyvenv.cfg last, with the folder."""
-    with removable(folder, say=say) as is_free:
-        if is_free:
-            (folder / MARKER).unlink(missing_ok=True)
-            for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
-                shutil.rmtree(path)
-            shutil.rmtree(folder)
-    return is_free
-
-
 def python_of(folder: Path) -> Path:
-    """Return the interpreter of the environment in a folder."""
     return folder / "bin" / "python"
 
 

@@ -25,11 +25,8 @@ class EnvironmentStore:
             raise ImageUnavailable(f"{image.where}: needs a container engine; this host is {self._host_in_words}")
         return environments.prepare(image, image.source, environ=self._environ, say=say)
 
-    def at_hand(self, image: Image) -> bool:
-        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
-
     def look(self, image: Image, say: Say) -> Prepared | None:
-        return self.prepare(image, say) if self.at_hand(image) else None
+        return environments.known(image, environ=self._environ)
 
     def holds(self, prepared: Prepared) -> bool:
         return environments.is_complete(Path(prepared.reference))
@@ -39,15 +36,21 @@ class EnvironmentStore:
 
     def kept(self) -> tuple[Kept, ...]:
         return tuple(
-            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
-            for python, size in environments.sizes(self._environ).items()
+            Kept(
+                reference=str(python),
+                name=str(python.parents[1]),
+                made=True,
+                layers={str(python): environments.size_bytes(python)},
+            )
+            for python in environments.pythons(self._environ)
         )
 
     def remove(self, kept: Kept, say: Say) -> bool:
         return environments.remove(Path(kept.reference), say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
+        pythons = environments.pythons(self._environ)  # unmeasured: another run may be making one
+        return tuple(str(python.parents[1]) for python in pythons if environments.remove(python, say=say))
 
     def room(self) -> Room:
         return room_of(environments.cache_folder(self._environ))

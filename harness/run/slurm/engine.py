@@ -16,7 +16,7 @@ from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say, unheard
-from harness.run.engine import Kept, LaunchRequest, Lease, Payload, Prepared, Session
+from harness.run.engine import LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
 from harness.run.hosts.gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
@@ -67,7 +67,10 @@ class SlurmEngine:
         if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
-        self._images = _images_of(host.slurm, self._hold, environ=environ)
+        images = self._images = _images_of(host.slurm, self._hold, environ=environ)
+        self.look, self.holds = images.look, images.holds
+        self.size_bytes, self.kept = images.size_bytes, images.kept
+        self.remove, self.remove_images = images.remove, images.remove_images
         self._trials = NodeTrials(hold=self._hold, images=self._images)
         self._is_closed = False
         self.facts: Mapping[str, Any] = self._hold.facts
@@ -88,27 +91,6 @@ class SlurmEngine:
                 message = f"{image.where}: {image.version}: cannot be unpacked: {error}"
                 raise unavailable(message, cause=str(error)) from error
         return prepared
-
-    def at_hand(self, image: Image) -> bool:
-        return self._images.at_hand(image)
-
-    def look(self, image: Image, say: Say) -> Prepared | None:
-        return self._images.look(image, say)
-
-    def holds(self, prepared: Prepared) -> bool:
-        return self._images.holds(prepared)
-
-    def size_bytes(self, prepared: Prepared) -> int:
-        return self._images.size_bytes(prepared)
-
-    def kept(self) -> tuple[Kept, ...]:
-        return self._images.kept()
-
-    def remove(self, kept: Kept, say: Say) -> bool:
-        return self._images.remove(kept, say)
-
-    def remove_images(self, say: Say) -> tuple[str, ...]:
-        return self._images.remove_images(say)
 
     # ------------------------------------------------------------ trials
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
 from harness.run import memory_limit
-from harness.run.docker.containers import refused_default_ulimit
 from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process import environments, leftovers
 from harness.run.process.engine import environment_of
@@ -123,7 +122,7 @@ class NodeTrials:
         srun = steps.command_of(allocation, name=name, memory_bytes=limit_bytes)
         command = [*srun, *COMMANDS[self.container](start)]
         with (
-            self._protected(launch.prepared),
+            self.images.in_use(launch.prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext(),
             steps.started(
                 allocation,
                 command,
@@ -143,29 +142,20 @@ class NodeTrials:
     def _variables(self, start: Start) -> Mapping[str, str]:
         return pyxis_variables(start) if self.container == "pyxis" else {}
 
-    def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
-        """Protect the image from removal."""
-        return self.images.in_use(prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext()
-
     def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
         """Return the scenario's ulimits without the default ones that the engine on the node may not set.
 
         For each set of ulimits, an idle container is started once to find out.
         """
-        wanted = launch.scenario.ulimits
-        while (left := tuple(ulimit for ulimit in wanted if ulimit[0] not in self.hold.refused_ulimits)) and (
-            str(left) not in allocation.checked
-        ):
+        while (left := self.hold.ulimits.of(launch.scenario)) and str(left) not in allocation.checked:
             start = Start(name=leftovers.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
                           keep_entrypoint=False, ulimits=left)  # fmt: skip
             idle = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
             try:
                 steps.printed_on_node(allocation, *idle)
             except InfrastructureError as error:
-                refused = refused_default_ulimit(str(error), launch.scenario)
-                if refused is None or refused in self.hold.refused_ulimits:
+                if not self.hold.ulimits.learn(str(error), launch.scenario):
                     raise
-                self.hold.refused_ulimits.add(refused)
             else:
                 allocation.checked.add(str(left))
         return left

@@ -95,8 +95,9 @@ class Conversation:
         self._begun_s = self._heard_s = clock.monotonic()
         self._deciding_s = 0.0
         self._handlers = {
-            "hello": self._hello, "ready": self._ready, "progress": self._progress,
-            "samples": self._add_samples, "counts": self._counts, "look": self._look, "file": self._file,
+            "hello": self._hello, "ready": self._ready, "progress": self._progress, "look": self._look,
+            "samples": lambda message: self._samples.add(columns_of(message)),
+            "counts": lambda message: self._samples.set_counts(columns_of(message)), "file": self._file,
         }  # fmt: skip
 
     def hold(self) -> Trial:
@@ -157,12 +158,6 @@ class Conversation:
     def _progress(self, message: Message) -> None:
         self._on_step(count_of(message, "step", most=math.inf), number_of(message, "rss_kib"))
 
-    def _add_samples(self, message: Message) -> None:
-        self._samples.add(columns_of(message))
-
-    def _counts(self, message: Message) -> None:
-        self._samples.set_counts(columns_of(message))
-
     def _look(self, message: Message) -> None:
         if self._samples.looks > len(self._looks):  # one for each, and a last one after the answer "stop"
             raise Misunderstood("look: more than were asked for")
@@ -183,7 +178,7 @@ class Conversation:
         self._on_file(name, long_text_of(message, "text"))
 
     def _done(self, message: Message) -> Trial:
-        end = message.get("end")
+        end, output_bytes = message.get("end"), message.get("output_bytes")
         if not isinstance(end, str) or end not in ENDS:
             raise Misunderstood("done: an unknown end")
         trial = replace(
@@ -197,7 +192,7 @@ class Conversation:
             probe_cost=number_of(message, "probe_cost"),
             output_tail=self._banner() + text_of(message, "output_tail"),
             output_head=text_of(message, "output_head")[:HEAD_LIMIT],
-            output_bytes=_count_or_none(message, "output_bytes"),
+            output_bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
             not_finite=not_finite_of(message),
             at_exit=message.get("at_exit") is True,
             buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
@@ -255,10 +250,6 @@ class Conversation:
             last_step=self._samples.newest_step,
             output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
         )
-
-
-def _count_or_none(message: Message, name: str) -> int | None:
-    return None if message.get(name) is None else count_of(message, name, most=COUNT_LIMIT)
 
 
 def _reason(text: str) -> str:

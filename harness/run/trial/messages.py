@@ -142,12 +142,7 @@ def whole_number_of(message: Message, name: str) -> int | None:
 
 def text_of(message: Message, name: str) -> str:
     """Return a text, cut to its last 65,536 characters; "" if it is missing or null."""
-    value = message.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Misunderstood(f"{message.get('type')}: {name} is no text")
-    return writable(value[-TEXT_LIMIT:])
+    return "" if message.get(name) is None else long_text_of(message, name)[-TEXT_LIMIT:]
 
 
 def long_text_of(message: Message, name: str) -> str:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from harness.model import Trial
-from harness.run.engine import Launcher, LaunchRequest
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import Clock, Conversation, Decide, OnFile, OnStep
 
 
 def run_trial(
-    engine: Launcher,
+    engine: Engine,
     launch: LaunchRequest,
     *,
     cell_id: str,

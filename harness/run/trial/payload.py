@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import json
 import os
 import py_compile
-import re
 import secrets
 import stat
 import sys
@@ -66,7 +64,6 @@ def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
 def _job(variant: Variant) -> dict[str, Any]:
     scenario = variant.scenario
     return {
-        "protocol": _agent_constant("PROTOCOL"),
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
         "program": _program(variant),
@@ -92,13 +89,6 @@ def _program(variant: Variant) -> dict[str, Any] | None:
         "steps_are": program.steps_are,
         "printed": dict(program.printed),
     }
-
-
-@functools.cache
-def _agent_constant(name: str) -> Any:
-    value = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert value is not None
-    return ast.literal_eval(value[1])
 
 
 @functools.cache

@@ -145,7 +145,6 @@ class Expected:
 
 
 def version_name(versions: RowVersions, place: int) -> str:
-    """Return the name of the version at a position."""
     return versions[place].name or f"version {place}"
 
 

@@ -66,9 +66,6 @@ class RoundEvidence:
     able: tuple[int, ...]
     limit: float
 
-    def place_before(self, place: int) -> int:
-        return max(p for p in self.able if p < place)
-
 
 def round_evidence(versions: RowVersions, rules: Rules) -> RoundEvidence | None:
     """Return the evidence of all rounds; None if step times are not compared, or no two were measured side by side."""
@@ -182,7 +179,8 @@ def _sure(evidence: RoundEvidence, step: Step, place: int, *, side: int) -> bool
 
 def _confirm(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
     """Decide to launch both sides of every step once more, all side by side, before a version is named."""
-    sides = sorted({p for step in evidence.steps for p in (evidence.place_before(step.first), step.first)})
+    before = {max(p for p in evidence.able if p < step.first) for step in evidence.steps}
+    sides = sorted(before | {step.first for step in evidence.steps})
     wanted = max(ROUNDS, math.ceil((APART * evidence.fit.spread / float(abs(evidence.fit.sizes).min())) ** 2))
     if _rounds_together(versions, sides) >= wanted or not all(versions[p].launchable(rules) for p in sides):
         return None

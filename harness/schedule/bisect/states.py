@@ -40,7 +40,6 @@ def evidence_of(version: VersionEvidence, metric: str) -> Evidence:
 
 
 def metrics_of(versions: RowVersions) -> list[str]:
-    """Return the metrics with any evidence."""
     present = {metric for version in versions for metric in version.states}
     return [metric for metric in STATE_METRICS if metric in present]
 

@@ -17,7 +17,7 @@ from harness.matrix.keys import MatrixFile, ScenarioEntry
 from harness.matrix.keys.scenario import Limits
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
-from harness.plan import make_plan
+from harness.plan.cells import make_plan
 from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.registry import Registry
 from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, ExchangeLimits
+from harness.registry.client import Registry
 from harness.registry.credentials import Logins
 
 

@@ -20,7 +20,7 @@ from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageE
 from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.seen import ImageRef, RegistryLook
-from harness.registry import RegistryDenied, RegistryTrouble
+from harness.registry.errors import RegistryDenied, RegistryTrouble
 from harness.report.terminal import watch as words
 
 MATRIX = """\

@@ -6,6 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from docker.errors import APIError
 
 from harness.model import Scenario, Where
 from harness.run.docker.client import ca_bundle, proxies
-from harness.run.docker.containers import refused_default_ulimit
+from harness.run.docker.containers import Ulimits
 from harness.run.hosts import owner
 from harness.run.images.build import base_names, content_hash, context_files
 from harness.run.images.images import progress
@@ -71,16 +72,21 @@ def test_what_is_ignored_does_not_change_a_context(tmp_path: Path) -> None:
 
 
 def test_only_a_default_ulimit_is_left_out() -> None:
-    asked = Scenario(name="x", where=WHERE, ulimits=(("memlock", 1 << 30, 1 << 30),))
+    plain = Scenario(name="x", where=WHERE)
+    asked = replace(plain, ulimits=(("memlock", 1 << 30, 1 << 30),))
     for refused in (
         f"error setting rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted",
         "crun: setrlimit `RLIMIT_MEMLOCK`: Operation not permitted: OCI permission denied",
     ):
-        assert refused_default_ulimit(refused, Scenario(name="x", where=WHERE)) == "memlock"
-        assert refused_default_ulimit(refused, asked) is None
+        ulimits = Ulimits()
+        assert "memlock" in {name for name, *_ in ulimits.of(plain)}
+        assert not ulimits.learn(refused, asked)
+        assert ulimits.learn(refused, plain)
+        assert "memlock" not in {name for name, *_ in ulimits.of(plain)}
+        assert not ulimits.learn(refused, plain), "it was left out already"
     refused = "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"
-    assert refused_default_ulimit(refused, Scenario(name="x", where=WHERE)) is None, "it is none of ours"
-    assert refused_default_ulimit("no space left", Scenario(name="x", where=WHERE)) is None
+    assert not Ulimits().learn(refused, plain), "it is none of ours"
+    assert not Ulimits().learn("no space left", plain)
 
 
 def test_we_are_alive_and_others_are_not() -> None:
@@ -114,15 +120,25 @@ def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: st
     assert cgroup.oom_killed() is True
 
 
-@pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
-def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, hits: int, killed: bool) -> None:
+@pytest.mark.parametrize(("peak", "killed"), [(2048, False), (4096, True)])
+def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, peak: int, killed: bool) -> None:
     """The kernel kills a trial first where others use up the machine's memory."""
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        (tmp_path / name).write_text("4096\n")
+    for name in ("memory.peak", "memory.max_usage_in_bytes"):
+        (tmp_path / name).write_text(f"{peak}\n")
+    for name in ("memory.events", "memory.oom_control"):
+        (tmp_path / name).write_text("oom_kill 1\n")
+    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+
+
+@pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
+def test_where_linux_tells_no_peak_the_requests_beyond_the_limit_are_counted(
+    tmp_path: Path, hits: int, killed: bool
+) -> None:
     (tmp_path / "memory.max").write_text("4096\n")
     (tmp_path / "memory.events").write_text(f"low 0\nmax {hits}\noom 1\noom_kill 1\n")
-    (tmp_path / "memory.limit_in_bytes").write_text("4096\n")
-    (tmp_path / "memory.failcnt").write_text(f"{hits}\n")
-    (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
-    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+    assert TrialCgroup(path=tmp_path, version=2).oom_killed() is killed
 
 
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:

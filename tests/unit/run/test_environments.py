@@ -34,7 +34,8 @@ def finished(cache: Path, name: str = NAME) -> Path:
 
 def remove_all(cache: Path) -> tuple[list[Path], list[str]]:
     said: list[str] = []
-    return environments.remove_all(environ={"HARNESS_CACHE": str(cache)}, say=said.append), said
+    pythons = environments.pythons({"HARNESS_CACHE": str(cache)})
+    return [python.parents[1] for python in pythons if environments.remove(python, say=said.append)], said
 
 
 def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import Host, Where
 from harness.model.gpus import Gpu
-from harness.plan import choose_lanes
+from harness.plan.lanes import choose_lanes
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.hosts.gpus import mismatch, parse_gpus
 

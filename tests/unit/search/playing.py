@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.schedule.bisect import Decision, Evidence, Rules, VersionEvidence, decide
+from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.records import Decision, Evidence, Rules, VersionEvidence
 
 Answer = Callable[[int], str | None]
 """A position is launched -> "good", "bad" or "unsure"; None if it turns out that it cannot be asked."""

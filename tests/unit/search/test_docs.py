@@ -6,8 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from harness.schedule.bisect import Decision
-from harness.schedule.bisect.records import DecisionKind
+from harness.schedule.bisect.records import Decision, DecisionKind
 
 TEXT = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import COSTLY, NEAR, ORDER, RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import COSTLY, NEAR, ORDER, REASONS, RowStanding, RowState, by_urgency, choose, gives_way
 
 STANDINGS = st.builds(
     RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
@@ -32,7 +32,7 @@ def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: 
     same = [row for row in rows if row.group == chosen.group]
     assert chosen.group == min(row.group for row in rows)
     assert all(ORDER.index(chosen.urgency) <= ORDER.index(row.urgency) or row.urgency == "first" for row in same)
-    assert chosen.reason
+    assert REASONS[chosen.urgency]
 
 
 @given(ROWS)

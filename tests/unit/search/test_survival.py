@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule.bisect import Evidence, survival
+from harness.schedule.bisect import survival
+from harness.schedule.bisect.records import Evidence
 
 steps = st.integers(1, 100_000)
 failures = st.lists(st.lists(steps, min_size=1, max_size=4), min_size=1, max_size=4)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model import Cell, Host, HostState, Image, Lane, Plan
-from harness.plan import MachineSeen
+from harness.plan.pools import MachineSeen
 from harness.run.engine import Engine
 
 

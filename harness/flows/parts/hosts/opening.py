@@ -14,7 +14,8 @@ from harness.flows.parts.hosts.machines import OpenHost, hosts_of, images_on, le
 from harness.flows.parts.hosts.threads import side_by_side
 from harness.model import Host, Image, Plan
 from harness.model.watching import Say
-from harness.plan import choose_lanes, odd_ones
+from harness.plan.lanes import choose_lanes
+from harness.plan.pools import odd_ones
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 

@@ -88,7 +88,6 @@ class SampledSeries:
 
     @cached_property
     def losses(self) -> Losses:
-        """Return the jumps of the series."""
         return find_losses(self.values, grain=self.grain)
 
     def leak(self) -> LeakRate | None:

@@ -16,10 +16,11 @@ from pydantic import TypeAdapter
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
-from harness.model.watching import Say, unheard
-from harness.registry import PublishedImage, Registry, RegistryTrouble
+from harness.model.watching import Say
+from harness.registry.client import PublishedImage, Registry
+from harness.registry.errors import RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.process import environments, leftovers
 from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
@@ -153,9 +154,6 @@ class ImageFiles:
 
     # ------------------------------------------------------------ what is there
 
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
-
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
             record = self._named(pull_reference(image, container=self._hold.request.container))
@@ -228,7 +226,7 @@ class ImageFiles:
         return self._remove(Path(kept.reference), say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        removed = tuple(record.references[0] for file, record in list(self._records()) if self._remove(file, say))
+        removed = remove_all(self, say)
         for part in self._folder.glob(f".*{self._format.suffix}"):
             self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
         return removed

@@ -9,7 +9,7 @@ from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.doctor import Room
 from harness.model.watching import Say, unheard
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.retrying import unavailable
 from harness.run.slurm.images.node_api import NodeApi
@@ -49,9 +49,6 @@ class NodeImages:
             our_images.note_pull(self, entry, before=before)
         return entry
 
-    def at_hand(self, image: Image) -> bool:
-        return self.look(image, unheard) is not None
-
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # do not ask for a node only to look
             return None
@@ -87,7 +84,7 @@ class NodeImages:
         return our_images.remove(self, kept.reference, say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        return tuple(kept.name for kept in self.kept() if self.remove(kept, say))
+        return remove_all(self, say)
 
     def room(self) -> Room | None:
         return None

@@ -16,6 +16,7 @@ from typing import Any
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
 from harness.model.watching import Say
+from harness.run.docker.containers import Ulimits
 from harness.run.slurm.node.containers import VERSIONS, options_of
 from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation, allocate
@@ -53,8 +54,7 @@ class Hold:
     """The GPUs that Slurm gave first, as it names them. A later allocation may get others."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
-    refused_ulimits: set[str] = field(default_factory=set)
-    """Default ulimits that the container engine of the node may not set."""
+    ulimits: Ulimits = field(default_factory=Ulimits)
     longest_s: float = 0.0
     """The longest trial so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,31 +64,26 @@ class Hold:
     def node(self, say: Say) -> Allocation:
         """Return the allocation that is held, or wait for one. Raises InfrastructureError, and what `say` raises."""
         with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
-            if self.allocation is None:
-                self._allocate(say)
-            assert self.allocation is not None
-            return self.allocation
+            return self.allocation or self._allocate(say)
 
     def renewed(self, say: Say) -> Allocation:
         """Return an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
         Raises InfrastructureError, and what `say` raises."""
         with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
             old = self.allocation
+            if old is None:
+                return self._allocate(say)
             needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.time_s / 2)
-            why = "" if old is None else old.why_gone()
-            if not why and old is not None and old.until_s - time.monotonic() < needed_s:
-                why = "the allocation ends soon"
-            if old is not None and why:
-                old.close()
-                self.allocation = None
-                say(f"{why}; asking for node {old.node} again")
-                self._allocate(say, node=old.node)
-            elif old is None:
-                self._allocate(say)
-            assert self.allocation is not None
-            return self.allocation
+            ends_soon = old.until_s - time.monotonic() < needed_s
+            why = old.why_gone() or ("the allocation ends soon" if ends_soon else "")
+            if not why:
+                return old
+            old.close()
+            self.allocation = None
+            say(f"{why}; asking for node {old.node} again")
+            return self._allocate(say, node=old.node)
 
-    def _allocate(self, say: Say, *, node: str | None = None) -> None:
+    def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
         allocation = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
         facts = self._facts_of(allocation, say)
         if self.facts and facts != self.facts:
@@ -105,6 +100,7 @@ class Hold:
         self.facts, self.gpus = facts, allocation.gpus
         config = run_slurm(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
+        return allocation
 
     def _preferred(self, say: Say) -> Allocation:
         """Return the node that measured rows before if it is free soon, else any node."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 from harness.run.process import leftovers
 from harness.run.slurm.node.steps import printed_on_node
@@ -31,18 +32,20 @@ def remove_jobs(*, environ: Mapping[str, str], place: object) -> int:
 def remove_containers(allocation: Allocation, program: str) -> int:
     """Remove the trials' containers of dead owners from the node; return how many. Raises InfrastructureError."""
     listing = [program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
-    dead = [name for name in printed_on_node(allocation, *listing).splitlines() if leftovers.is_dead(name)]
-    if dead:
-        printed_on_node(allocation, program, "rm", "--force", "--volumes", *dead)
-    return len(dead)
+    return _remove_dead(allocation, listing, [program, "rm", "--force", "--volumes"])
 
 
 def remove_node_folders(allocation: Allocation, folder: str) -> int:
     """Remove the trials' folders of dead owners from the node; return how many. Raises InfrastructureError."""
     user = printed_on_node(allocation, "id", "-u").strip()
     listing = ["find", folder, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{leftovers.PREFIX}*"]
-    names = printed_on_node(allocation, *listing, "-printf", "%f\\n").splitlines()
-    dead = [name for name in names if leftovers.is_dead(name)]
+    return _remove_dead(allocation, listing, ["rm", "-rf", "--"])
+
+
+def _remove_dead(allocation: Allocation, listing: Sequence[str], removal: Sequence[str]) -> int:
+    """Remove what a command on the node lists, a name or a path a line, where its owner is dead; return how many."""
+    listed = printed_on_node(allocation, *listing).splitlines()
+    dead = [name for name in listed if leftovers.is_dead(PurePosixPath(name).name)]
     if dead:
-        printed_on_node(allocation, "rm", "-rf", "--", *(f"{folder}/{name}" for name in dead))
+        printed_on_node(allocation, *removal, *dead)
     return len(dead)

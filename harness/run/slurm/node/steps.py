@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -66,10 +65,7 @@ def order(
     alone: bool = False,
 ) -> bytes:
     """Return what `inside.py` reads: its header and the content of the files. Raises InfrastructureError."""
-    files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
-    for path in files:
-        if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
-            raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` in the script's folder")
+    files = payload.contents
     header = {
         "root": root,
         "files": [[path, len(content), path in payload.executable] for path, content in files.items()],

@@ -116,7 +116,6 @@ def allocate(
 
 
 def salloc_options(request: SlurmRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
-    """Return the options of salloc."""
     chosen = dict(request.select)
     if without:
         chosen["exclude"] = ",".join(filter(None, [chosen.get("exclude", ""), *without]))
@@ -211,7 +210,6 @@ class _Waiting:
         return number[1] if number else None
 
     def give_up(self) -> None:
-        """Leave the queue."""
         end_holder(self.holder)
         if self.job is not None:
             run_slurm_quietly(["scancel", "--quiet", self.job], environ=self.environ)
