@@ -8,6 +8,7 @@
     messages  what an agent sends
     traces    CSV and JSON files, for `harness judge`
     index     the package index's pages
+    registry  an image registry's lists of tags, manifests, configurations and tokens, and their headers
 
 A structure-aware change replaces, removes or doubles a value of the parsed file; a raw change flips, cuts or inserts
 bytes. What fails is printed with the seed that makes it again. An index on this machine answers for the real one. Of
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import hashlib
 import json
 import random
 import re
@@ -43,8 +45,14 @@ from harness.cli import cli
 from harness.errors import HarnessError
 from harness.exit_codes import OUR_BUG
 from harness.package_index import PackageIndex, in_range
+from harness.registry.authorization import Access
+from harness.registry.bounded_http import Exchange, ExchangeLimits
+from harness.registry.client import Registry
+from harness.registry.credentials import Logins
+from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES
 from harness.report.issue import bug_report
 from tests.unit import stored_run
+from tests.unit.registry.conftest import Reply, Request, Server, started
 from tests.unit.run.test_conversation import DONE, HELLO, Player, counts, held, lines, samples
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -279,12 +287,76 @@ def index() -> Iterator[Case]:
         yield case
 
 
+@contextlib.contextmanager
+def registry() -> Iterator[Case]:
+    config = {"architecture": "amd64", "config": {"Env": ["PATH=/bin", "A=1"], "Labels": {"version": "1.0"}}}
+    challenge = 'Bearer realm="http://{host}/token",service="{host}",scope="repository:team/app:pull"'
+    link = '</v2/team/app/tags/list?n=1000&last=1.1>; rel="next"'
+
+    def replies(rng: random.Random) -> Mapping[str, Reply]:
+        """The replies by the part of the path that tells them; what names another by digest names what is sent."""
+
+        def document(value: Any, kind: str = "application/json", **headers: str) -> Reply:
+            data = encoded(damaged(value, rng), rng) if rng.random() < 0.4 else json.dumps(value).encode()
+            told = {"Content-Type": kind, **headers}
+            return Reply(headers={name: header(text) for name, text in told.items()}, body=data)
+
+        def header(text: str) -> str:
+            data = raw(text.encode(), rng) if rng.random() < 0.2 else text.encode()
+            return data.decode("latin-1").replace("\r", "").replace("\n", "")
+
+        settings = document(config)
+        layers = [{"digest": digest(b"%d" % number), "size": number} for number in range(3)]
+        held = {"config": {"digest": digest(settings.body), "size": len(settings.body)}, "layers": layers}
+        manifest = document(held, rng.choice(MANIFEST_TYPES))
+        sent = digest(manifest.body)
+        entry = {"digest": sent, "platform": {"os": "linux", "architecture": "amd64"}}
+        images = document({"manifests": [entry]}, rng.choice(INDEX_TYPES), **{"Docker-Content-Digest": sent})
+        refused = Reply(status=401, headers={"WWW-Authenticate": header(challenge.format(host=server.host))})
+        return {
+            "/token": document({"token": "t", "expires_in": 60}),
+            "last=": document({"tags": ["1.2"]}),
+            "/tags/list": document({"name": "team/app", "tags": ["1.0", "1.1"]}, Link=link),
+            "/manifests/one": images,
+            "/manifests/": manifest,
+            "/blobs/": settings,
+            "/v2/": refused if rng.random() < 0.3 else Reply(),
+        }
+
+    def case(rng: random.Random) -> None:
+        by_part = replies(rng)
+
+        def answer(request: Request) -> Reply:
+            wants_login = by_part["/v2/"].status == 401 and "Authorization" not in request.headers
+            if wants_login and not request.path.startswith("/token"):
+                return by_part["/v2/"]
+            return next((reply for part, reply in by_part.items() if part in request.path), Reply(status=404))
+
+        server.answer = answer
+        server.asked.clear()
+        exchange = Exchange(pause=lambda _: None, patience=ExchangeLimits(socket_s=5.0, answer_s=10.0, attempts=1))
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as home:
+            access = Access(exchange=exchange, logins=Logins(environ={"HOME": home}), certificates=Path(home))
+            asked = Registry(exchange=exchange, access=access)
+            for question in (asked.tags, asked.digest, asked.facts):
+                with contextlib.suppress(HarnessError):
+                    question(f"{server.host}/team/app:one")
+
+    with contextlib.contextmanager(started)(Server()) as server:
+        yield case
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {
     "matrix": matrix,
     "run": run,
     "messages": messages,
     "traces": traces,
     "index": index,
+    "registry": registry,
 }
 
 

@@ -125,11 +125,9 @@ def baseline_of(block: Block) -> int | None:
 
 
 def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """Return the cell with the minimum detectable effects of the whole comparison, if two of its launches had figures
-    to compare.
-    """
+    """Return the cell with the minimum detectable effects of the whole comparison, if it took part in that."""
     judged = cell.verdict
-    is_compared = judged.step_ms_ci is not None or (judged.peak_rss_mib is not None and judged.trials > 1)
+    is_compared = judged.compared_step_ms is not None or judged.compared_peak_mib is not None
     return replace(cell, verdict=replace(judged, smallest_visible=seen)) if is_compared else cell
 
 

@@ -47,9 +47,9 @@ class Listing:
         return self.found[repository]
 
     def lacks(self, reference: str) -> bool:
-        """Return whether the reference's repository was listed and has no such tag."""
+        """Return whether the reference's repository was listed and lacks its tag. A digest is in no list."""
         repository, tag = split_tag(reference)
-        return repository in self.found and tag not in self.found[repository]
+        return bool(tag) and repository in self.found and tag not in self.found[repository]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,6 +114,13 @@ class Lease(Protocol):
         """Raise InfrastructureError if another harness may use the host by now. Call it before each trial."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """A Lease that only has to be checked."""
+
+    check: Callable[[], None]
+
+
 class ImageStore(Protocol):
     """The images of one host: what gets them, finds them and removes them."""
 

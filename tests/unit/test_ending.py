@@ -124,7 +124,7 @@ def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirm
 
 def _remedies(result: RunResult) -> set[str]:
     return {
-        signal.why.rpartition("; ")[2]
+        signal.remedy
         for cell in result.cells
         for signal in cell.verdict.signals.values()
         if signal.seen in ("blind", "suspect")
@@ -143,7 +143,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert result.verdict == "interrupted"
     assert _remedies(result) == {"run the same sweep again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
-    assert _remedies(quick) == {"the same sweep without it continues"}
+    assert _remedies(quick) == {"stopped by --quick; the same sweep without it continues"}
 
 
 def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:

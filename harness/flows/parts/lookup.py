@@ -60,8 +60,10 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: {_why_none(run)}")
-    fitting = _fitting(run.findings, words, _names_of_finding)
-    found = _numbered(run, words) or [entry for entry in numbered if entry[1] in fitting]
+    found = _numbered(run, words)
+    if not found:
+        fitting = {id(finding) for finding in _fitting(run.findings, words, _names_of_finding)}
+        found = [entry for entry in numbered if id(entry[1]) in fitting]
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 

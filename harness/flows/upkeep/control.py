@@ -70,9 +70,8 @@ def _measure(
 ) -> None:
     say = context.showing(lane=each.name, image="control")
     until_s = time.monotonic() + LEASE_WAIT_S
+    assert each.engine is not None, "only machines that can be used are measured"
     try:
-        if each.engine is None:
-            raise InfrastructureError("it could not be opened")
         with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
             found[each.host.machine] = min(_launch(each, prepared, script, context) for _ in range(LAUNCHES))
     except Interrupted:

@@ -23,7 +23,7 @@ from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
 from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
-from harness.judge.remedies import at_least, more_launches, wider
+from harness.judge.remedies import SETTLED, at_least, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -275,7 +275,7 @@ class _Metric:
         if is_nan:
             return replace(plain, seen="none", why="a step returned NaN, as in all versions before")
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
-            return replace(plain, seen="suspect", why="a step returned NaN in one launch; two must agree")
+            return replace(plain, seen="suspect", why="a step returned NaN in one launch", remedy=SETTLED)
         if self.limit is None:
             return replace(plain, visible=None, why="checked for NaN only: it has no limit")
         return self._by_limit(plain, rows, limit=self.limit, is_noisy=is_noisy)

@@ -27,8 +27,6 @@ MOST_ACROSS = 8
 """Versions that fit beside each other on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
 ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
-RATES = "a leak's rate"
-RULED_OUT = "after ≤, the smallest leak that `flat` rules out"
 CHANGED = (
     "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
     "not be compared has the median of its own launches; beside ▼ and ▲ stands the size of the change"
@@ -99,11 +97,6 @@ class ReportTable:
         return len(self.versions) > max(MOST_ACROSS, len(self.rows))
 
     @property
-    def changed(self) -> bool:
-        """Return whether a level or value, such as the step time, changed in any row."""
-        return any(row.medians for row in self.rows)
-
-    @property
     def shown(self) -> Iterator[Shown]:
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
@@ -111,11 +104,6 @@ class ReportTable:
     def verdicts(self) -> list[Row]:
         """Return the rows of verdicts, without those of medians."""
         return [row for row in self.rows if row.medians is None]
-
-    @property
-    def absent(self) -> set[str]:
-        """Return the words of ABSENT that the table has."""
-        return {cell.word for cell in self.shown if cell.tone == "none"}
 
     @property
     def measured(self) -> bool:
@@ -133,7 +121,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
         units((cell.result.verdict, cell.figure) for cell in cells),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
-        CHANGED if any(table.changed for table in shown) else "",
+        CHANGED if any(row.medians for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 
@@ -141,8 +129,9 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
 def units(shown: Iterable[tuple[CellVerdict, str]]) -> str:
     """Return the meaning of the rates among the figures of these cells; "" if there are none."""
     own = {verdict.verdict for verdict, figure in shown if figure and figure == words.cell_figure(verdict)}
-    told = [*([RATES] if own & {"leak", "suspect"} else []), *([RULED_OUT] if "flat" in own else [])]
-    return f"figures, in KiB per step: {'; '.join(told)}" if told else ""
+    rates = "a leak's rate" if own & {"leak", "suspect"} else ""
+    ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
+    return f"figures, in KiB per step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
 
 
 def tables(result: RunResult) -> list[ReportTable]:
@@ -184,8 +173,8 @@ def _shared_scenario(group: Sequence[CellResult]) -> str | None:
 def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
     """Return the versions of the group, in the order of the series."""
     present = dict.fromkeys(entry.cell.image.version for entry in group)
-    series = [series for series in result.plan.matrix.series if series.name == cell.image.series]
-    known = [image.version for one_series in series for image in one_series.images if image.version in present]
+    series = (series for series in result.plan.matrix.series if series.name == cell.image.series)
+    known = (image.version for each in series for image in each.images if image.version in present)
     return list(dict.fromkeys([*known, *present]))
 
 

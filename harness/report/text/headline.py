@@ -86,7 +86,7 @@ def _suspects(result: RunResult) -> list[str]:
     for cell in result.cells:
         name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
         if name is not None and cell.verdict.signals[name].seen == "suspect":
-            why = cell.verdict.signals[name].why.partition(";")[0]
+            why = cell.verdict.signals[name].why
             told.append(f"{plain(cell.cell.image.series)} {version(cell.cell.image.version)}: {plain(why)}")
     return words.at_most(told, _MOST_TITLES, rest="{} more seem worse, too")
 

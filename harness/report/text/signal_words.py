@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -28,8 +27,6 @@ GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
 }  # fmt: skip
-_FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
-"""The figures at the head of a reason in results of earlier versions."""
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The finest change that is named, a share: launches that agree to the last bit would show any change."""
@@ -300,7 +297,7 @@ def _resolution(name: str, signal: SignalVerdict) -> str:
 
 def reason(signal: SignalVerdict) -> str:
     """Return the reason for a signal's state, and the remedy; without the figures, which `blindness` has."""
-    return plain("; ".join(filter(None, (_FIGURES.sub("", signal.why), signal.remedy))))
+    return plain("; ".join(filter(None, (signal.why, signal.remedy))))
 
 
 def whole_reason(name: str, signal: SignalVerdict) -> str:

@@ -96,5 +96,5 @@ def _before(first: Provisional) -> str:
 def _seen(entry: CellResult) -> str:
     name = signal_words.matter(entry.verdict)
     signal = entry.verdict.signals.get(name) if name is not None else None
-    told = signal.why if signal is not None and signal.why and entry.verdict.verdict in GOOD else words.why(entry)
-    return shortened(plain(told.partition(";")[0]), most=_WHY_LENGTH)
+    own = signal.why if signal is not None and entry.verdict.verdict in GOOD else ""
+    return shortened(plain(own or words.why(entry).partition(";")[0]), most=_WHY_LENGTH)

@@ -177,7 +177,11 @@ class DockerEngine:
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            return dead_containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=self._place)
+            removed, lapsed = dead_containers.remove_dead(self._client), lease.lapsed(self._client, place=self._place)
+            if lapsed is None:
+                return removed
+            containers.remove(self._client, lapsed.id)
+            return removed + 1
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):

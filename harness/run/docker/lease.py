@@ -235,12 +235,3 @@ def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     """Return the holder of a lapsed lease, if there is one."""
     holder = holder_of(client, place=place)
     return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None
-
-
-def remove_lapsed(client: docker.DockerClient, *, place: str) -> int:
-    """Remove a lapsed lease; return how many were removed (0 or 1)."""
-    holder = lapsed(client, place=place)
-    if holder is None:
-        return 0
-    remove(client, holder.id)
-    return 1

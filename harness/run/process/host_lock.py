@@ -16,6 +16,7 @@ from pathlib import Path
 from harness import file_locks
 from harness.errors import InfrastructureError, Interrupted
 from harness.model.watching import Say
+from harness.run.engine import Held
 from harness.run.hosts import owner
 from harness.run.waiting import BEAT_S
 from harness.safe_files import opened
@@ -24,15 +25,8 @@ NAME = "harness-lease"
 HOLDER_BYTES = 300
 
 
-class HeldLock:
-    """A lock that this process holds; it cannot be lost while the process lives."""
-
-    def check(self) -> None:
-        """Do nothing: the lock cannot have been lost."""
-
-
 @contextlib.contextmanager
-def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[HeldLock]:
+def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[Held]:
     """Hold this machine during the block, against all users that have the same `folder` for temporary files.
 
     While another process has it, wait and report which. Raises Interrupted once `stopped`, and InfrastructureError.
@@ -49,7 +43,7 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
         since = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         file.truncate(0)
         file.write(f"{owner.in_words()}, since {since}".encode())
-        yield HeldLock()
+        yield Held(check=lambda: None)  # it cannot be lost while this process lives
 
 
 def _opened(path: Path) -> int:

@@ -49,7 +49,7 @@ class EnvironmentStore:
         return environments.remove(Path(kept.reference), say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        pythons = environments.pythons(self._environ)  # unmeasured: another run may be making one
+        pythons = environments.pythons(self._environ)  # `kept` measures them, which fails if another run is making one
         return tuple(str(python.parents[1]) for python in pythons if environments.remove(python, say=say))
 
     def room(self) -> Room:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
@@ -16,7 +17,7 @@ from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say, unheard
-from harness.run.engine import LaunchRequest, Lease, Payload, Prepared, Session
+from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
 from harness.run.hosts.gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
@@ -133,7 +134,7 @@ class SlurmEngine:
         waiting = f"waiting: {owner.in_words()} uses this host"
         with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
             self._node(say_unless_stopped)
-            yield _HeldNode(lambda: self._hold.renewed(say_unless_stopped))
+            yield Held(check=partial(self._hold.renew, say_unless_stopped))
 
     # ------------------------------------------------------------ leftovers
 
@@ -167,16 +168,6 @@ class SlurmEngine:
         if not self._is_closed:
             self._is_closed = True
             hold.leave(self._hold)
-
-
-class _HeldNode:
-    """The lease: before each trial there is a node with time for it."""
-
-    def __init__(self, renew: Callable[[], object]) -> None:
-        self._renew = renew
-
-    def check(self) -> None:
-        self._renew()
 
 
 def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:

@@ -37,10 +37,6 @@ def _is_measure(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
-def _is_truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
@@ -62,7 +58,7 @@ def _is_gpu(value: object) -> bool:
 GPU_KINDS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("uuid", "name", "compute_capability", "driver", "cuda", "parent"), _is_text),
     **dict.fromkeys(("index", "memory_mib", "power_limit_w", "processes"), _is_measure),
-    **dict.fromkeys(("ecc", "mig"), _is_truth),
+    **dict.fromkeys(("ecc", "mig"), lambda value: isinstance(value, bool)),
 }
 KINDS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("agent", "python", "implementation", "libc", "cpu", "huge_pages", "gpu_problem"), _is_text),

@@ -258,6 +258,14 @@ def test_an_image_that_the_matrix_no_longer_names_is_not_gone(world: World) -> N
     assert world.last() == ([], [], [])
 
 
+def test_an_image_by_digest_is_not_gone_because_no_tag_is_called_so(world: World) -> None:
+    pinned = f'  pinned: {{repository: registry.local/app, tags: ["sha256:{"0" * 64}"]}}\nhosts:'
+    (world.folder / "matrix.yaml").write_text(MATRIX.replace("hosts:", pinned))
+    known(world)
+    world.watch()
+    assert world.last() == ([], [], [])
+
+
 def test_the_baseline_runs_as_well(world: World) -> None:
     matrix = world.folder / "matrix.yaml"
     matrix.write_text(f'{MATRIX}baseline: {{ngc: "1.0"}}\n')

@@ -172,13 +172,13 @@ def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
 
 
 def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> None:
-    nan = SignalVerdict(seen="suspect", why="a step returned NaN in one launch; two must agree")
+    nan = SignalVerdict(seen="suspect", why="a step returned NaN in one launch", remedy="more launches would settle it")
     text = sentence(replace(with_signal(build.quiet(), **{"metrics.loss": nan}), verdict="inconclusive"))
     assert text.endswith(": a step returned NaN in one launch.")
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:
-    why = "step time is 300 times that of the version before, by 1 launch; more launches would settle it"
+    why = "step time is 300 times that of the version before, by 1 launch"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text

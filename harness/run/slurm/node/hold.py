@@ -66,22 +66,22 @@ class Hold:
         with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
             return self.allocation or self._allocate(say)
 
-    def renewed(self, say: Say) -> Allocation:
-        """Return an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
+    def renew(self, say: Say) -> None:
+        """Hold an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
         Raises InfrastructureError, and what `say` raises."""
         with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
             old = self.allocation
             if old is None:
-                return self._allocate(say)
+                self._allocate(say)
+                return
             needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.time_s / 2)
             ends_soon = old.until_s - time.monotonic() < needed_s
             why = old.why_gone() or ("the allocation ends soon" if ends_soon else "")
-            if not why:
-                return old
-            old.close()
-            self.allocation = None
-            say(f"{why}; asking for node {old.node} again")
-            return self._allocate(say, node=old.node)
+            if why:
+                old.close()
+                self.allocation = None
+                say(f"{why}; asking for node {old.node} again")
+                self._allocate(say, node=old.node)
 
     def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
         allocation = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
