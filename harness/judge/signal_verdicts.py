@@ -14,7 +14,7 @@ from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
-from harness.judge.remedies import FRESH, SETTLED, at_least, more_launches, wider
+from harness.judge.remedies import FRESH, SETTLED, TWICE, at_least, more_launches, wider
 from harness.model import (
     BAD,
     GROWTHS,
@@ -138,8 +138,8 @@ def _of_place(
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
     # A search compares each version with some others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why, remedy = "it was not measured in the rounds of the others", FRESH if is_apart else _remedy(row, at_least())
-        return replace(plain, seen="blind", why=why, remedy=remedy)
+        why = "it was not measured in the rounds of the others"
+        return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
@@ -178,11 +178,18 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
         return replace(plain, seen="good")
     if plain.visible is None:
         why = "too few rounds in which every version was measured"
-        return replace(plain, seen="blind", why=why, remedy=_remedy(row, at_least()))
+        return replace(plain, seen="blind", why=why, remedy=_remedy(row, _more(row, limit)))
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
         return replace(plain, seen="good")
-    more = more_launches(row.launches, visible=plain.visible, limit=limit)
-    return replace(plain, seen="blind", remedy=_remedy(row, more))
+    return replace(plain, seen="blind", remedy=_remedy(row, _more(row, limit)))
+
+
+def _more(row: _Row, limit: float) -> str:
+    """Return "more launches (`--trials N`)" where so many would show the limit, else ""."""
+    visible = row.asked.visible.get(row.name)
+    if visible is None or visible <= limit:
+        return at_least() if row.launches < TWICE else ""
+    return more_launches(row.launches, visible=visible, limit=limit)
 
 
 def _remedy(row: _Row, more: str) -> str:

@@ -157,7 +157,9 @@ def _unsure_words(
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
-        return f"no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {words}"
+        is_cut = any(launch.trial.out_of_time for launch in launches)
+        remedy = " (raise `timeout` or lower `budget`)" if is_cut else ""
+        return f"no trial ran the whole budget of {steps}{remedy}: {words}"
     return f"{len(support)} of {len(launches)} trials: {words}"
 
 

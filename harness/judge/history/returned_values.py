@@ -43,6 +43,7 @@ TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
 AGREE = 2
 """Launches that must agree: on NaN, or on exact values."""
+_UNFINISHED = "not measured: no launch made its steps"
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
@@ -99,8 +100,9 @@ class _Metric:
     def judged(self) -> Values:
         nan = self._nan_changes()
         rows = [[self._rows(trial) for trial in version] for version in self.clean]
-        exact = [_exact(version) for version in rows]
-        is_noisy = any(len(version) >= AGREE and values is None for version, values in zip(rows, exact, strict=True))
+        returned = [[values for values in version if len(values)] for version in rows]
+        exact = [_exact(version) for version in returned]
+        is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
         if is_noisy:
             changes, observed, visible = self._of_noisy(rows)
         else:
@@ -269,7 +271,7 @@ class _Metric:
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if not self.launches[place] or (self.limit is None and not any(map(len, rows))):
-            return replace(plain, seen="none", why=f"this version returned no `{self.name}`")
+            return replace(plain, seen="none", why=f"this version returned no `{self.name}`" if rows else _UNFINISHED)
         if is_nan:
             return replace(plain, seen="none", why="a step returned NaN, as in all versions before")
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
@@ -282,6 +284,8 @@ class _Metric:
         self, plain: SignalVerdict, rows: Sequence[Floats], *, limit: MetricLimit, is_noisy: bool
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit could not be kept."""
+        if not rows:
+            return replace(plain, seen="none", why=_UNFINISHED)
         if not any(map(len, rows)):
             others = ", ".join(sorted(self.returned - {self.name})) or "none"
             return replace(plain, seen="blind", why=f"no step returned `{self.name}`; other values returned: {others}")
@@ -299,7 +303,7 @@ class _Metric:
 
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
-    """Return what all launches of a version returned, if there are at least two and they agree."""
-    if len(rows) < AGREE or not len(rows[0]) or not all(same_values(rows[0], other) for other in rows[1:]):
+    """Return what all launches that returned the value returned, if there are at least two and they agree."""
+    if len(rows) < AGREE or not all(same_values(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
-from harness.report.text import sensitivity, signal_words, words
+from harness.report.text import numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
 _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
@@ -115,6 +115,8 @@ def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
     versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
     some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
+    if len(set(cells)) < len(versions) * len(variants):  # not every variant of every version
+        some = f"{numbers.count(len(set(cells)), 'cell')} of {some}"
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
     return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
 

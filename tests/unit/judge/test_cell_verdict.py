@@ -287,6 +287,7 @@ def test_a_time_limit_is_named():
     cut = [replace(trial_of(n, steps=1300), message="time limit reached after 1200 s") for n in range(3)]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
+    assert "raise `timeout`" not in cell_of(three(steps=500)).why, "a look ended these: no limit of time did"
 
 
 def with_probes(rates: dict[str, float], looks: tuple[Look, ...] = ()) -> list[Trial]:

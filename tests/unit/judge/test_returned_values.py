@@ -142,3 +142,20 @@ def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
     trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]
     found = judged(trials, limit("change", 0.1))
     assert [found.seen[place].seen for place in range(3)] == ["good", "blind", "good"]
+
+
+@pytest.mark.parametrize("rule", ["equal", "change"])
+def test_an_exact_value_that_the_oldest_version_lacks_is_compared_exactly(rule: str) -> None:
+    """It was said to differ between launches of one version, and no change of it was found."""
+    trials = [[trial_of(number, steps=ROWS) for number in range(3)], *versions([1.0, 1.0, 1.2])]
+    found = judged(trials, limit(rule, 0.1 if rule == "change" else 0.0))
+    assert kinds(found) == [("first_bad", 2, 3)]
+    assert [seen.seen for seen in found.seen[:3]] == ["blind", "good", "good"]
+
+
+@pytest.mark.parametrize("limits", [(), (limit("equal"),)])
+def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limits: tuple[MetricLimit, ...]) -> None:
+    """It was killed before its first look, with all that its steps had returned."""
+    trials = [*versions([1.0]), [replace(trial_of(number, steps=ROWS, end="oom"), trace=None) for number in range(2)]]
+    seen = judged(trials, *limits).seen[1]
+    assert (seen.seen, seen.why) == ("none", "not measured: no launch made its steps")

@@ -233,6 +233,18 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
     assert told(apart, searched=True)[2].signals["step_time"].seen == "good"
 
 
+def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_the_rounds() -> None:
+    """`--trials 12` was the advice for it, beside versions for which no number of launches would do."""
+    noisy = [
+        [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
+        for place in range(5)
+    ]
+    noisy[2] = noisy[2][:1]
+    seen = [cell.signals["step_time"] for cell in told(noisy)]
+    assert seen[2].why == "it was not measured in the rounds of the others"
+    assert seen[2].remedy == seen[0].remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
+
+
 def test_what_no_version_prints_needs_no_comparison() -> None:
     """Versions that confirmed a leak in rounds of their own were told to be blind for output that nobody made."""
     silent = [[replace(one, output_bytes=0) for one in version] for version in block(launches=2)]

@@ -203,6 +203,16 @@ def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
     assert "4 variants" in line
 
 
+def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> None:
+    """`3.7.7 and 3.7.8 (…, 2 variants)` also accused the two cells that had all their launches."""
+    early = {("3.7.7", "rfft"), ("3.7.8", "fft")}
+    result = build.run(
+        [(build.ORJSON, [build.HERE], build.SIGNAL[::2])],
+        lambda version, _lane, of: replace(build.flat(), provisional=(version, of.params[0][1]) in early),
+    )
+    assert gaps.lines(result)[0].startswith("flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): ")
+
+
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(table.tables(result)[0].shown)
