@@ -85,6 +85,12 @@ class ProcessEngine(EnvironmentStore):
     def remove_leftovers(self) -> int:
         return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
 
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        if holder := host_lock.holder(_temporary_folder()):
+            say(f"environments left alone: a harness is at work here ({holder}); clean again when it has ended")
+            return ()
+        return super().remove_images(say)
+
     def condition(self, say: Say) -> HostCondition:
         folder = _temporary_folder()
         return HostCondition(
