@@ -67,13 +67,13 @@ def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
 
 def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     """Return whether a cell was judged for this sign, in enough launches, and for a level so finely that its `smallest`
-    change would have shown.
+    change would have shown. A flat cell was judged for leaks also if the GPU's memory had too few samples.
     """
     if verdict.provisional:
         return False
     failed = bool(FAILURES & set(verdict.verdicts))
     seen = verdict.signals.get(sign)
-    if seen is not None and sign != "outcome":
+    if seen is not None and sign not in ("outcome", "memory"):
         is_level = signal_of(sign).kind == "level"
         would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
         return (seen.seen in ("good", "bad") or would_show) and not (is_level and failed)

@@ -140,6 +140,20 @@ def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(visibl
     assert (noisy in told.rule.never_run) is not judged
 
 
+def test_a_flat_variant_is_cleared_of_a_leak_without_a_look_at_the_gpus_memory() -> None:
+    """A driver with few samples made "when input is random or variable" a rule of all variants."""
+    drawn = run({OLD: "gbb"}, variants=SIGNAL)
+    few = SignalVerdict(seen="blind", why="the GPU's memory: too few samples to judge: 4 of at least 64")
+    cells = [
+        entry
+        if entry.verdict.verdict == "leak"
+        else replace(entry, verdict=replace(entry.verdict, signals={"memory": few}))
+        for entry in drawn.cells
+    ]
+    rule = _rule(faults.judged(replace(drawn, cells=tuple(cells))))
+    assert [condition.param for condition in rule.conditions] == ["input"]
+
+
 def _rule(result: RunResult) -> Rule:
     rule = only(result).rule
     assert rule is not None
