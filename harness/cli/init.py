@@ -82,26 +82,12 @@ def init(
             try_flow.check(flow.write(drafted, folder=here), os.environ)
         return drafted, ", ".join(words)
 
-    if program is None:
-        likeliest = next(iter(flow.programs(here)), None)
-        program = _answer("Which program, such as train.py", likeliest, NO_PROGRAM, ask=ask, read=flow.program)
-    if arguments is None:
-        words = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask, read=_split)
-    else:
-        words = _split(arguments)
-    command = ("python", program, *words)
+    command = _command(program, arguments, here=here, ask=ask)
     job = job_of(command, folder=here, files=files, step_pattern=step_pattern)
     more = steps_of(steps_are, job)  # no version helps where this refuses, or the next line
     if no_run:
         first_launch.check_unlaunched(job, more, here)
-    if versions:
-        drafted, told = drafted_of(versions)
-    else:
-        suggested, pin = flow.suggested(here, os.environ), flow.pin(here)
-        otherwise = f"{NO_VERSIONS} {EXAMPLE}" if pin is None else ONE_VERSION.format_map(pin)
-        drafted, told = _answer(
-            VERSIONS, suggested, otherwise, ask=ask, read=lambda text: drafted_of(tuple(text.split()))
-        )  # fmt: skip
+    drafted, told = drafted_of(versions) if versions else _of_versions(drafted_of, here=here, ask=ask)
     matrix = here / flow.MATRIX
     if no_run:
         flow.write(drafted, folder=here)
@@ -110,6 +96,28 @@ def init(
         say(f"run it with: harness sweep {matrix}")
         return
     sys.exit(_run_first(drafted, matrix, out))
+
+
+def _command(program: str | None, arguments: str | None, *, here: Path, ask: bool) -> tuple[str, ...]:
+    """Return the command to measure; what is not given is found or asked for."""
+    from harness.flows.first import init as flow
+
+    if program is None:
+        likeliest = next(iter(flow.programs(here)), None)
+        program = _answer("Which program, such as train.py", likeliest, NO_PROGRAM, ask=ask, read=flow.program)
+    if arguments is not None:
+        return ("python", program, *_split(arguments))
+    words = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask, read=_split)
+    return ("python", program, *words)
+
+
+def _of_versions(drafted_of: Callable[[tuple[str, ...]], T], *, here: Path, ask: bool) -> T:
+    """Return what `drafted_of` makes of the versions that are found or asked for."""
+    from harness.flows.first import init as flow
+
+    suggested, pin = flow.suggested(here, os.environ), flow.pin(here)
+    otherwise = f"{NO_VERSIONS} {EXAMPLE}" if pin is None else ONE_VERSION.format_map(pin)
+    return _answer(VERSIONS, suggested, otherwise, ask=ask, read=lambda text: drafted_of(tuple(text.split())))
 
 
 def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
