@@ -65,8 +65,8 @@ slurm:
 base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
-# Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep, even with two
-# test processes for each processor: hence three. Those that must not run beside each other are one group (tests/groups.py); those that
+# Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
+# test processes for each processor (with three they took 575 s instead of 530 s). Those that must not run beside each other are one group (tests/groups.py); those that
 # measure times or all of /dev/shm (marked `alone`) run when the others have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 # The tests start a thousand processes: none of them compiles the harness again, also where Python may not write bytecode.
@@ -86,7 +86,7 @@ ready: engine browser lab slurm registry
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
 	  $(MAKE) --no-print-directory check unit; ended=$$?; wait $$ready && exit $$ended
-	@$(PYTEST) -n $$((3 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
+	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
 	@$(PYTEST) $(BESIDE_UNITS) -m alone
 
 nightly: export HARNESS_NIGHTLY := 1
