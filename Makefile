@@ -66,8 +66,9 @@ base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
 # Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
-# test processes for each processor (with three they took 575 s instead of 530 s). Those that must not run beside each other are one group (tests/groups.py); those that
-# measure times or all of /dev/shm (marked `alone`) run when the others have ended.
+# test processes for each processor (with three they took 575 s instead of 530 s). Those that must not run beside each
+# other are one group (tests/groups.py); those that measure times or all of /dev/shm (marked `alone`) run when the others
+# have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 # The tests start a thousand processes: none of them compiles the harness again, also where Python may not write bytecode.
 # It lies beside each file, where pip has put that of the packages and where the agent brings its own.
