@@ -11,7 +11,7 @@ MOST_LAUNCHES = 40
 """More launches of each version are no remedy that a user can be told."""
 FRESH = "`--fresh` measures all versions again, side by side"
 SETTLED = "more launches would settle it"
-TWICE = 12
+ENOUGH_LAUNCHES = 12
 """Launches that are named where too few of them agree or are comparable for any figure."""
 
 
@@ -23,7 +23,7 @@ def more_launches(launches: int, *, visible: float, limit: float) -> str:
     return at_least(math.ceil(needed)) if needed <= MOST_LAUNCHES else ""
 
 
-def at_least(launches: int = TWICE) -> str:
+def at_least(launches: int = ENOUGH_LAUNCHES) -> str:
     """Return "more launches (`--trials N`)"."""
     return f"more launches (`--trials {launches}`)"
 

@@ -14,7 +14,7 @@ from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
-from harness.judge.remedies import FRESH, SETTLED, TWICE, at_least, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, FRESH, SETTLED, at_least, more_launches, wider
 from harness.model import (
     BAD,
     GROWTHS,
@@ -188,7 +188,7 @@ def _more(row: _Row, limit: float) -> str:
     """Return "more launches (`--trials N`)" where so many would show the limit, else ""."""
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
-        return at_least() if row.launches < TWICE else ""
+        return at_least() if row.launches < ENOUGH_LAUNCHES else ""
     return more_launches(row.launches, visible=visible, limit=limit)
 
 

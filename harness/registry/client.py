@@ -35,8 +35,8 @@ class TagSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """What an image states about itself, and the layers that a pull of it fetches, its configuration among them: their
-    compressed bytes by digest.
+    """The labels and the environment that an image states, and the layers that a pull of it fetches, its configuration
+    among them: their compressed bytes by digest.
     """
 
     labels: Mapping[str, str]

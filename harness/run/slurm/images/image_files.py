@@ -64,7 +64,7 @@ FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known of an image file. `references` are the names under which it was asked for."""
+    """The facts that are known of an image file. `references` are the names under which it was asked for."""
 
     digest: str
     references: tuple[str, ...]
