@@ -83,7 +83,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
         run=_run(
             "sweep",
             started=_text(told.started) or began,
-            duration_s=_number(told.duration_s),
+            duration_s=_duration(told.duration_s),
             verdict=told.verdict,
             cells=len(cells),
             bad=sum(cell.row[STATE] == "bad" for cell in cells),
@@ -174,6 +174,12 @@ def _findings(told: ResultFile) -> Iterator[SqlRow]:
             effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
             _text(finding.consequence_of),
         )  # fmt: skip
+
+
+def _duration(value: float | None) -> float | None:
+    """Return a duration in seconds; None for one of a damaged file."""
+    known = _number(value)
+    return known if known is not None and known >= 0 else None
 
 
 def _number(value: float | None) -> float | None:

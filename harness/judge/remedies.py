@@ -28,11 +28,13 @@ def at_least(launches: int = ENOUGH_LAUNCHES) -> str:
     return f"more launches (`--trials {launches}`)"
 
 
-def wider(limit: str, *, more: str) -> str:
-    """Name a wider limit and a quieter host as remedies, after `more` launches, if any. `limit` is as it is written in
-    the matrix file: `limits: {tail: …}`.
+def wider(limit: str, *, more: str, timed: bool = True) -> str:
+    """Name a wider limit as a remedy, after `more` launches, if any, and before a quieter host if the figure is
+    `timed`. `limit` is as it is written in the matrix file: `limits: {tail: …}`.
     """
-    return f"{f'{more}, ' if more else ''}a wider limit (`{limit}`, or none) or a quieter host"
+    remedies = [more, f"a wider limit (`{limit}`, or none)", "a quieter host" if timed else ""]
+    *others, last = filter(None, remedies)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:

@@ -35,6 +35,7 @@ SUSPECT_RATIO = 2.0
 ROUNDING = 1e-9
 OFF = "its limit is none"
 COLD = "no launch began with its files in memory and nothing beside it"
+UNUSABLE = "no launch of it can be compared"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
@@ -115,10 +116,14 @@ class _Row:
 
 
 def _absent(name: str, compared: Compared, place: int) -> str:
-    """Return why a version has no figure: where its launches tell one of their start, none of them counts."""
-    rule = RULES[name]
-    is_told = rule.usable is is_warm and any(rule.prepare([])(trial) is not None for trial in compared.of(name)[place])
-    return COLD if is_told else SIGNALS[name].absent
+    """Return why a version has no figure to compare: it was not measured, or none of its launches counts."""
+    rule, launches = RULES[name], compared.trials[place]
+    figure = rule.prepare([launches])
+    if all(figure(trial) is None for trial in launches):
+        return SIGNALS[name].absent
+    if BAD & set(compared.cells[place].verdicts):
+        return f"this version is bad: {compared.cells[place].verdict}"
+    return COLD if rule.usable is is_warm else UNUSABLE
 
 
 def _of_place(
@@ -157,7 +162,7 @@ def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, oth
     if not others:
         return replace(plain, why=absent)
     if BAD & set(cell.verdicts):
-        return replace(plain, why=f"not compared: {cell.verdict}")
+        return replace(plain, why=f"this version is bad: {cell.verdict}")
     return replace(plain, seen="blind", why=f"{absent} here, unlike in other versions")
 
 
@@ -193,7 +198,8 @@ def _more(row: _Row, limit: float) -> str:
 
 
 def _remedy(row: _Row, more: str) -> str:
-    return wider(f"limits: {{{row.name}: …}}", more=more)
+    timed = SIGNALS[row.name].group in ("step time", "start-up")
+    return wider(f"limits: {{{row.name}: …}}", more=more, timed=timed)
 
 
 def _with_suspects(

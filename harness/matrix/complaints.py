@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -31,26 +32,32 @@ WORDS = {
 
 def check_shape(data: Any, problems: Problems) -> MatrixFile:
     """Return a file's data as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
-    _check_empty(data, (), problems)
+    empty = list(_empty(data, ()))
+    for path in empty:
+        problems.add(path, "has no value; give it one, or remove the key")
     try:
         file = MatrixFile.model_validate({} if data is None else data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            problems.add(_path(detail), _words(detail))
+            path = _path(detail)
+            if path and path[-1] == "":
+                problems.add(path[:-1], "has an empty key; give it a name")
+            elif path not in empty:
+                problems.add(path, _words(detail))
         raise problems.error() from error
     problems.raise_if_any()
     return file
 
 
-def _check_empty(value: Any, path: KeyPath, problems: Problems) -> None:
-    """Report keys without a value: pydantic would use the default. In params null is an ordinary value."""
+def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield the keys without a value: pydantic would use the default. In params null is an ordinary value."""
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
         if inner is None:
-            problems.add((*path, key), "has no value; give it one, or remove the key")
+            yield (*path, key)
         elif key not in ("params", "include", "exclude"):
-            _check_empty(inner, (*path, key), problems)
+            yield from _empty(inner, (*path, key))
 
 
 def _path(detail: ErrorDetails) -> KeyPath:

@@ -95,6 +95,8 @@ class CellVerdict:
     verdicts: tuple[VerdictName, ...]
     why: str
     trials: int = 0
+    agreeing: int = 0
+    """Number of launches on which the verdict rests; 0 in results of harnesses that did not record it."""
     failed: int = 0
     signal: int | None = None
     steps: int = 0
@@ -163,7 +165,7 @@ class Noise:
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
 FindingKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
-"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version; `before` and
+"""`worse`: bad before as well, and even worse since. `drift`: it becomes worse from version to version; `before` and
 `after` are the first and the last of them."""
 
 

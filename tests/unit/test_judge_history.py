@@ -190,3 +190,15 @@ def test_what_is_kept_is_complete(of_versions):
     assert all(turn in cells[version] for version in versions for turn in rounds)
     if all(len(each) == len(turns) for each in cells.values()):
         assert (versions, rounds) == (list(cells), list(turns))
+
+
+def test_a_second_rise_is_no_second_first_bad_version(judge):
+    done = judge(rows([1.0] * 8 + [1.3] * 8 + [1.7] * 8 + [1.0] * 8), "--json")
+    assert told(done) == [("first_bad", "v7", "v8"), ("worse", "v15", "v16"), ("first_fixed", "v23", "v24")]
+    assert "  even worse in v16 (after v15): +" in judge(rows([1.0] * 8 + [1.3] * 8 + [1.7] * 8)).stdout
+
+
+def test_equal_values_hide_nothing(judge):
+    done = judge("".join(f"v{place},5,{turn}\n" for turn in range(3) for place in range(8)))
+    assert "in half of the cases\n" in done.stdout
+    assert "hides" not in done.stdout

@@ -33,6 +33,7 @@ def summarized(
         verdicts=names,
         why=_why(names[0], quoted, launches=launches, support=support, steps=steps),
         trials=len(launches),
+        agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
         signal=next(iter(signals), None),
         steps=min((launch.steps for launch in support), default=0),

@@ -134,7 +134,7 @@ def level_changes(
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
         worse = level > good + rule.least
         if worse and shift.size > 0:
-            kind: FindingKind = "drift" if shift.drift else "first_bad"
+            kind: FindingKind = "drift" if shift.drift else "worse" if bad else "first_bad"
             findings.append((shift, _level_change(metric, kind, table, shift)))
         elif bad and not worse:
             findings.append((shift, _level_change(metric, "first_fixed", table, shift)))

@@ -298,7 +298,7 @@ class _Metric:
         if limit.rule != "equal" and plain.visible > limit.limit:
             more = more_launches(len(rows), visible=plain.visible, limit=limit.limit)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
-            return replace(plain, seen="blind", remedy=wider(written, more=more))
+            return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain
 
 

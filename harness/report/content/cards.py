@@ -106,7 +106,7 @@ class _Maker:
     # ------------------------------------------------------------ evidence
 
     def _launches(self) -> str:
-        """Return `6 launches of 6.3.0 against 6 of 6.2.0, which agree`, over all places."""
+        """Return `6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0`, over all places."""
         bad = [(episode, _sides(episode)[0]) for episode in self.of.episodes]
         good = [(episode, name) for episode in self.of.episodes if (name := _sides(episode)[1]) is not None]
         if self.of.metric == "outcome":
@@ -114,9 +114,21 @@ class _Maker:
             return f"{told}, {self._failures(good)}{self._chance()}" if good else f"{told}{self._chance()}"
         launches = sum(entry.verdict.trials for entry in self._entries(bad))
         text = f"{figures.count(launches, 'launch')} of {_named(bad)}"
+        chance = self._chance()
+        agreement = "" if chance or launches < 2 else self._agreement(bad, launches)
         if good:
-            text += f" against {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
-        return f"{text}{self._chance() or ', which agree'}"
+            others = sum(entry.verdict.trials for entry in self._entries(good))
+            text += f"{agreement and f'{agreement},'} against {others:,} of {_named(good)}"
+        return f"{text}{chance or ('' if good else agreement)}"
+
+    def _agreement(self, bad: Sequence[tuple[Episode, str]], launches: int) -> str:
+        """Return `, which agree` or `, 5 of which agree`; growth without a p-value rests on launches that agree."""
+        agreeing = sum(entry.verdict.agreeing for entry in self._entries(bad)) if self.of.metric == "memory" else 0
+        if agreeing == launches:
+            return ", which agree"
+        if agreeing:
+            return f", {agreeing:,} of which agree"
+        return ", at least two of which agree" if all(finding.confirmed for finding in self._findings()) else ""
 
     def _says(self, place: tuple[str, str, str, str]) -> str:
         """Return the reason for a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""

@@ -84,9 +84,13 @@ class Both:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible:
             return ""
+        if self.visible == signal_words.ANY_GROWTH:
+            return f"{self.visible} would have shown"
         what = "more than" if signal_words.shown_signal(self.name).kind == "growth" else "a change of"
         if self.is_coarse:
-            return f"only {what} {self.visible} would have shown{f', the limit is {self.limit}' if self.limit else ''}"
+            alone = " in a single version" if self.seen == "bad" else ""  # several versions together showed less
+            limit = f", the limit is {self.limit}" if self.limit else ""
+            return f"only {what} {self.visible}{alone} would have shown{limit}"
         return f"{what} {self.visible} would have shown"
 
 

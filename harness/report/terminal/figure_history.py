@@ -13,9 +13,12 @@ _KINDS = {
     "first_bad": "first bad",
     "first_fixed": "good again",
     "bad_from_start": "bad from the start",
+    "worse": "even worse in",
     "drift": "drift",
     "better": "better",
 }
+_LEAST_TOLD = 1e-6
+"""The least minimum detectable effect that is told, a share: equal values have none."""
 
 
 def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
@@ -64,7 +67,7 @@ def _visible(found: SeriesVerdict) -> str:
         twice = abs((1 - found.limit if found.falls else 1 + found.limit) ** 2 - 1)  # of the logs that are compared
         sure, limit, visible = map(_share, (twice, found.limit, found.visible))
         shown = f"a change of {sure} in {what} would have shown, one of {limit} (the limit) in half of the cases"
-        return f"{shown}; noise hides changes below {visible}"
+        return f"{shown}; noise hides changes below {visible}" if found.visible >= _LEAST_TOLD else shown
     visible, limit = _share(found.visible), _share(found.limit)
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"
 

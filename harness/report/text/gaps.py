@@ -101,10 +101,14 @@ def _open_signals(entry: CellResult) -> list[str]:
 
 
 def _range(name: str, some: Sequence[SignalVerdict]) -> str:
-    """Return `step time: only ±35 % would have shown (limit 10 %)`, for the coarsest cell; or `setup time: suspect`."""
+    """Return `step time: only ±35 % would have shown (limit 10 %)`, or `setup time: suspect`. If the cells differ, the
+    coarsest one is named: `step time: at worst, only …`.
+    """
     if some[0].seen == "suspect":
         return f"{signal_words.shown_signal(name).title}: suspect"
-    return signal_words.blindness(name, max(some, key=lambda signal: signal.visible or 0.0))
+    differ = len({signal_words.blindness(name, signal) for signal in some}) > 1
+    coarsest = max(some, key=lambda signal: signal.visible or 0.0)
+    return signal_words.blindness(name, coarsest, how="at worst, " if differ else "")
 
 
 def _place(entry: CellResult) -> str:

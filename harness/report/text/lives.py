@@ -70,7 +70,7 @@ def _since(begins: SeenFinding) -> str:
         return f"since {after} or earlier"
     if begins.kind == "drift":
         return f"gradually, from {before} to {after}"
-    return f"{'much worse ' if begins.kind == 'worse' else ''}since {after} (last {_old(begins)} {before})"
+    return f"{'even worse ' if begins.kind == 'worse' else ''}since {after} (last {_old(begins)} {before})"
 
 
 def _old(begins: SeenFinding) -> str:

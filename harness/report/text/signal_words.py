@@ -30,6 +30,8 @@ GROUP_NAMES: Mapping[Group, str] = {
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The finest change that is named, a share: launches that agree to the last bit would show any change."""
+ANY_GROWTH = "any growth"
+_NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A change above this share is named `more than tenfold`: two noisy launches may hide millions of per cent."""
 
@@ -193,12 +195,14 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `4.1 times`, `more than tenfold` or `0.017 KiB/step`; "" if it is not known."""
+    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step` or `any growth`; "" if it is not known."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
-        return _in_unit(visible, signal.unit)
+        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
+    if signal.falls and visible > _NEARLY_ALL:
+        return "more than 99 %"
     if visible > _TENFOLD:
         return "more than tenfold"
     if visible > 1:  # nothing falls by more than all of it
@@ -253,6 +257,8 @@ def _seen(name: str, signal: SignalVerdict) -> str:
         return ">10×"
     if signal.visible > 1:
         return f"{numbers.number(_two_up(1 + signal.visible))}×"
+    if shown_signal(name).falls:
+        return f"a fall of {visible_text(name, signal.visible)}"
     return f"±{visible_text(name, signal.visible)}"
 
 
@@ -280,11 +286,11 @@ def is_coarse(signal: SignalVerdict) -> bool:
     )
 
 
-def blindness(name: str, signal: SignalVerdict) -> str:
-    """Return `step time: only ±35 % would have shown (limit 10 %)`."""
+def blindness(name: str, signal: SignalVerdict, *, how: str = "") -> str:
+    """Return `step time: only ±35 % would have shown (limit 10 %)`, with `how` after the colon."""
     limit = limit_text(name, signal.limit)
     told = _resolution(name, signal) or _UNTOLD
-    return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+    return f"{shown_signal(name).title}: {how}{told}{f' (limit {limit})' if limit else ''}"
 
 
 def _resolution(name: str, signal: SignalVerdict) -> str:

@@ -220,7 +220,7 @@ def _boundary(finding: Finding) -> str:
         return f"since {after}, the oldest version here, or earlier"
     if finding.kind == "worse":
         return (
-            f"much worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
+            f"even worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
         )
     if finding.kind == "drift":
         return f"gradually, from {before} to {after}"

@@ -533,4 +533,4 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
     ]
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
     found = [each for each in find_changes(compared, limits=LIMITS, seed=0) if each.metric == "step_time"]
-    assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_bad", 2, 3)]
+    assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "worse", 2, 3)]

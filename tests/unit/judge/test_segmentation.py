@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.judge.comparison.round_effects import by_round_alone, spread_within, without_rounds
+from harness.judge.comparison.round_effects import Spread, by_round_alone, spread_within, without_rounds
+from harness.judge.history.changepoints.counted_levels import counted_levels
+from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.model import Floats
 from tests.nightly import many
@@ -196,3 +199,35 @@ def test_many_changes_of_a_long_series_take_no_more_than_they_must():
 def test_one_launch_of_each_version_says_what_is_missing():
     with pytest.raises(ValueError, match="do not show noise"):
         find_levels(np.zeros((1, 5)), least=LIMIT, alpha=0.01, seed=0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_levels_just_above_the_limit_are_found_though_one_of_them_looks_smaller(seed):
+    """A change every ten versions, a little above the limit: the noise takes some levels below it, and not the rest."""
+    truth = [10, 20, 30, 40, 50, 60, 70]
+    table = made([1.05 * ((version // 10) % 2) for version in range(80)], rounds=3, sigma=0.02, seed=seed)
+    shifts = find_levels(table, least=TEN_PER_CENT, alpha=0.005, seed=0).shifts
+    assert len(shifts) >= 3
+    assert all(any(shift.before < first <= shift.after for first in truth) for shift in shifts)
+    assert all(one.size * other.size < 0 for one, other in itertools.pairwise(shifts)), "each rise ends in a fall"
+
+
+def test_a_level_too_small_to_count_belongs_to_the_one_before_it():
+    levels = [0.0] * 10 + [0.9] * 10 + [0.02] * 10 + [1.1] * 10 + [0.2] * 10
+    laid, counted = counted_levels(flat(levels), [10, 20, 30, 40], least=1.0)
+    assert counted == [30, 40], "0.9 is too small; 0.2 undoes most of the change before it"
+    assert laid.values[0].tolist() == pytest.approx([0.02] * 30 + [1.1] * 10 + [0.2] * 10)
+
+
+@given(levels=st.lists(st.integers(0, 40), min_size=1, max_size=12), least=st.integers(1, 10))
+def test_levels_that_count_differ_by_the_limit_or_undo_a_change_that_does(levels, least):
+    bounds = [place for place in range(1, len(levels)) if levels[place] != levels[place - 1]]
+    laid, counted = counted_levels(flat(levels), bounds, least=float(least))
+    means = [float(laid.values[0, place]) for place in (0, *counted)]
+    steps = [new - old for old, new in itertools.pairwise(means)]
+    assert all(abs(steps[n]) >= least or (n > 0 and steps[n] * steps[n - 1] < 0) for n in range(len(steps)))
+
+
+def flat(levels: list[float] | list[int]) -> Laid:
+    values = np.asarray([levels], dtype=float)
+    return Laid(values=values, raw=values, spread=Spread(deviation=0.01, freedom=10))

@@ -304,3 +304,9 @@ def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_i
     cells = told([*block(versions=3), another_day(3, ms=1)])
     marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
     assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]
+
+
+def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:
+    """Reports show the peak of launches that fail; the reason beside it must not say that there is none."""
+    cells = told([[trial_of(number, end="crash", exit_code=1) for number in range(3)] for _ in range(3)])
+    assert {cell.signals["peak_memory"].why for cell in cells} == {"this version is bad: crash"}

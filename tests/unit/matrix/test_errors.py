@@ -420,3 +420,16 @@ def test_too_many_variants(load: Load) -> None:
         MatrixError, match=r"^matrix\.yaml:24: scenarios\.tool\.params: 10201 combinations; at most 10000"
     ):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "line"),
+    [
+        ("{loss: }", "18: scenarios.signal.metrics.loss: has no value; give it one, or remove the key"),
+        ('{"": equal}', "18: scenarios.signal.metrics: has an empty key; give it a name"),
+    ],
+)
+def test_a_metric_without_a_limit_or_a_name_is_one_problem(metrics: str, line: str, load: Load) -> None:
+    with pytest.raises(MatrixError) as error:
+        load(GOOD.replace("    script: ", f"    metrics: {metrics}\n    script: ", 1))
+    assert [text.partition("matrix.yaml:")[2] for text in str(error.value).splitlines()] == [line]

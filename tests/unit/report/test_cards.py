@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import Effect, RunResult, SignalVerdict
+from harness.model import CellVerdict, Effect, RunResult, SignalVerdict
 from harness.report.content.cards import card_lines, cards
 from harness.report.text.faults.blame import numbered
 from tests.unit.report import build, faults
@@ -27,7 +27,7 @@ def test_a_card_says_what_how_sure_whose_fault_and_what_to_do_next() -> None:
     assert lines(build.quickstart()) == [
         "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).",
         "figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)",
-        "evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed",
+        "evidence: 3 launches of 6.3.0, which agree, against 3 of 6.2.0; confirmed",
         "whose fault: the package's",
         "layer: native heap",
         "next: harness issue reports/quickstart/20250301T120000Z-1a2b 1",
@@ -42,7 +42,16 @@ def test_two_hosts_and_a_rule_are_one_card() -> None:
     assert "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good" in card_lines(card)
     assert "whose fault: the image's; not the RTX 4090's fault" in card_lines(card)
     assert card.findings == tuple(range(1, 9))
-    assert card.rests_on.startswith("24 launches of 22.12 against 12 of 21.08")
+    assert card.rests_on.startswith("24 launches of 22.12, which agree, against 12 of 21.08")
+
+
+def test_a_card_counts_the_launches_that_agree() -> None:
+    def judge(version: str, *_: object) -> CellVerdict:
+        leaks = replace(build.leak(7.8), trials=6, agreeing=5)
+        return leaks if version == "6.3.0" else replace(build.flat(), trials=6)
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=build.quickstart().findings[:1])
+    assert "evidence: 6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0; confirmed" in lines(result)
 
 
 def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
@@ -128,7 +137,7 @@ def test_any_signal_has_a_card() -> None:
     assert lines(result)[:3] == [
         "multidict leaves files open (1 file a step) since 6.3.0.",
         "figures: open files 0 → 1 files/step (0.99 to 1.01)",
-        "evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed",
+        "evidence: 3 launches of 6.3.0, at least two of which agree, against 3 of 6.2.0; confirmed",
     ]
 
 

@@ -198,7 +198,7 @@ def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
     )
     (line,) = gaps.lines(result)
     assert line.startswith(
-        "step time: only ±50 % would have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
+        "step time: at worst, only ±50 % would have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
     )
     assert "4 variants" in line
 

@@ -53,15 +53,19 @@ class Laid:
 
 
 def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
-    """Return the p-value by the first version of each new level; `alpha` is the chance of a false one."""
+    """Return the p-value by the first version of each new level; `alpha` is the chance of a false one.
+
+    Levels may differ by less than `least` (a log): they are told apart here, so that they do not blur larger changes
+    beside them, and are merged in the end (`counted_levels`).
+    """
     penalty = usual_penalty(laid.versions)
     likeliest = pieces(laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty)
     bounds = [piece.begin for piece in likeliest[1:]]
-    tests = _Tests(laid=laid, least=least, alpha=alpha)
+    tests = _Tests(laid=laid, alpha=alpha)
     differences = {bound: tests.at(bounds, number) for number, bound in enumerate(bounds)}
     while differences:
         worst = max(differences, key=differences.__getitem__)
-        if not differences[worst].too_small and differences[worst].p < alpha:
+        if differences[worst].p < alpha:
             break
         number = bounds.index(worst)
         del bounds[number], differences[worst]
@@ -74,7 +78,6 @@ def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, floa
 class _Difference:
     """Difference between the levels on both sides of a bound; the largest in order is the least distinct."""
 
-    too_small: bool
     p: float
     minus_size: float
 
@@ -82,7 +85,6 @@ class _Difference:
 @dataclass(frozen=True, kw_only=True)
 class _Tests:
     laid: Laid
-    least: float
     alpha: float
 
     def at(self, bounds: Sequence[int], number: int) -> _Difference:
@@ -97,7 +99,7 @@ class _Tests:
             p = min(p, self._p_between(edges[number - 1], begin, first, end))
         if number + 3 < len(edges) and end - first <= first - begin:
             p = min(p, self._p_between(begin, first, end, edges[number + 3]))
-        return _Difference(too_small=abs(size) < self.least, p=p, minus_size=-abs(size))
+        return _Difference(p=p, minus_size=-abs(size))
 
     def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
         """Return the p-value of the level [first, end) if it is above or below both of its neighbours; else 1."""

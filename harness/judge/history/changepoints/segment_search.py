@@ -99,18 +99,16 @@ class Search:
         return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
 
     def prune(self, bounds: Mapping[int, float], *, alpha: float) -> dict[int, float]:
-        """Drop the bounds between levels that differ by less than `least` or by chance, the worst one first.
+        """Drop the bounds between levels that differ by chance, the worst one first.
 
         A stretch that differs has two ends, and only one of them may be a change; the last bound that is left needs no
         other test. Each p-value is the larger of the stretch's and the bound's own.
         """
         kept = dict(sorted(bounds.items()))
-        while kept:
+        while len(kept) > 1:
             sizes, own = self._sizes(list(kept))
-            worst = max(range(len(own)), key=lambda number: (sizes[number] < self.least, own[number], -sizes[number]))
-            if sizes[worst] >= self.least and len(kept) == 1:
-                return kept
-            if sizes[worst] >= self.least and own[worst] < alpha:
+            worst = max(range(len(own)), key=lambda number: (own[number], -sizes[number]))
+            if own[worst] < alpha:
                 return {bound: max(p, own_p) for (bound, p), own_p in zip(kept.items(), own, strict=True)}
             del kept[list(kept)[worst]]
         return kept

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from harness.judge.comparison.round_effects import Spread, laid_out, pooled_spread, spread_within
+from harness.judge.history.changepoints.counted_levels import counted_levels
 from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.judge.history.changepoints.posterior import ChangepointPlace, place_changes
 from harness.judge.history.changepoints.ramps import Ramp, ramps_of
@@ -102,18 +103,19 @@ class _Finder:
         """Return the levels of the versions [begin, end), by position in the whole table; None without a version."""
         if begin == end:
             return None
-        laid = self.laid.part(begin, end)
-        search = Search(table=self.table[:, begin:end], laid=laid, least=self.least, rng=self.rng)
-        kept = search.prune(search.bounds(alpha=alpha), alpha=alpha)
+        part = self.laid.part(begin, end)
+        search = Search(table=self.table[:, begin:end], laid=part, least=self.least, rng=self.rng)
+        distinct = search.prune(search.bounds(alpha=alpha), alpha=alpha)
+        laid, counted = counted_levels(part, list(distinct), least=self.least)
         means = laid.values.mean(axis=0)
-        places = place_changes(means, rounds=laid.rounds, spread=laid.naming_spread(), near=list(kept))
+        places = place_changes(means, rounds=laid.rounds, spread=laid.naming_spread(), near=counted)
         bounds = (0, *(place.first for place in places), laid.versions)
         return Levels(
             bounds=tuple(begin + bound for bound in bounds),
             means=levels_of(means, bounds),
             shifts=tuple(
-                _changepoint(laid, bounds[number : number + 3], place, p=p, offset=begin)
-                for number, (place, p) in enumerate(zip(places, kept.values(), strict=True))
+                _changepoint(laid, bounds[number : number + 3], place, p=distinct[bound], offset=begin)
+                for number, (place, bound) in enumerate(zip(places, counted, strict=True))
             ),
         )
 

@@ -212,15 +212,12 @@ class ImageFiles:
     # ------------------------------------------------------------ removing
 
     def kept(self) -> tuple[Kept, ...]:
-        return tuple(
-            Kept(
-                reference=str(file),
-                name=record.references[0],
-                made=False,
-                layers={record.digest: file.stat().st_size},
-            )
-            for file, record in self._records()
-        )
+        found = []
+        for file, record in self._records():
+            with contextlib.suppress(FileNotFoundError):  # another run has removed it meanwhile
+                layers = {record.digest: file.stat().st_size}
+                found.append(Kept(reference=str(file), name=record.references[0], made=False, layers=layers))
+        return tuple(found)
 
     def remove(self, kept: Kept, say: Say) -> bool:
         return self._remove(Path(kept.reference), say)
