@@ -42,7 +42,7 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
-from harness.model.measured import LARGEST, NAME_ONE, End, Floats, Look, Trace, Trial
+from harness.model.measured import LARGEST, REMEDIES, End, Floats, Look, Remedy, Trace, Trial
 from harness.model.narrowed import (
     BOTH_SIDES,
     Component,

@@ -101,8 +101,19 @@ BY_ITSELF = "the program ended by itself after"
 """Begins the agent's message if a program made fewer steps than its budget."""
 NO_STEP = "no step was seen"
 """Begins the agent's message if a program, or a command with a pattern, made no step at all."""
-NAME_ONE = "; name what trains"
-"""Begins the part of the agent's message that says what a matrix file may say instead."""
+Remedy = Literal["", "function", "slow", "command"]
+_FUNCTION = (
+    'name what trains with steps_are: {function: "module:name"} (__main__:name is in the program itself), or run it as'
+    " a command with a step_pattern"
+)
+REMEDIES: Mapping[Remedy, str] = {
+    "": "",
+    "function": _FUNCTION,
+    "slow": f"{_FUNCTION}; if it only starts slowly, name its framework, such as steps_are: torch, and `timeout` is the"
+    " limit",
+    "command": "start that one, or measure it as a command with a step_pattern",
+}
+"""What a matrix file may say instead, if no step of a program was seen."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,6 +171,7 @@ class Trial:
     key: str
     end: End
     message: str = ""
+    remedy: Remedy = ""
     run: str = ""
     round: int = 0
     signal: int | None = None
@@ -188,6 +200,11 @@ class Trial:
     reference: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """Return its message with what a matrix file may say instead."""
+        return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
 
     @property
     def measured(self) -> bool:

@@ -202,7 +202,7 @@ def _exception(text: str) -> str:
 
 
 def _last_line(trial: Trial) -> str:
-    return (trial.message.strip().splitlines() or [""])[-1]
+    return (trial.told.strip().splitlines() or [""])[-1]
 
 
 def _levels(trials: Sequence[Trial], name: str) -> list[float]:

@@ -16,7 +16,6 @@ from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.model import (
     BAD,
     GOOD,
-    NAME_ONE,
     UNSURE,
     Cell,
     CellResult,
@@ -123,7 +122,6 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
-        last_line = last_line.partition(NAME_ONE)[0]  # the report says what to do
         where = "" if scenario.judge_exit else after_step(trial, last_line)
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:

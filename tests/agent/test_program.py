@@ -297,8 +297,8 @@ STEP = "import torch\no = torch.SGD()\n"
 @pytest.mark.parametrize(
     ("text", "end", "words"),
     [
-        ("print(1)", "setup", "no step was seen: it did not import any framework that is known; name what trains"),
-        (STEP, "setup", "no step was seen: an optimizer's step: none was made; name what trains"),
+        ("print(1)", "setup", "no step was seen: it did not import any framework that is known"),
+        (STEP, "setup", "no step was seen: an optimizer's step: none was made"),
         (STEP + "import subprocess, sys; subprocess.call([sys.executable, '-c', ''])", "setup",
          "it ran other processes"),
         (STEP + "import os\nif not os.fork():\n    for _ in range(7): o.step()\n    os._exit(0)\nos.wait()", "setup",
@@ -385,9 +385,8 @@ def test_a_function_of_its_own_that_is_not_called_is_not_said_to_be_missing(
     """`train was not imported` was said of the program itself."""
     told = run(tmp_path, thorough_python, "def go(): pass\nprint(1)", {}, steps_are="train:go")
 
-    assert told.done["message"].startswith(
-        "the program ended, and no step was seen: train:go was not called; name what"
-    )
+    assert told.done["message"] == "the program ended, and no step was seen: train:go was not called"
+    assert told.done["remedy"] == "function"
 
 
 def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, thorough_python: str) -> None:
@@ -405,27 +404,34 @@ LATER = "|".join(rf"{2 + late} s \(it imported or compiled for {late} s of them\
 
 
 @pytest.mark.parametrize(
-    ("text", "steps_are", "timeout_s", "words"),
+    ("text", "steps_are", "timeout_s", "words", "remedy"),
     [
         (WAITS + "go()", "auto", 50.0,
-         rf"no step was seen in (2 s|{LATER}) \(train.py:4 in go\): an optimizer's step: none was made"),
+         rf"no step was seen in (2 s|{LATER}) \(train.py:4 in go\): an optimizer's step: none was made", "slow"),
         ("def compiles():\n    import time; time.sleep(60)\n" + STEP + "compiles()", "auto", 5.0,
-         r"no step was seen in 5 s \(it imported or compiled for [24] s of them\)"),
-        (WAITS + "go()", "torch", 5.0, "no step was seen in 5 s"),
+         r"no step was seen in 5 s \(it imported or compiled for [24] s of them\)", "function"),
+        (WAITS + "go()", "torch", 5.0, "no step was seen in 5 s", "function"),
         (STEP + "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])",
-         "auto", 50.0, "the program replaced itself by another"),
+         "auto", 50.0, "the program replaced itself by another", "command"),
     ],
     ids=["loads", "compiles", "named", "exec"],
 )  # fmt: skip
 def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, text: str, steps_are: str, timeout_s: float, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    text: str,
+    steps_are: str,
+    timeout_s: float,
+    words: str,
+    remedy: str,
 ) -> None:
     """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
     pack_with(monkeypatch, tmp_path, "supervisor/unseen.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 
-    assert told.done["end"] == "setup"
+    assert (told.done["end"], told.done["remedy"]) == ("setup", remedy)
     assert re.search(words, told.done["message"])
 
 

@@ -28,7 +28,7 @@ from harness.flows.first.draft_steps import steps_of
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.matrix.fields import NAME
-from harness.model import End, Install, Matrix, Pull, RunResult
+from harness.model import End, Install, Matrix, Pull, Remedy, RunResult
 from harness.package_index import File, IndexSilent, PackageRelease
 from harness.run.scheduler import CellRun
 from harness.store import RunDirectory
@@ -594,7 +594,7 @@ def load(): ...
 
 def train_one(): ...
 '''
-NO_STEP = "the program ended, and no step was seen: it did not import any framework; name what trains with steps_are: x"
+NO_STEP = "the program ended, and no step was seen: it did not import any framework"
 
 
 def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
@@ -603,16 +603,17 @@ def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
     return draft.Draft(made_by=("x",), series=series("a==1", "a==2"), job=command)
 
 
-def ended(end: End, message: str, *, steps: int = 0, output: str = "") -> RunResult:
+def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
     """What a run knows whose one launch ended like this."""
     result = build.quickstart()
-    launch = replace(result.cells[0].trials[0], end=end, message=message, last_step=steps, output_tail=output)
+    known = result.cells[0].trials[0]
+    launch = replace(known, end=end, message=message, remedy=remedy, last_step=steps, output_tail=output)
     return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
 
 
 def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
     """The message named a key of a matrix file, to somebody who has none."""
-    seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n")
+    seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n", remedy="function")
     with pytest.raises(UsageError) as told:
         first_launch.check(plain_loop(folder), seen)
     assert str(told.value) == (

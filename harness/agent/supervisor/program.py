@@ -61,25 +61,31 @@ class ProgramWatch(ScriptWatch):
             self._unseen_at = now + unseen.WAIT_S
             self._forget_stacks()
         else:
-            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, unseen.LONGER)
+            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, remedy="slow")
 
     def _setup_overdue(self, limit_s):
         self._end_unseen(limit_s, self._ask_stacks())
 
-    def _end_unseen(self, waited_s, stacks, more=""):
+    def _end_unseen(self, waited_s, stacks, remedy="function"):
         if self._replaced:
-            self.end("setup", unseen.REPLACED)
+            self._end_replaced()
             return
         starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
-        why = "; ".join(filter(None, (self._why_unseen(len(tree.descendants()) > 1), more)))
+        why = self._why_unseen(len(tree.descendants()) > 1, remedy)
         message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
         self.end("setup", message, stacks=stacks)
 
-    def _why_unseen(self, others):
-        return unseen.why_unseen(self._steps_are, self._hooked, int(self.table.header[samples.ELSEWHERE]), others)
+    def _why_unseen(self, others, remedy="function"):
+        elsewhere = int(self.table.header[samples.ELSEWHERE])
+        self.remedy = "" if elsewhere else remedy
+        return unseen.why_unseen(self._steps_are, self._hooked, elsewhere, others)
+
+    def _end_replaced(self, death=None):
+        self.remedy = "command"
+        self.end("setup", unseen.REPLACED, death=death)
 
     def _died_without_a_word(self, death):
         if self._replaced and death.signal is None:
-            self.end("setup", unseen.REPLACED, death=death)
+            self._end_replaced(death)
         else:
             ScriptWatch._died_without_a_word(self, death)

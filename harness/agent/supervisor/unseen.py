@@ -5,10 +5,6 @@ import re
 WAIT_S = 60.0  # in which a program must make its first step, unless it imports or compiles
 STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
 
-NAME_ONE = (
-    'name what trains with steps_are: {function: "module:name"} (__main__:name is in the program itself), or run it as'
-    " a command with a step_pattern"
-)
 CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",
@@ -19,11 +15,7 @@ CALLS = {
 }
 OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-LONGER = "if it only starts slowly, name its framework, such as steps_are: torch, and `timeout` is the limit"
-REPLACED = (
-    "no step was seen: the program replaced itself by another (os.exec), in which nothing can be counted; start that"
-    " one, or measure it as a command with a step_pattern"
-)
+REPLACED = "no step was seen: the program replaced itself by another (os.exec), in which nothing can be counted"
 
 
 def why_unseen(steps_are, hooked, elsewhere, others):
@@ -34,7 +26,7 @@ def why_unseen(steps_are, hooked, elsewhere, others):
     """
     if elsewhere:
         return "%d steps were made in processes that it forked; %s" % (elsewhere, OTHERS.partition(": ")[2])
-    return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else "", NAME_ONE]))
+    return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else ""]))
 
 
 def _hooks(steps_are, hooked):

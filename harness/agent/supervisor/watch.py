@@ -38,6 +38,7 @@ class Watch(object):
         self.wrapper = wrapping.make_wrapper(job, root)
         self.components = wrapping.make_component_lister(job)
         self.done = None
+        self.remedy = ""
         self.gone = False
         self.notes = []
         self.output = wire.Output()
@@ -285,6 +286,7 @@ class Watch(object):
             probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
+            remedy=self.remedy,
             **self.about_output(),
         )
 

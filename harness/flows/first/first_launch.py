@@ -14,12 +14,11 @@ from harness.errors import UsageError
 from harness.flows.first.draft import LEAST_BUDGET, Draft
 from harness.flows.first.draft_job import DraftJob
 from harness.flows.first.draft_steps import functions, imports_trainer
-from harness.model import NAME_ONE, RunResult, Trial
+from harness.model import RunResult, Trial
 
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
-BY_COMMAND = ", or measure it as a command"
 MOST_NAMES = 6
 
 
@@ -28,11 +27,14 @@ def check(draft: Draft, result: RunResult) -> None:
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    fact, more, _ = _said(trial).partition(NAME_ONE)
     printed = f"{trial.output_head}\n{trial.output_tail}"
-    remedies = [*([_by_function(draft.job, draft.more)] if more else []), _by_pattern(printed)]
-    link = "; or " if draft.job.source and not more else "; "
-    raise UsageError(f"{_named(draft.job)}: {fact.partition(BY_COMMAND)[0]}{link}{', or '.join(remedies)}")
+    remedies = [_by_pattern(printed)]
+    if trial.remedy == "command":
+        remedies = ["start that one", *remedies]
+    elif trial.remedy:
+        remedies = [_by_function(draft.job, draft.more), *remedies]
+    link = "; or " if draft.job.source and not trial.remedy else "; "
+    raise UsageError(f"{_named(draft.job)}: {_said(trial)}{link}{', or '.join(remedies)}")
 
 
 def check_unlaunched(job: DraftJob, more: Mapping[str, Any], folder: Path) -> None:

@@ -241,11 +241,13 @@ def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
         "output_bytes": 12,
         "not_finite": {"loss": [3, 17]},
         "buffered": "3 of 4 steps came in bursts",
+        "remedy": "function",
     }
     trial, _ = play(lines(HELLO, samples(1), told))
     assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
     assert (trial.output_head, trial.output_bytes) == ("first", 12)
     assert trial.not_finite == {"loss": (3, 17)}
+    assert trial.told.endswith("with a step_pattern")
     assert trial.buffered == "3 of 4 steps came in bursts"
 
     older, _ = play(lines(HELLO, samples(1), {**DONE, "at_exit": "yes", "output_head": "x" * (1 << 20)}))
