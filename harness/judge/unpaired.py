@@ -17,10 +17,32 @@ from harness.judge import logs
 from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.round_effects import NEGLIGIBLE
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, Columns, level_columns
+from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
+from harness.judge.history.level_changes import log_of
 from harness.judge.intervals import CONFIDENCE, SEPARATED
-from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
+from harness.model import (
+    BAD,
+    GOOD,
+    GROWTHS,
+    LEVELS,
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Interval,
+    Limits,
+    Measured,
+    Metric,
+    Noise,
+    SignalState,
+    Standing,
+    Steps,
+    Trial,
+)
 
+MAIN = ("step_time", "peak_memory")
+"""The levels whose difference counts whatever its size."""
+REVERSED: Mapping[Standing, Standing] = {"more": "less", "less": "more"}
+_BAD_STATES: Mapping[SignalState, bool] = {"bad": True, "good": False}
 SAME_LEAK = 0.01
 """Log ratio up to which two leak rates are the same. Rates of one leak repeat within 0.3 % from launch to launch."""
 
@@ -35,16 +57,18 @@ class ComparedCell:
 
 
 def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
-    """Compare step time (s), growth of memory (KiB per step), peak memory (KiB) and outcome of `one` and `other`."""
+    """Compare every signal of `one` and `other`, in the units of the table of signals: the outcome, the growth of
+    memory, the levels, the other counts that grow, and the scenario's own numbers.
+
+    Step time and peak memory may differ by anything beyond the A/A noise; another level differs from its limit on, at
+    a level of significance that all of them share, because many levels are many chances of a false difference.
+    """
     both = [_countable(one), _countable(other)]
-    step_time, peak = (
-        _level(name, level_columns(name, both, steps=steps), noises=(one.noise, other.noise))
-        for name in ("step_time", "peak_memory")
-    )
-    outcome = Measured(
-        metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)
-    )
-    return step_time, _growth(one, other, steps=steps, limits=limits), peak, outcome
+    outcome = Measured(metric="outcome", one=None, other=None, standing=_standing(one, other))
+    levels = [_level(name, one, other, both, steps=steps, limit=limits.of(name)) for name in LEVELS]
+    states = [_state(name, one.verdict, other.verdict) for name in (*GROWTHS, *_values(one.verdict, other.verdict))]
+    found = (outcome, _growth(one, other, steps=steps, limits=limits), *levels, *states)
+    return tuple(measured for measured in found if measured is not None)
 
 
 def _countable(side: ComparedCell) -> Sequence[Trial]:
@@ -69,18 +93,40 @@ def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: 
     return logs.ratio_of(middle - margin), logs.ratio_of(middle + margin)
 
 
-def _level(metric: Metric, columns: Columns, *, noises: tuple[Noise | None, Noise | None]) -> Measured:
-    one, other = (list(columns[place].values()) for place in (0, 1))
-    floor = _floor(metric, noises, launches=min(len(one), len(other)))
-    ci = ratio_interval(one, other)
+def _level(
+    name: Metric,
+    one: ComparedCell,
+    other: ComparedCell,
+    both: Sequence[Sequence[Trial]],
+    *,
+    steps: Steps,
+    limit: float | None,
+) -> Measured | None:
+    """Compare a level; None if a side has no figure, or if a level other than the MAIN ones has no limit."""
+    columns, is_main = level_columns(name, both, steps=steps), name in MAIN
+    first, second = (list(columns[place].values()) for place in (0, 1))
+    if not is_main and (limit is None or not first or not second):
+        return None
+    floor = _floor(name, (one.noise, other.noise), launches=min(len(first), len(second)))
+    least, confidence = floor or 0.0, 2 * SEPARATED - 1
+    if not is_main and limit is not None:
+        least, confidence = max(least, abs(log_of(name, limit))), 1 - (1 - confidence) / len(LEVELS)
+    ci = ratio_interval(first, second)
+    standing = _level_standing(first, second, floor=least, confidence=confidence)
+    if SIGNALS[name].falls:  # the columns have reciprocals
+        first, second = ([1 / value for value in side] for side in (first, second))
+        ci, standing = None if ci is None else (1 / ci[1], 1 / ci[0]), REVERSED.get(standing, standing)
+    old, new = (float(np.median(side)) if side else None for side in (first, second))
+    if not is_main and standing in REVERSED and abs((new or 0) - (old or 0)) < SIGNALS[name].least:
+        standing = "same"
     return Measured(
-        metric=metric,
-        one=float(np.median(one)) if one else None,
-        other=float(np.median(other)) if other else None,
+        metric=name,
+        one=old,
+        other=new,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         floor=None if floor is None else logs.share_of(floor),
-        standing=_level_standing(one, other, floor=floor or 0.0),
+        standing=standing,
     )
 
 
@@ -91,15 +137,32 @@ def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches:
     return max(aa_noise.floor(noise, metric, rounds=launches) for noise in both)
 
 
-def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: float) -> Standing:
-    """Return "more" or "less" only if the interval at SEPARATED excludes 1 and the ratio exceeds the A/A noise."""
-    sure = ratio_interval(one, other, confidence=2 * SEPARATED - 1)
+def _level_standing(
+    one: Sequence[float], other: Sequence[float], *, floor: float, confidence: float = 2 * SEPARATED - 1
+) -> Standing:
+    """Return "more" or "less" only if the interval at `confidence` excludes 1 and the log ratio exceeds `floor`."""
+    sure = ratio_interval(one, other, confidence=confidence)
     if sure is None:
         return "unknown"
     size = math.log(math.sqrt(sure[0] * sure[1]))
     if sure[0] <= 1 <= sure[1] or abs(size) <= floor:
         return "same"
     return "more" if size > 0 else "less"
+
+
+def _values(one: CellVerdict, other: CellVerdict) -> list[Metric]:
+    """Return the names of the scenario's own numbers that both sides have."""
+    return [name for name in one.signals if name.startswith(METRIC_PREFIX) and name in other.signals]
+
+
+def _state(name: Metric, one: CellVerdict, other: CellVerdict) -> Measured | None:
+    """Compare by the state of a signal in each run: growth that is no leak, and numbers, have no paired figures."""
+    seen = [verdict.signals.get(name) for verdict in (one, other)]
+    if None in seen:
+        return None
+    bad = [_BAD_STATES.get(signal.seen) for signal in seen if signal is not None]
+    values = [signal.value for signal in seen if signal is not None]
+    return Measured(metric=name, one=values[0], other=values[1], standing=_standing_of(bad[0], bad[1]))
 
 
 def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> Measured:
@@ -114,7 +177,6 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
         other=other.verdict.rate_kib_per_step,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        floor=None,
         standing=level if level in ("more", "less") else _standing(one, other, only="leak"),
     )
 
@@ -126,7 +188,10 @@ def _rates(side: ComparedCell, *, steps: Steps, limits: Limits) -> list[float]:
 
 
 def _standing(one: ComparedCell, other: ComparedCell, *, only: str = "") -> Standing:
-    first, second = (_is_bad(side.verdict, only=only) for side in (one, other))
+    return _standing_of(*(_is_bad(side.verdict, only=only) for side in (one, other)))
+
+
+def _standing_of(first: bool | None, second: bool | None) -> Standing:
     if first is None or second is None:
         return "unknown"
     words: Mapping[tuple[bool, bool], Standing] = {
@@ -136,6 +201,8 @@ def _standing(one: ComparedCell, other: ComparedCell, *, only: str = "") -> Stan
 
 
 def _is_bad(verdict: CellVerdict, *, only: str) -> bool | None:
-    if verdict.verdict not in BAD | GOOD:
-        return None
-    return only in verdict.verdicts if only else verdict.verdict in BAD
+    if only:
+        return only in verdict.verdicts if verdict.verdict in BAD | GOOD else None
+    if verdict.state == "bad":
+        return True
+    return False if verdict.verdict in GOOD else None

@@ -27,7 +27,8 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One metric of one cell in two columns: medians over trials, and their ratio (second by first) with its interval.
+    """One signal of one cell in two columns: medians over trials, and for levels and leaks the ratio of the second to
+    the first, with its interval.
 
     `floor` is the relative difference of equal images on these lanes, from their own A/A launches; None if unknown.
     """
@@ -35,9 +36,9 @@ class Measured:
     metric: Metric
     one: float | None
     other: float | None
-    ratio: float | None
-    ci: Interval | None
-    floor: float | None
+    ratio: float | None = None
+    ci: Interval | None = None
+    floor: float | None = None
     standing: Standing
 
 

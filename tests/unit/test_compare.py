@@ -19,8 +19,22 @@ from harness.cli.shared.results import write_result
 from harness.errors import UsageError
 from harness.flows.runs.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
-from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
+from harness.model import (
+    CellResult,
+    Comparison,
+    Lane,
+    Limits,
+    Measured,
+    Metric,
+    Series,
+    SignalState,
+    SignalVerdict,
+    Steps,
+    Trace,
+    Trial,
+)
 from harness.model.history import merged
+from harness.report.terminal.compare import standing_text
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
@@ -372,7 +386,7 @@ def test_the_same_for_programs(runs: Runs) -> None:
     assert told["attribution"][0]["cause"] == "image"
     (cell,) = told["cells"]
     assert cell["columns"] == ["old/RTX 3090", "new/RTX 4090"]
-    assert [one["metric"] for one in cell["metrics"]] == ["step_time", "memory", "peak_memory", "outcome"]
+    assert {"outcome", "memory", "step_time", "peak_memory"} <= {one["metric"] for one in cell["metrics"]}
     assert comparison_json(compare_runs([first, second])) == told
 
 
@@ -403,6 +417,50 @@ def test_what_cannot_be_told_is_not_said() -> None:
     side = ComparedCell(verdict=build.unknown("suspect", "?"), trials=())
     found = compare_cell(ComparedCell(verdict=build.flat(), trials=()), side, steps=Steps(), limits=Limits())
     assert {one.standing for one in found} == {"unknown"}
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(3.0, "setup time 1.00 s 3.00 s 3× (2.9"), (1.4, "")])
+def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: float, shown: str) -> None:
+    """The limit of a setup is 50 % and 0.5 s; a row for each of twenty signals that are alike would hide it."""
+
+    def starting(mean_s: float) -> Callable[[Trial], Trial]:
+        return lambda one: replace(one, facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)}, cold=False)
+
+    first = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(1.0))
+    second = runs.write("b", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(seconds))
+    code, told = called(str(first), str(second))
+    text = " ".join(told.split())
+    assert code == (1 if shown else 0)
+    assert shown in text
+    assert ("setup time" in text) == bool(shown)
+    assert "throughput" not in text
+
+
+def test_growth_and_numbers_that_are_bad_on_one_side_are_told() -> None:
+    """The verdict of such a cell is flat: two runs were both good, and the command ended with 0."""
+
+    def side(**states: SignalState) -> ComparedCell:
+        signals = {name.replace("__", "."): SignalVerdict(seen=seen, value=2.0) for name, seen in states.items()}
+        return ComparedCell(verdict=replace(build.flat(), signals=signals), trials=())
+
+    one, other = side(open_files="good", metrics__loss="good"), side(open_files="bad", metrics__loss="bad")
+    found = {each.metric: each for each in compare_cell(one, other, steps=Steps(), limits=Limits())}
+    assert {found[name].standing for name in ("outcome", "open_files", "metrics.loss")} == {"worse"}
+    assert standing_text(found["open_files"], "old", "new") == "only new leaves files open"
+    assert standing_text(found["metrics.loss"], "old", "new") == "only new is bad"
+
+
+def test_a_throughput_that_falls_is_told_as_it_is() -> None:
+    def side(items: float) -> ComparedCell:
+        step = np.arange(1.0, 2001.0)
+        columns = {"step_s": np.full(2000, 0.001), "items": np.full(2000, items)}
+        one = Trial(cell_id="c", number=1, key="k", end="completed", trace=Trace(step=step, columns=columns))
+        return ComparedCell(verdict=build.flat(), trials=[replace(one, number=n, round=n) for n in (1, 2, 3)])
+
+    found = compare_cell(side(10), side(4), steps=Steps(budget=2000), limits=Limits())
+    (items,) = [each for each in found if each.metric == "throughput"]
+    assert (items.one, items.other, items.ratio) == pytest.approx((10_000, 4_000, 0.4))
+    assert (items.standing, standing_text(items, "old", "new")) == ("less", "lower")
 
 
 def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:

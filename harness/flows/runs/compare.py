@@ -16,19 +16,19 @@ from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.comparison.aa_noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import (
-    BAD,
-    UNSURE,
     Block,
     Build,
     Cell,
     Column,
     Comparison,
     Lane,
+    Measured,
     Noise,
     Pair,
     RunResult,
     Steps,
     Trial,
+    signal_of,
 )
 from harness.store.saved_run import StoredRun, read_run
 
@@ -286,12 +286,12 @@ def _nothing(pairs: Sequence[Pair]) -> str:
 def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
     """Return BAD if something is bad, or worse on the machine where it was measured before; else UNDECIDED or OK."""
     results = together.cells if together is not None else ()
-    verdicts = {verdict.verdict for pair in pairs for verdict in pair.verdicts} | {
-        one.verdict.verdict for one in results
-    }
-    worse = any(
-        one.standing == "more" for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured
-    )
-    if verdicts & BAD or worse:
+    states = {verdict.state for pair in pairs for verdict in pair.verdicts} | {one.verdict.state for one in results}
+    again = [one for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured]
+    if "bad" in states or any(map(_is_worse, again)):
         return exit_codes.BAD
-    return exit_codes.UNDECIDED if verdicts & UNSURE else exit_codes.OK
+    return exit_codes.UNDECIDED if "unsure" in states else exit_codes.OK
+
+
+def _is_worse(measured: Measured) -> bool:
+    return measured.standing == ("less" if signal_of(measured.metric).falls else "more")

@@ -39,8 +39,11 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
     title = _TITLES.get(metric) or (signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}")
     cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
     figures = [_figure(metric, cell.result) for cell in cells]
-    if all(value is None for value, _ in figures):
+    known = [value for value, _ in figures if value is not None]
+    if not known:
         return None
+    if metric == "step_time" and max(known) < _SHORT_MS:
+        title, figures = "step time, µs", [_thousandfold(*figure) for figure in figures]
     tones = [
         _tone(cell, metric, value, is_changed=metric in medians)
         for cell, (value, _) in zip(cells, figures, strict=True)
@@ -76,6 +79,12 @@ def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval |
     return value, interval
 
 
+def _thousandfold(value: float | None, interval: Interval | None) -> tuple[float | None, Interval | None]:
+    return value and 1000 * value, interval and (1000 * interval[0], 1000 * interval[1])
+
+
+_SHORT_MS = 0.1
+"""Step times that are all below this are drawn in µs."""
 _TITLES: Mapping[Metric, str] = {
     "memory": "growth, KiB a step (grey: more is ruled out)",
     "outcome": "launches that failed, %",
@@ -87,7 +96,7 @@ _TITLES: Mapping[Metric, str] = {
 def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool) -> Tone:
     """Return the tone of a version in the chart of one metric, whatever else is bad or good about the version.
 
-    A figure that was not compared with the others is undecided. Step times and peaks are only judged if they changed.
+    A figure that was not compared with the others is undecided.
     """
     verdict = cell.result.verdict
     if value is not None and signal_words.is_uncompared(metric, verdict):
@@ -96,10 +105,8 @@ def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool)
         return cell.tone
     if value is None:
         return "none"
-    if metric in ("step_time", "peak_memory"):
-        return "good"
     if metric not in verdict.signals:
-        return cell.tone
+        return "good" if metric in ("step_time", "peak_memory") else cell.tone
     tone = signal_words.TONES[verdict.signals[metric].seen]
     return "unsure" if tone == "good" and verdict.provisional else tone
 

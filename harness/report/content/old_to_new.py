@@ -82,7 +82,7 @@ class Both:
     @property
     def resolution(self) -> str:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
-        if not self.visible:
+        if not self.visible or (self.name == "outcome" and self.seen == "bad"):
             return ""
         if self.visible == signal_words.ANY_GROWTH:
             return f"{self.visible} would have shown"

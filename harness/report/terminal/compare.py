@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.model import CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
+from harness.model import METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.table import units
 from harness.report.exports.summary import attribution_json, json_ready
 from harness.report.terminal.console_text import console_text
@@ -19,9 +19,8 @@ from harness.report.text import headline, numbers, signal_words, words
 from harness.report.text.clean import plain
 
 SCHEMA = 1
-METRICS: Mapping[Metric, str] = {
-    "outcome": "verdict", "memory": "memory growth", "step_time": "step time", "peak_memory": "peak memory",
-}  # fmt: skip
+_TITLES: Mapping[Metric, str] = {"outcome": "verdict", "memory": "memory growth"}
+_ALWAYS = ("memory", "step_time", "peak_memory")
 _INDENT, _GUTTER, _LEAST = 2, 2, 10
 _LETTERS = ("A", "B")
 _LEVELS: Mapping[str, tuple[str, str]] = {
@@ -69,7 +68,9 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
 
     `one` and `other` are the labels of the two places.
     """
-    what = "leaks" if measured.metric == "memory" else "is bad"
+    what = "leaks" if measured.metric == "memory" else signal_words.shown_signal(measured.metric).verb
+    if measured.metric == "outcome" or measured.metric.startswith(METRIC_PREFIX):
+        what = "is bad"
     fixed: Mapping[Standing, str] = {
         "same": "both good" if measured.metric == "outcome" else "no difference shown",
         "both bad": "both leak" if measured.metric == "memory" else "both bad",
@@ -77,9 +78,8 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
         "better": f"only {one} {what}",
         "unknown": "not known",
     }
-    if measured.standing == "less":
-        return _LEVELS[measured.metric][0]
-    return _LEVELS[measured.metric][1] if measured.standing == "more" else fixed[measured.standing]
+    less, more = _LEVELS.get(measured.metric, ("lower", "higher"))
+    return {"less": less, "more": more}.get(measured.standing) or fixed[measured.standing]
 
 
 # ---------------------------------------------------------------- terminal
@@ -156,19 +156,24 @@ def _cell_name(pair: Pair) -> str:
 
 
 def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
-    """Yield metric, the two figures, their ratio, and how the second compares. A metric that neither side has is left
-    out.
+    """Yield signal, the two figures, their ratio, and how the second compares. A signal that neither side has is left
+    out, and so is one that is not always shown, if the sides do not differ in it and neither is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
     verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, *labels)
-    yield METRICS["outcome"], *verdicts, "", told
-    for metric in ("memory", "step_time", "peak_memory"):
+    yield _title("outcome"), *verdicts, "", told
+    others = [name for name in by_metric if name not in _ALWAYS and by_metric[name].standing not in ("same", "unknown")]
+    for metric in (*_ALWAYS, *others):
         both = by_metric.get(metric)
         if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
             shown = [_figure(metric, value) for value in (both.one, both.other)]
-            yield METRICS[metric], *shown, _ratio(both), standing_text(both, *labels)
+            yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
+
+
+def _title(metric: Metric) -> str:
+    return _TITLES.get(metric) or signal_words.shown_signal(metric).title
 
 
 def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
