@@ -10,7 +10,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of matrix.yaml as plain data. `harness/data/matrix.schema.json` is equal to it."""
+    """Return the schema of matrix.yaml as plain data."""
     generated = _tidy(MatrixFile.model_json_schema())
     return {"$schema": DIALECT, **generated, "title": "matrix.yaml"}
 
