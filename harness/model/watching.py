@@ -10,6 +10,12 @@ Say = Callable[[str], None]
 because it may raise Interrupted; the operation is then abandoned."""
 
 
+class Waiting(str):
+    """A line of Say on a wait that may be long, so that it is shown again from time to time."""
+
+    __slots__ = ()
+
+
 def unheard(text: str) -> None:
     """Discard a line: a quick operation has nothing to tell."""
 

@@ -16,6 +16,7 @@ from typing import TextIO
 from rich.console import Console
 
 from harness.model import ProgressListener
+from harness.model.watching import Waiting
 from harness.report.terminal.lane_progress import LanesProgress
 from harness.report.terminal.live import LiveProgress
 from harness.report.text import numbers
@@ -109,7 +110,7 @@ class PlainProgress(LanesProgress):
             began_s, due_s = self._prepared.get((lane, image), (now_s, now_s))
             if now_s < due_s:
                 return
-            waits = text.startswith("waiting")
+            waits = isinstance(text, Waiting)
             self._prepared[lane, image] = (began_s, now_s + REPEAT_S if waits else math.inf)
             waited = f", for {numbers.duration(now_s - began_s)} so far" if now_s > began_s else ""
             self._say(f"note {lane}: {text}{waited}" if waits else f"image {lane}: {image}: {text}")

@@ -24,7 +24,7 @@ import docker
 from docker.errors import APIError, NotFound
 
 from harness.errors import InfrastructureError, Interrupted
-from harness.model.watching import Say
+from harness.model.watching import Say, Waiting
 from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.docker.containers import ABANDONED, CONFLICT, remove
 from harness.run.hosts import owner
@@ -161,7 +161,7 @@ def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Cal
         if holder.lapsed(now_s=engine_time_s(client)):
             remove(client, holder.id)
             continue
-        _wait(f"waiting: {holder} uses this host", say=say, stopped=stopped)
+        _wait(Waiting(f"waiting: {holder} uses this host"), say=say, stopped=stopped)
     raise Interrupted("interrupted")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import file_locks
 from harness.errors import InfrastructureError, Interrupted
-from harness.model.watching import Say
+from harness.model.watching import Say, Waiting
 from harness.run.engine import Held
 from harness.run.hosts import owner
 from harness.run.waiting import BEAT_S
@@ -80,7 +80,7 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
     while not stopped():
         if file_locks.try_lock(number):
             return
-        say(f"waiting: {_holder_in_words(number)} uses this host")
+        say(Waiting(f"waiting: {_holder_in_words(number)} uses this host"))
         time.sleep(BEAT_S)
     raise Interrupted("interrupted")
 

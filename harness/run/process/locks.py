@@ -10,7 +10,7 @@ from typing import IO
 
 from harness.errors import InfrastructureError
 from harness.file_locks import try_lock
-from harness.model.watching import Say
+from harness.model.watching import Say, Waiting
 from harness.run.waiting import BEAT_S
 
 REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
@@ -32,7 +32,7 @@ def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Itera
     """Hold the lock of `path`. Say `waiting` until it is free. Raises OSError."""
     with _open_lock(path) as lock:
         while not try_lock(lock, shared=shared):
-            say(waiting)
+            say(Waiting(waiting))
             time.sleep(BEAT_S)
         yield
 

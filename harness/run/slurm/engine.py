@@ -16,7 +16,7 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, 
 from harness.model import Host, Image, SlurmRequest
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.model.watching import Say, unheard
+from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
 from harness.run.hosts.gpus import PROBE_S, first_available, parse_gpus
@@ -131,7 +131,7 @@ class SlurmEngine:
                 raise Interrupted("interrupted")
             say(text)
 
-        waiting = f"waiting: {owner.in_words()} uses this host"
+        waiting = Waiting(f"waiting: {owner.in_words()} uses this host")
         with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
             self._node(say_unless_stopped)
             yield Held(check=partial(self._hold.renew, say_unless_stopped))

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import ProgressListener
+from harness.model.watching import Waiting
 from harness.report.terminal.lane_progress import LaneState
 from harness.report.terminal.live import LiveProgress
 from harness.report.terminal.plain_progress import (
@@ -76,7 +77,9 @@ def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
     with plain_progress(stream, clock=clock) as watch:
         for now_s in range(0, 150, 10):
             clock.now_s = now_s
-            watch.preparing(lane="local", image="lease", text="waiting: root@lab, process 4711, uses this host")
+            watch.preparing(
+                lane="local", image="lease", text=Waiting("waiting: root@lab, process 4711, uses this host")
+            )
     line = "note local: waiting: root@lab, process 4711, uses this host"
     assert stream.getvalue().splitlines() == [line, f"{line}, for 1 min so far", f"{line}, for 2 min so far"]
 

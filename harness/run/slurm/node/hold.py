@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
-from harness.model.watching import Say
+from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
 from harness.run.slurm.node.containers import VERSIONS, options_of
 from harness.run.slurm.node.steps import printed_on_node
@@ -32,6 +32,7 @@ TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 PREFERRED_S = 20.0
 """Seconds to wait for the node that measured rows before; then any node will do."""
+WAITING = Waiting("waiting for a node of Slurm")
 LEAST_LEFT_S = 30.0
 """Least seconds that an allocation must still have for another trial."""
 
@@ -63,13 +64,13 @@ class Hold:
 
     def node(self, say: Say) -> Allocation:
         """Return the allocation that is held, or wait for one. Raises InfrastructureError, and what `say` raises."""
-        with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
+        with waited_for(self.lock, lambda: say(WAITING)):
             return self.allocation or self._allocate(say)
 
     def renew(self, say: Say) -> None:
         """Hold an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
         Raises InfrastructureError, and what `say` raises."""
-        with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
+        with waited_for(self.lock, lambda: say(WAITING)):
             old = self.allocation
             if old is None:
                 self._allocate(say)

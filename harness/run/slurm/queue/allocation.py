@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import SlurmRequest
-from harness.model.watching import Say
+from harness.model.watching import Say, Waiting
 from harness.run.process import leftovers
 from harness.run.slurm.queue.commands import (
     no_command,
@@ -148,7 +148,9 @@ class _Waiting:
         while b"\n" not in self.answer:
             if not self._read():
                 raise InfrastructureError(f"{self.place}: salloc: {slurm_complaint(self.stderr.text())}")
-            self.say(f"waiting in the queue of Slurm: {self.reason}" if self.reason else "asking Slurm for a node")
+            self.say(
+                Waiting(f"waiting in the queue of Slurm: {self.reason}") if self.reason else "asking Slurm for a node"
+            )
             self._ask()
         words = self.answer.decode(errors="replace").split()
         if len(words) != 3 or not words[0].isdecimal() or not re.match(r"\d+", words[2]):
