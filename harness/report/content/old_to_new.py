@@ -23,7 +23,7 @@ class Both:
     """One signal of a row, in cleaned texts; a text is "" if there is nothing to say.
 
     `old` and `new` are the figures of the oldest and the newest version that have one, `between` has those versions,
-    and `change` is from one to the other. `worst` is the worst bad figure between them (`2.10 s in 6.3.0`). `visible`
+    `undecided` says of which of them the growth may be none, and `change` is from one to the other. `worst` is the worst bad figure between them (`2.10 s in 6.3.0`). `visible`
     is the minimum detectable effect; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions,
     `why` the reason for it. `lacks`: of which versions it was not measured, and why.
     """
@@ -33,6 +33,7 @@ class Both:
     old: str
     new: str
     between: tuple[str, ...]
+    undecided: tuple[bool, ...]
     change: str
     worst: str
     limit: str
@@ -122,6 +123,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         old=_figure(name, *ends[0]) if ends else "",
         new=_figure(name, *ends[1]) if len(known) > 1 else "",
         between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
+        undecided=tuple(_open_interval(name, *end) is not None for end in ends),
         change=_change(name, ends) if len(known) > 1 else "",
         worst=_worst(name, known),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
@@ -168,13 +170,25 @@ def _figure(name: str, entry: CellResult, value: float) -> str:
     decided: `7.3 (0 to 17.4) KiB/step`.
     """
     text = signal_words.value_text(name, value)
-    interval = _interval(name, entry.verdict)
-    if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
+    if not _may_be_none(name, entry, value):
         return text
-    if interval is None or not _is_suspect(name, entry.verdict):
+    interval = _open_interval(name, entry, value)
+    if interval is None:
         return _NONE
     figure, _, unit = text.rpartition(" ")
     return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}"
+
+
+def _may_be_none(name: str, entry: CellResult, value: float) -> bool:
+    """Return whether it is a growth that does not differ from zero."""
+    interval = _interval(name, entry.verdict)
+    return signal_words.shown_signal(name).kind == "growth" and (value if interval is None else interval[0]) <= 0
+
+
+def _open_interval(name: str, entry: CellResult, value: float) -> Interval | None:
+    """Return the interval of such a growth if it is not decided."""
+    is_open = _may_be_none(name, entry, value) and _is_suspect(name, entry.verdict)
+    return _interval(name, entry.verdict) if is_open else None
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:
@@ -256,8 +270,8 @@ def _growth(signal: Both) -> str:
     """
     does_not, grows = ("does not", "grows") if signal.title.endswith("memory") else ("do not", "grow")
     told = [
-        f"{does_not} grow" if figure == _NONE else f"{'may grow' if '(' in figure else grows} by {figure}"
-        for figure in (signal.old, signal.new)
+        f"{does_not} grow" if figure == _NONE else f"{'may grow' if is_open else grows} by {figure}"
+        for figure, is_open in zip((signal.old, signal.new), signal.undecided, strict=True)
     ]
     if not signal.new:
         return f"{signal.title} {told[0]} in {signal.between[0]}"
