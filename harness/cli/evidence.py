@@ -89,10 +89,10 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     from harness.flows.evidence import issue as issue_flow
     from harness.flows.parts import lookup
     from harness.report.issue import bug_report as issue_report
-    from harness.report.text import words
+    from harness.report.text import finding_words
 
     stored = lookup.open_run(run, out=out)
-    number, chosen = lookup.find_finding(stored, finding, tell=words.finding_line)
+    number, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)
     inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
     report = issue_report.render(issue_flow.issue(stored, chosen, inspect=inspect), harness_version=__version__)
     if folder is None:
@@ -148,10 +148,10 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     from harness.flows.evidence import diff as diff_flow
     from harness.flows.parts import lookup
     from harness.report.content import diff as diff_report
-    from harness.report.text import words
+    from harness.report.text import finding_words
 
     stored = lookup.open_run(run, out=out)
-    _, chosen = lookup.find_finding(stored, finding, tell=words.finding_line)
+    _, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)
     inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
     difference = diff_flow.difference(stored, chosen, inspect=inspect)
     with to_stdout():

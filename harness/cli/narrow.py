@@ -89,10 +89,10 @@ def _of_run(
 ) -> Narrowed | None:
     from harness.flows.narrow import questions
     from harness.flows.parts import lookup
-    from harness.report.text import words as texts
+    from harness.report.text import finding_words
 
     stored = lookup.open_run(words[0], out=out)
-    number, finding = lookup.find_finding(stored, words[1:], tell=texts.finding_line)
+    number, finding = lookup.find_finding(stored, words[1:], tell=finding_words.line)
     with questions.of_run(stored, number, finding) as question:
         if dry_run:
             _tell_differences(question.plan, question, stopped)

@@ -35,7 +35,7 @@ from harness.report.issue import bug_report as issue_report
 from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
-from harness.report.text.words import finding_line
+from harness.report.text import finding_words
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
 from tests.unit.report import build
@@ -48,7 +48,7 @@ def run_of(path: Path) -> StoredRun:
 
 
 def find_finding(run: StoredRun, words: list[str]) -> tuple[int, Finding]:
-    return lookup.find_finding(run, words, tell=finding_line)
+    return lookup.find_finding(run, words, tell=finding_words.line)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness.report.content.card_figure import Figure, Point
 from harness.report.text import numbers
 from harness.report.text.clean import version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22

@@ -10,9 +10,9 @@ from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.definitions import Drawing
 from harness.report.content.card_figure import value_of
 from harness.report.content.table import Row, Shown
-from harness.report.text import numbers, signal_words, words
+from harness.report.text import numbers, signal_marks, signal_words, words
 from harness.report.text.clean import version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2
@@ -107,7 +107,7 @@ def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool)
         return "none"
     if metric not in verdict.signals:
         return "good" if metric in ("step_time", "peak_memory") else cell.tone
-    tone = signal_words.TONES[verdict.signals[metric].seen]
+    tone = signal_marks.TONES[verdict.signals[metric].seen]
     return "unsure" if tone == "good" and verdict.provisional else tone
 
 

@@ -13,8 +13,8 @@ from harness.model import Attribution, CellResult, Episode, Finding, Install, Ru
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.content.card_figure import Figure, change_text, figure_of
+from harness.report.text import finding_words, words
 from harness.report.text import numbers as figures
-from harness.report.text import words
 from harness.report.text.clean import plain, shortened
 from harness.report.text.faults import blame, fault, finding_phrases
 from harness.report.text.faults.param_rule import evidence, rule_text
@@ -155,7 +155,7 @@ class _Maker:
         if self.result.verdict in ("interrupted", "running"):
             return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
         if not all(finding.confirmed for finding in found):
-            return words.UNCONFIRMED
+            return finding_words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
         return "more launches were planned" if early else ""
 

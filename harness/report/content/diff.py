@@ -9,7 +9,7 @@ from typing import Any
 from tabulate import tabulate
 
 from harness.model.evidence import Changed, EnvironmentDifference, Section
-from harness.report.text import words
+from harness.report.text import finding_words
 from harness.report.text.clean import shortened
 
 DiffRow = tuple[str, str, str, str]
@@ -23,7 +23,7 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
     return {
         "schema": 1,
         "series": found.finding.series,
-        "finding": words.finding_text(found.finding),
+        "finding": finding_words.text(found.finding),
         "before": found.before,
         "after": found.after,
         "sections": [{**asdict(section), "unknown": section.unknown or None} for section in found.sections],
@@ -32,8 +32,8 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
 
 def render(found: EnvironmentDifference) -> str:
     """Return a table of what changed, then what is the same, then what is not known."""
-    place = words.finding_place(found.finding)
-    lines = [f"{place}: {words.finding_text(found.finding)}", ""]
+    place = finding_words.place(found.finding)
+    lines = [f"{place}: {finding_words.text(found.finding)}", ""]
     changes = rows(found.sections)
     if changes:
         header = ["", "", shortened(found.before, most=LONGEST), shortened(found.after, most=LONGEST)]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from harness.model import CellResult, CellVerdict, Interval, SignalState
 from harness.report.content.table import Row
-from harness.report.text import numbers, signal_words, words
+from harness.report.text import numbers, signal_marks, signal_words, words
 from harness.report.text.clean import version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 
 _ALWAYS = ("step_time", "peak_memory", "memory")
 _NONE = "none"
@@ -23,9 +23,10 @@ class Both:
     """One signal of a row, in cleaned texts; a text is "" if there is nothing to say.
 
     `old` and `new` are the figures of the oldest and the newest version that have one, `between` has those versions,
-    `undecided` says of which of them the growth may be none, and `change` is from one to the other. `worst` is the worst bad figure between them (`2.10 s in 6.3.0`). `visible`
-    is the minimum detectable effect; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions,
-    `why` the reason for it. `lacks`: of which versions it was not measured, and why.
+    `undecided` says of which of them the growth may be none, and `change` is from one to the other. `worst` is the
+    worst bad figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `is_coarse`: it
+    exceeds the limit. `seen` is the worst state of all versions, `why` the reason for it. `lacks`: of which versions it
+    was not measured, and why.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Both:
 
     @property
     def tone(self) -> Tone:
-        return "none" if self.seen is None else signal_words.TONES[self.seen]
+        return "none" if self.seen is None else signal_marks.TONES[self.seen]
 
     @property
     def figures(self) -> str:
@@ -298,7 +299,7 @@ def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
 def _is(signal: Both) -> str:
     if signal.seen is None:
         return ""
-    return f"{signal_words.MARKS[signal.tone]} {signal_words.state_word(signal.seen)}"
+    return f"{signal_marks.MARKS[signal.tone]} {signal_words.state_word(signal.seen)}"
 
 
 def reasons(told: Iterable[Both]) -> list[str]:

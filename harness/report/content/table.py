@@ -8,9 +8,9 @@ from typing import Literal
 
 from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, Trials
 from harness.report.bad_ranges import place_of, place_of_cell, variant_key
-from harness.report.text import clean, numbers, sensitivity, signal_words, words
+from harness.report.text import clean, numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain
-from harness.report.text.signal_words import Strip, Tone
+from harness.report.text.signal_marks import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
@@ -117,7 +117,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
     coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
-        signal_words.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
+        signal_marks.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
         units((cell.result.verdict, cell.figure) for cell in cells),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
@@ -243,7 +243,7 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
         word=_word(entry, word),
         figure=figure,
         result=entry,
-        strip=signal_words.strip(entry.verdict) if entry.verdict.trials else (),
+        strip=signal_marks.strip(entry.verdict) if entry.verdict.trials else (),
     )
 
 
@@ -288,7 +288,7 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: 
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
     signal = entry.verdict.signals.get(metric)
-    is_open = entry.verdict.provisional or signal_words.is_open(metric, entry.verdict)
+    is_open = entry.verdict.provisional or signal_marks.is_open(metric, entry.verdict)
     if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
         tone = "unsure"
     return Shown(tone=tone, word=signal_words.value_text(metric, value), figure=size, result=entry, mark=mark)

@@ -17,7 +17,7 @@ from typing import Any
 from harness.model import SIGNALS, CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells
 from harness.report.exports.summary import cell_json, json_ready
-from harness.report.text import signal_words, words
+from harness.report.text import finding_words, signal_words
 from harness.report.text.clean import plain
 
 _INTERVALS = {
@@ -48,7 +48,7 @@ def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]
         signal = known.get(name)
         yield harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
         yield f"{harmless(name)}_seen", None if signal is None else signal.seen
-    yield "changes", harmless("; ".join(map(words.finding_text, changes)))
+    yield "changes", harmless("; ".join(map(finding_words.text, changes)))
 
 
 def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

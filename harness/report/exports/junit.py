@@ -18,7 +18,7 @@ from harness.model import CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells
 from harness.report.content import table
 from harness.report.content.table import ReportTable
-from harness.report.text import narrowed, signal_words, words
+from harness.report.text import finding_words, narrowed, signal_words, words
 from harness.report.text.clean import plain, plain_lines
 from harness.report.text.faults import blame
 from harness.report.text.headline import sentence
@@ -77,7 +77,7 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
     if outcome is None and entry.problem:
         ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
     elif outcome is not None:
-        message = "; ".join([*map(words.finding_text, begins), words.cell_sentence(entry)])
+        message = "; ".join([*map(finding_words.text, begins), words.cell_sentence(entry)])
         kind = begins[0].metric if begins else _kind(entry)
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
@@ -94,8 +94,8 @@ def _kind(entry: CellResult) -> str:
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; what it was narrowed down to is its output."""
     for number, finding in enumerate(blame.numbered(result), start=1):
-        text = words.finding_text(finding)
-        case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
+        text = finding_words.text(finding)
+        case = ElementTree.Element("testcase", classname=finding_words.place(finding), name=text)
         if finding.kind != "first_fixed":
             ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
         told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)

@@ -14,7 +14,7 @@ from harness.report.content.cards import card_lines, cards
 from harness.report.content.table import ReportTable, Shown
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
-from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_marks, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
@@ -153,5 +153,5 @@ def _cell(cell: Shown | None) -> str:
     if cell is None:
         return ""
     text = escaped(f"{cell.symbol} {cell.word} {cell.figure}".rstrip())
-    strip = f"<br>{signal_words.marks(cell.strip)}" if cell.strip else ""
+    strip = f"<br>{signal_marks.marks(cell.strip)}" if cell.strip else ""
     return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

@@ -12,15 +12,15 @@ from harness.model.evidence import Container, Issue, Machine, Recipe
 from harness.report.charts.definitions import png, svg
 from harness.report.content import diff
 from harness.report.issue import plot
+from harness.report.issue.memory_shares import growth_lines
 from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.repro_script import leak_to_see
 from harness.report.issue.tables import line, packages, system, versions
-from harness.report.text import narrowed, numbers, signal_words, words
+from harness.report.text import finding_words, narrowed, numbers, signal_words, words
 from harness.report.text.clean import plain_lines
-from harness.report.text.memory_shares import growth_lines
 
 TEXT = "issue.md"
 """The name of the file that holds the report."""
@@ -52,7 +52,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     bad_version = issue.bad.cell.image.version
     markdown = templates().get_template("issue.md.j2").render(
         title=_title(issue),
-        summary=line(f"{words.finding_line(issue.finding)}."),
+        summary=line(f"{finding_words.line(issue.finding)}."),
         causes=[line(cause) for cause in issue.causes],
         narrowed=[line(text) for text in narrowed.lines(replace(known, finding=None) for known in issue.narrowed)],
         swaps=list(_swaps(issue)),
@@ -137,7 +137,7 @@ def _title(issue: Issue) -> str:
     finding = issue.finding
     effect = "" if finding.effect is None else f", {numbers.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    return line(f"{finding.series} {issue.bad.cell.image.version}: {words.symptom(finding)}{effect}{good}")
+    return line(f"{finding.series} {issue.bad.cell.image.version}: {finding_words.symptom(finding)}{effect}{good}")
 
 
 # ---------------------------------------------------------------- what to expect, and with what confidence

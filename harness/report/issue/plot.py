@@ -13,7 +13,7 @@ from harness.report.charts import history as history_charts
 from harness.report.charts import traces
 from harness.report.charts.definitions import Drawing
 from harness.report.content import table
-from harness.report.text import words
+from harness.report.text import finding_words, words
 from harness.report.text.clean import version
 
 POINTS = 200
@@ -30,7 +30,7 @@ def _versions(issue: Issue) -> Drawing | None:
     results = {entry.cell.image.version: entry for entry in issue.history}
     verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
     medians = {row.medians: row for row in changed if row.medians is not None}
-    place = words.finding_place(issue.finding)
+    place = finding_words.place(issue.finding)
     drawing = history_charts.drawing(issue.finding.metric, verdicts, medians, name=place)
     few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
     return None if few else drawing

@@ -13,7 +13,7 @@ from harness.report.charts import sparkline, traces
 from harness.report.charts.definitions import Drawing
 from harness.report.content import diff, old_to_new, table
 from harness.report.issue import commands
-from harness.report.text import numbers, signal_words, words
+from harness.report.text import finding_words, numbers, signal_marks, signal_words, words
 from harness.report.text.clean import plain, plain_lines, version
 
 MOST_POINTS = 90_000
@@ -83,7 +83,7 @@ class History:
     title: str
     bad: bool
     ends: str
-    signals: tuple[tuple[signal_words.Tone, tuple[str, ...]], ...]
+    signals: tuple[tuple[signal_marks.Tone, tuple[str, ...]], ...]
     scale: str
     command: str
     lines: tuple[Line, ...]
@@ -193,7 +193,7 @@ class _Maker:
             sections = facts.sections(_told(here[before or ""]), _told(here[after]))
             rows = diff.rows(sections)
             yield Apart(
-                finding=words.finding_text(finding),
+                finding=finding_words.text(finding),
                 before=version(before or ""),
                 after=version(after),
                 rows=tuple(rows[:MOST_DIFFERENCES]),

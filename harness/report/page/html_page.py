@@ -28,7 +28,7 @@ from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import Card, cards
 from harness.report.exports import probe_tables
 from harness.report.page import details, full_cells
-from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
@@ -175,15 +175,15 @@ def _tip(cell: table.Shown) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _strip(of: signal_words.Strip) -> Markup:
+def _strip(of: signal_marks.Strip) -> Markup:
     """Return the marks of a cell, each with its group as a tooltip, and all of them in words for screen readers."""
     marks = Markup("").join(
         Markup('<i class="{}" title="{}: {}">{}</i>').format(
-            tone, name, signal_words.MEANINGS[tone], signal_words.MARKS[tone]
+            tone, name, signal_marks.MEANINGS[tone], signal_marks.MARKS[tone]
         )
-        for name, tone in zip(signal_words.GROUP_NAMES.values(), of, strict=True)
+        for name, tone in zip(signal_marks.GROUP_NAMES.values(), of, strict=True)
     )
-    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.strip_text(of), marks)
+    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_marks.strip_text(of), marks)
 
 
 def _keys(tables: Sequence[table.ReportTable]) -> list[tuple[str, str]]:

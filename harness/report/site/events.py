@@ -12,7 +12,7 @@ from harness.model.site import SiteSource
 from harness.report.site import names
 from harness.report.text import lives
 from harness.report.text.clean import shortened, version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 
 MOST_IN_FEED = 50
 _WORDS = {"fixed": "fixed", "not seen again": "measured again and not found"}

@@ -19,7 +19,7 @@ from harness.report.page.html_page import environment
 from harness.report.site import badges, events, names, rows
 from harness.report.text import lives, numbers
 from harness.report.text.clean import shortened
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 from harness.report.text.words import SYMBOLS
 
 MOST_ROWS = 600

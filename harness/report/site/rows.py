@@ -13,9 +13,9 @@ from harness.report.charts import card as card_chart
 from harness.report.content.card_figure import Figure, Point
 from harness.report.site import names
 from harness.report.terminal.history import SHOWN, days_of, known_of
-from harness.report.text import lives, numbers, signal_words
+from harness.report.text import lives, numbers, signal_marks, signal_words
 from harness.report.text.clean import plain, shortened, version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 from harness.report.text.words import SYMBOLS
 
 _WORST: Sequence[Tone] = ("bad", "unsure", "good", "none")
@@ -81,7 +81,7 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
     worst = next(tone for tone in _WORST if tone in tones)
     newest = [state.newest.version for state in known if state.newest is not None]
     count = f"{tones.count(worst)} of {numbers.count(len(tones), 'variant')}" if len(tones) > 1 else ""
-    words = " ".join(filter(None, (SYMBOLS[worst], count, signal_words.MEANINGS[worst])))
+    words = " ".join(filter(None, (SYMBOLS[worst], count, signal_marks.MEANINGS[worst])))
     history = known[0].history
     return Box(
         text=f"{words} ({short_name(newest[-1])})" if newest else words,

@@ -18,9 +18,9 @@ from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import card_lines, cards
 from harness.report.content.table import ReportTable, Row, Shown
 from harness.report.terminal.console_text import console_text
-from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, sensitivity, signal_marks, words
 from harness.report.text.headline import sentence
-from harness.report.text.signal_words import Strip, Tone
+from harness.report.text.signal_marks import Strip, Tone
 
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
@@ -81,7 +81,7 @@ class _Pen:
     def strip(self, of: Strip) -> Text:
         """Return one mark for each group of signals; cached, because most of ten thousand cells have the same."""
         if of not in self._strips:
-            self._strips[of] = Text().join(self.text(signal_words.MARKS[tone], _STYLES[tone]) for tone in of)
+            self._strips[of] = Text().join(self.text(signal_marks.MARKS[tone], _STYLES[tone]) for tone in of)
         return self._strips[of]
 
     def width(self, text: str) -> int:
@@ -143,7 +143,7 @@ def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
             grid.add_column(pen.text(name), overflow="fold")
         for both, (title, _, *texts, _) in told:
             style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
-            marked = f"{signal_words.MARKS[both.tone] if both.seen else ' '} {title}"
+            marked = f"{signal_marks.MARKS[both.tone] if both.seen else ' '} {title}"
             grid.add_row(*(pen.text(text, style) for text in (marked, *texts)))
         pen.console.print(grid)
         pen.items(pen.text(text, "dim") for text in old_to_new.reasons(both for both, _ in told))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
-from harness.report.text import numbers, sensitivity, signal_words, words
+from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
 _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
@@ -186,13 +186,13 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
         of_group = {name: why for name, why in reasons.items() if signal_words.shown_signal(name).group == group}
         judged = [name for name, signal in SIGNALS.items() if signal.group == group and signal.kind != "observation"]
         if len(of_group) > 1 and len(of_group) == len(judged) and len(set(of_group.values())) == 1:
-            found.append((signal_words.GROUP_NAMES[group], next(iter(of_group.values()))))
+            found.append((signal_marks.GROUP_NAMES[group], next(iter(of_group.values()))))
         else:
             found += [(signal_words.shown_signal(name).title, why) for name, why in of_group.items()]
     if _is_known(cells) and not _has(cells, "values"):
         scenario = cells[0].cell.variant.scenario
         why = _NO_METRICS if scenario.program is None else _NOTHING_LOGGED
-        found.append((signal_words.GROUP_NAMES["values"], why))
+        found.append((signal_marks.GROUP_NAMES["values"], why))
     return found
 
 

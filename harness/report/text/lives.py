@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from harness.model import SignalState
 from harness.model.history import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
-from harness.report.text import numbers, words
+from harness.report.text import finding_words, numbers, words
 from harness.report.text.clean import plain, version
-from harness.report.text.signal_words import Tone, shown_signal
+from harness.report.text.signal_marks import Tone
+from harness.report.text.signal_words import shown_signal
 
 Runs = Mapping[int, IndexedRun]
 MOST_TITLES = 3
@@ -60,8 +61,8 @@ def life_text(life: FindingLife) -> str:
     begins = life.begins
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
     end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
-    sure = "" if begins.confirmed else f"; not confirmed: {words.UNCONFIRMED}"
-    return f"{words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{sure}"
+    sure = "" if begins.confirmed else f"; not confirmed: {finding_words.UNCONFIRMED}"
+    return f"{finding_words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{sure}"
 
 
 def _since(begins: SeenFinding) -> str:
@@ -104,7 +105,7 @@ def drift_text(drift: Drift) -> str:
 def finding_text(finding: SeenFinding) -> str:
     """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
     size = "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
-    what = words.symptom_of(finding.signal, finding.verdict)
+    what = finding_words.symptom_of(finding.signal, finding.verdict)
     where = f"fixed in {_between(finding)}" if finding.kind == "first_fixed" else _since(finding)
     cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     return f"{what} {where}{size}{cause}"

@@ -1,32 +1,16 @@
-"""Writes the signals of a cell in words and marks: the strip, the signal that matters most, figures with units."""
+"""Writes the signals of a cell in words: the signal that matters most, figures with units, reasons."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Literal
 
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Group, Signal, SignalState, SignalVerdict
+from harness.model import METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Signal, SignalState, SignalVerdict
 from harness.model.signals import signal_of
 from harness.report.text import numbers
 from harness.report.text.clean import plain
 
-Tone = Literal["bad", "good", "unsure", "none"]
-Strip = tuple[Tone, ...]
-"""A tone for each of GROUPS; empty if no signal was recorded."""
-MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
-MEANINGS: Mapping[Tone, str] = {
-    "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
-}  # fmt: skip
-_IN_A_STRIP: Mapping[Tone, str] = {"unsure": "not decided or blind"}
-TONES: Mapping[SignalState, Tone] = {
-    "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
-}  # fmt: skip
-GROUP_NAMES: Mapping[Group, str] = {
-    "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
-    "start-up": "start-up", "values": "results",
-}  # fmt: skip
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The finest change that is named, a share: launches that agree to the last bit would show any change."""
@@ -43,43 +27,7 @@ def shown_signal(name: str) -> Signal:
     return known if name in SIGNALS else signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
 
 
-# ---------------------------------------------------------------- marks
-
-
-def strip(verdict: CellVerdict) -> Strip:
-    """Return a tone for each group: that of its worst signal; `none` if none of them was checked.
-
-    No group of a provisional cell is good.
-    """
-    tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
-    return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
-
-
-@lru_cache(maxsize=1024)
-def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
-    """Return the tones; cached, because most of ten thousand cells are alike."""
-    tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
-    for name, state in seen:
-        tones[shown_signal(name).group].add(TONES[state])
-    order: tuple[Tone, ...] = ("bad", "unsure", "good")
-    return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
-
-
-def marks(of: Strip) -> str:
-    """Return `✓✓✓?✓·`."""
-    return "".join(MARKS[tone] for tone in of)
-
-
-def strip_text(of: Strip) -> str:
-    """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
-    return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
-
-
-def legend(tones: Iterable[Tone]) -> str:
-    """Return what the marks of strips with these tones mean; "" without any."""
-    seen = set(tones)
-    told = [f"{MARKS[tone]} {_IN_A_STRIP.get(tone, MEANINGS[tone])}" for tone in MARKS if tone in seen]
-    return f"marks, in order: {', '.join(GROUP_NAMES.values())} ({', '.join(told)})" if told else ""
+# ---------------------------------------------------------------- order
 
 
 def matter(verdict: CellVerdict) -> str | None:
@@ -260,11 +208,6 @@ def _seen(name: str, signal: SignalVerdict) -> str:
     if shown_signal(name).falls:
         return f"a fall of {visible_text(name, signal.visible)}"
     return f"±{visible_text(name, signal.visible)}"
-
-
-def is_open(name: str, verdict: CellVerdict) -> bool:
-    """Return whether a cell is suspect or blind in a signal."""
-    return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
 
 
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:

@@ -1,4 +1,4 @@
-"""Writes the short texts that all reports share: one cell, one finding, one host that could not be used.
+"""Writes the short texts that all reports share: one cell, several names, one host that could not be used.
 
 `clean.plain` cleans the names of images, params and hosts; each format does its own escaping.
 """
@@ -15,15 +15,13 @@ from harness.model import (
     UNSURE,
     CellResult,
     CellVerdict,
-    Finding,
     Lane,
-    Metric,
     RunResult,
     Variant,
 )
 from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_marks import Tone
 
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 RUN_VERDICTS: Mapping[str, str] = {
@@ -38,7 +36,6 @@ RUN_VERDICTS: Mapping[str, str] = {
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
-UNCONFIRMED = "one side has fewer than two launches"
 
 
 def tone(verdict: str) -> Tone:
@@ -174,75 +171,7 @@ def why(result: CellResult) -> str:
     return result.verdict.why if known else f"{HINDERED}: {result.problem}; {result.verdict.why}"
 
 
-# ---------------------------------------------------------------- one finding
-
-_WHAT = {
-    "leak": "memory leak",
-    "slowdown": "steps that get slower as it runs",
-    "oom": "running out of memory",
-    "crash": "crash",
-    "hang": "hang",
-}
-
-
-def symptom(finding: Finding) -> str:
-    """Return what is wrong, as a noun: `memory leak`, `slower steps`."""
-    return symptom_of(finding.metric, finding.verdict)
-
-
-def symptom_of(metric: Metric, verdict: str) -> str:
-    """Return the same for a metric and the verdict on it."""
-    if verdict == "nan":
-        return f"NaN in {signal_words.shown_signal(metric).title}"
-    return _WHAT.get(verdict) or signal_words.shown_signal(metric).noun
-
-
-def finding_text(finding: Finding) -> str:
-    """Return where a finding begins or ends, its size, and how sure it is, on one line without the place."""
-    return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
-
-
-def finding_line(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
-    return f"{finding_place(finding)}: {finding_text(finding)}"
-
-
-def finding_place(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop`."""
-    return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
-
-
-def _boundary(finding: Finding) -> str:
-    after, before = version(finding.after), version(finding.before or "")
-    if finding.kind == "bad_from_start":
-        if finding.untestable:
-            return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
-        return f"since {after}, the oldest version here, or earlier"
-    if finding.kind == "worse":
-        return (
-            f"even worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
-        )
-    if finding.kind == "drift":
-        return f"gradually, from {before} to {after}"
-    old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
-    if finding.untestable:
-        return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
-    verb = "since" if finding.kind == "first_bad" else "gone in"
-    return f"{verb} {after} (last {old} {before})" if before else f"{verb} {after}"
-
-
-def _gap(finding: Finding) -> str:
-    return f"{listing(finding.untestable)} cannot be judged"
-
-
-def _size(finding: Finding) -> str:
-    return "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
-
-
-def _evidence(finding: Finding) -> str:
-    """Return the p-value, if there was a test, and what is missing for a confirmation."""
-    chance = "" if finding.p is None else f", {numbers.probability(finding.p)}"
-    return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"
+# ---------------------------------------------------------------- several names
 
 
 def listing(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.content.table import MARKS
-from harness.report.text.signal_words import GROUP_NAMES
+from harness.report.text.signal_marks import GROUP_NAMES
 from harness.report.text.words import SYMBOLS
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown

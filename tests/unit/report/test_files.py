@@ -22,7 +22,7 @@ from harness.report.charts import sparkline
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import headline, numbers, words
+from harness.report.text import finding_words, headline, numbers
 from tests.unit.report import build
 
 XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
@@ -131,7 +131,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     result = build.varied()
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     assert slower.effect is not None
-    told, size = words.finding_text(slower), numbers.change(slower.effect)
+    told, size = finding_words.text(slower), numbers.change(slower.effect)
     assert (size, told.count(size)) == ("5.62×", 1)
     assert f"▼ 2.30 ms {size}" in markdown.render(result)
     page = html_page.render(result)

@@ -22,7 +22,7 @@ from harness.report.content import old_to_new, table, totals
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import gaps, headline, signal_words, words
+from harness.report.text import gaps, headline, signal_marks, signal_words, words
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -45,13 +45,13 @@ def first_cell(verdict: CellVerdict) -> table.Shown:
 def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     bad = {name: SignalVerdict(seen="bad") for name in ("outcome", "shm", "first_step")}
     blind = {"tail": build.BLIND}
-    strip = signal_words.strip(build.seen(build.flat(), **bad, **blind))
-    assert signal_words.marks(strip) == "✗✓✗?✗·"
-    assert signal_words.strip_text(strip) == (
+    strip = signal_marks.strip(build.seen(build.flat(), **bad, **blind))
+    assert signal_marks.marks(strip) == "✗✓✗?✗·"
+    assert signal_marks.strip_text(strip) == (
         "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results not checked"
     )
-    assert len(signal_words.GROUP_NAMES) == len(GROUPS) == len(strip)
-    assert signal_words.strip(build.flat()) == ()
+    assert len(signal_marks.GROUP_NAMES) == len(GROUPS) == len(strip)
+    assert signal_marks.strip(build.flat()) == ()
 
 
 seen = st.sampled_from(["good", "bad", "suspect", "blind", "none"])
@@ -64,7 +64,7 @@ some_signals = st.dictionaries(
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
     verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
-    tone, marks = words.cell_tone(verdict), signal_words.marks(signal_words.strip(verdict))
+    tone, marks = words.cell_tone(verdict), signal_marks.marks(signal_marks.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)

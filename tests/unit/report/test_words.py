@@ -9,7 +9,7 @@ from harness.report.content import table, totals
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import gaps, sensitivity, words
+from harness.report.text import finding_words, gaps, sensitivity, words
 from tests.unit.report import build
 
 
@@ -50,23 +50,23 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
 def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
     assert first.p is None
-    assert words.finding_place(first) == "multidict on local, multidict_pop"
-    assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
-    assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
+    assert finding_words.place(first) == "multidict on local, multidict_pop"
+    assert finding_words.text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
+    assert finding_words.text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
-    assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or earlier"
+    assert finding_words.text(oldest) == "memory leak since 6.0.5, the oldest version here, or earlier"
 
 
 def test_a_drift_names_its_ends() -> None:
     first = build.quickstart().findings[0]
     drift = replace(first, kind="drift", metric="step_time", verdict="slower", effect=None, p=None)
-    assert words.finding_text(drift) == "slower steps gradually, from 6.2.0 to 6.3.0"
+    assert finding_words.text(drift) == "slower steps gradually, from 6.2.0 to 6.3.0"
 
 
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
     """Who reads it would otherwise take it for as sure as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
-    assert words.finding_text(thin).endswith("; not confirmed: one side has fewer than two launches")
+    assert finding_words.text(thin).endswith("; not confirmed: one side has fewer than two launches")
 
 
 def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
@@ -79,12 +79,12 @@ def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
 def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
     """A leak rests on launches that agree; a level on a test."""
     leaps = build.varied().findings[0]
-    assert words.finding_text(leaps) == ("slower steps since 1.21.0 (last good 1.20.1): 5.62× (5.5 to 5.7), p < 0.0001")
+    assert finding_words.text(leaps) == ("slower steps since 1.21.0 (last good 1.20.1): 5.62× (5.5 to 5.7), p < 0.0001")
 
 
 def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
     finding = build.varied().findings[3]
-    assert words.finding_text(finding).startswith(
+    assert finding_words.text(finding).startswith(
         "memory leak begins between 21.08-tf1-py3 (good) and 22.12-tf1-py3 (bad); "
         "21.09-tf1-py3 and 21.10-tf1-py3 cannot be judged"
     )

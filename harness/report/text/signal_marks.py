@@ -1,0 +1,67 @@
+"""Writes the signals of a cell in marks: the strip, a mark for each group of signals, and its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from harness.model import GROUPS, CellVerdict, Group, SignalState
+from harness.report.text.signal_words import shown_signal
+
+Tone = Literal["bad", "good", "unsure", "none"]
+Strip = tuple[Tone, ...]
+"""A tone for each of GROUPS; empty if no signal was recorded."""
+MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
+MEANINGS: Mapping[Tone, str] = {
+    "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
+}  # fmt: skip
+_IN_A_STRIP: Mapping[Tone, str] = {"unsure": "not decided or blind"}
+TONES: Mapping[SignalState, Tone] = {
+    "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
+}  # fmt: skip
+GROUP_NAMES: Mapping[Group, str] = {
+    "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
+    "start-up": "start-up", "values": "results",
+}  # fmt: skip
+
+
+def strip(verdict: CellVerdict) -> Strip:
+    """Return a tone for each group: that of its worst signal; `none` if none of them was checked.
+
+    No group of a provisional cell is good.
+    """
+    tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
+    return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
+
+
+@lru_cache(maxsize=1024)
+def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
+    """Return the tones; cached, because most of ten thousand cells are alike."""
+    tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
+    for name, state in seen:
+        tones[shown_signal(name).group].add(TONES[state])
+    order: tuple[Tone, ...] = ("bad", "unsure", "good")
+    return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
+
+
+def marks(of: Strip) -> str:
+    """Return `✓✓✓?✓·`."""
+    return "".join(MARKS[tone] for tone in of)
+
+
+def strip_text(of: Strip) -> str:
+    """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
+    return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
+
+
+def legend(tones: Iterable[Tone]) -> str:
+    """Return what the marks of strips with these tones mean; "" without any."""
+    seen = set(tones)
+    told = [f"{MARKS[tone]} {_IN_A_STRIP.get(tone, MEANINGS[tone])}" for tone in MARKS if tone in seen]
+    return f"marks, in order: {', '.join(GROUP_NAMES.values())} ({', '.join(told)})" if told else ""
+
+
+def is_open(name: str, verdict: CellVerdict) -> bool:
+    """Return whether a cell is suspect or blind in a signal."""
+    return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
