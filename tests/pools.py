@@ -14,7 +14,7 @@ from harness.cli.shared.results import write_result
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 
 SLEEPS = '''"""A step that sleeps."""
 import time

@@ -22,7 +22,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process.engine import ProcessEngine
 

@@ -21,7 +21,7 @@ import pytest
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.schedule import compatibility
 from tests.contract.world import BASE
 from tests.integration.conftest import Harness

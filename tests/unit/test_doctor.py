@@ -28,7 +28,7 @@ from harness.registry.client import PublishedImage
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET

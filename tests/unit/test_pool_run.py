@@ -17,7 +17,7 @@ from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.machine_progress import MachineProgress
 from harness.flows.running.pool_run import BROKEN, PoolRun
 from harness.model import Host, Trial
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue

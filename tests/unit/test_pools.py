@@ -27,7 +27,7 @@ from harness.model.watching import Say
 from harness.plan.cells import make_plan
 from harness.plan.lanes import choose_lanes
 from harness.plan.pools import MachineSeen, odd_ones, unlike
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Lease, Prepared
 from harness.run.trial.keys import trial_key
 from harness.store.plan_entries import PlanFile, plan_from_file

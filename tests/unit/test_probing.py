@@ -25,7 +25,7 @@ from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import Host, Probed
 from harness.model.watching import Say
 from harness.report.terminal import probes as report
-from harness.report.terminal.plain_progress import plain_progress
+from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
 from harness.store.plan_file import plan_to_json
 from tests.integration.test_flow import Engine, nothing

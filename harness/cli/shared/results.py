@@ -24,7 +24,7 @@ from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.terminal.plain_progress import open_progress
+from harness.report.terminal.progress.plain import open_progress
 from harness.report.text.faults import blame
 from harness.store import RunDirectory, result_file
 

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
-from harness.report.terminal.lane_progress import LaneState
-from harness.report.terminal.live import LiveProgress
-from harness.report.terminal.plain_progress import (
+from harness.report.terminal.progress.lanes import LaneState
+from harness.report.terminal.progress.live import LiveProgress
+from harness.report.terminal.progress.plain import (
     LenientStream,
     PlainProgress,
     live_progress,

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
-from harness.report.terminal.lane_progress import LanesProgress
-from harness.report.terminal.live import LiveProgress
+from harness.report.terminal.progress.lanes import LanesProgress
+from harness.report.terminal.progress.live import LiveProgress
 from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
