@@ -262,11 +262,10 @@ def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRel
     return fitting[0] if fitting else None
 
 
-def versions_around(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
-    """Return the versions around a version that does not exist, oldest first: final ones, unless it is none itself."""
+def versions_around(releases: Sequence[PackageRelease], version: Version) -> list[str]:
+    """Return four versions around one that does not exist, oldest first: final ones, unless it is none itself."""
     final = [] if version.is_prerelease else [r for r in releases if not r.version.is_prerelease]
     below = [r for r in final or releases if r.version < version]
     above = [r for r in final or releases if r.version > version]
-    half = count // 2
-    low = below[-max(half, count - len(above)) :]
-    return [str(r.version) for r in low + above[: count - len(low)]]
+    low = below[-max(2, 4 - len(above)) :]
+    return [str(r.version) for r in low + above[: 4 - len(low)]]

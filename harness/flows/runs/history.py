@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -34,22 +34,20 @@ class HistoryQuery:
     signals: tuple[str, ...] = ()
     rebuild: bool = False
 
-    def begins(self, now: datetime) -> str:
+    def begins(self) -> str:
         """Return the time from which on runs are shown, in ISO 8601; "" if all are."""
-        return "" if self.since is None else (now - self.since).isoformat(timespec="seconds")
+        if self.since is None:
+            return ""
+        return (datetime.now(timezone.utc) - self.since).isoformat(timespec="seconds")
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def list_runs(out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
+def list_runs(out: Path, query: HistoryQuery, *, say: Say) -> list[IndexedRun]:
     """Return the runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
     _check_folder(out)
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
         _check_matrix(index, query)
-        begins = query.begins(now())
+        begins = query.begins()
         chosen = [
             run
             for run in index.runs(matrix=query.matrix)
@@ -60,9 +58,7 @@ def list_runs(out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], dat
     return with_index(out, ask, say=say, rebuild=query.rebuild)
 
 
-def list_histories(
-    out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], datetime] = _now
-) -> list[HistoryView]:
+def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> list[HistoryView]:
     """Return the histories in `out` that were asked for. Raises UsageError if none fits, with the names that there
     are, and InfrastructureError.
     """
@@ -77,7 +73,7 @@ def list_histories(
         if not chosen:
             raise UsageError(_nothing(index, query))
         runs = {run.id: run for run in index.runs(matrix=query.matrix)}
-        begins = query.begins(now())
+        begins = query.begins()
         return [view for group in _by_series(chosen) for view in views_of(index, group, query, runs, begins=begins)]
 
     return with_index(out, ask, say=say, rebuild=query.rebuild)

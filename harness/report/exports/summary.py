@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,13 @@ from harness.report.text.faults import blame
 from harness.report.text.faults.param_rule import rule_text
 
 SCHEMA = 1
+_CELL = (
+    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer", "plateau_mib", "smallest_visible",
+    "metrics", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "step_ms", "step_ms_ci", "step_drift",
+    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
+    "why", "provisional",
+)  # fmt: skip
+"""Fields of a cell's verdict that have the same name here. Their order is the file's."""
 
 
 def encoded(result: RunResult) -> bytes:
@@ -76,6 +84,10 @@ def _host(state: HostState, result: RunResult) -> dict[str, Any]:
     return {"name": state.host.name, "engine": state.host.engine, "gpus": gpus}
 
 
+def _fields_of(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: json_ready(getattr(record, name)) for name in names}
+
+
 def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
     return {
         "host": lane.host.name,
@@ -94,40 +106,16 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "digest": entry.digest,
         **_where(cell.lane, cell.variant),
         "machine": entry.machine or None,
-        "trials": verdict.trials,
-        "failed": verdict.failed,
-        "signal": verdict.signal,
-        "steps": verdict.steps,
-        "verdict": verdict.verdict,
-        "verdicts": list(verdict.verdicts),
-        "layer": verdict.layer,
-        "plateau_mib": json_ready(verdict.plateau_mib),
+        **_fields_of(verdict, _CELL),
         "smallest_visible": _visible(verdict.smallest_visible),
-        "metrics": json_ready(verdict.metrics),
-        "rate_kib_per_step": json_ready(verdict.rate_kib_per_step),
-        "rate_ci": json_ready(verdict.rate_ci),
-        "excluded_kib_per_step": json_ready(verdict.excluded_kib_per_step),
-        "step_ms": json_ready(verdict.step_ms),
-        "step_ms_ci": json_ready(verdict.step_ms_ci),
-        "step_drift": json_ready(verdict.step_drift),
-        "peak_rss_mib": json_ready(verdict.peak_rss_mib),
-        "compared_step_ms": json_ready(verdict.compared_step_ms),
-        "compared_step_ms_ci": json_ready(verdict.compared_step_ms_ci),
-        "compared_peak_mib": json_ready(verdict.compared_peak_mib),
-        "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
         "why": words.why(entry),
-        "provisional": verdict.provisional,
         "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
     }
 
 
 def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     return {
-        "seen": signal.seen,
-        "value": json_ready(signal.value),
-        "ci": json_ready(signal.ci),
-        "limit": json_ready(signal.limit),
-        "visible": json_ready(signal.visible),
+        **_fields_of(signal, ("seen", "value", "ci", "limit", "visible")),
         "why": signal_words.whole_reason(name, signal),
         "unit": signal_words.shown_signal(name).unit,
     }
@@ -138,19 +126,13 @@ def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | Non
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    effect = finding.effect
-    size = None if effect is None else {"value": effect.value, "unit": effect.unit, "ci": effect.ci}
     return {
         "series": finding.series,
         **_where(finding.lane, finding.variant),
-        "metric": finding.metric,
-        "kind": finding.kind,
+        **_fields_of(finding, ("metric", "kind")),
         **_boundary(finding),
-        "untestable": list(finding.untestable),
-        "effect": json_ready(size),
-        "p": json_ready(finding.p),
-        "confirmed": finding.confirmed,
-        "verdict": finding.verdict,
+        **_fields_of(finding, ("untestable", "effect", "p", "confirmed", "verdict")),
+        "effect": None if finding.effect is None else json_ready(asdict(finding.effect)),
         "consequence_of": finding.consequence_of or None,
     }
 
@@ -164,10 +146,7 @@ def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, A
     """Return an entry of `attribution`."""
     about = {finding for episode in attribution.episodes for finding in episode.findings}
     return {
-        "series": attribution.series,
-        "scenario": attribution.scenario,
-        "metric": attribution.metric,
-        "cause": attribution.cause,
+        **_fields_of(attribution, ("series", "scenario", "metric", "cause")),
         "findings": [number for number, finding in enumerate(blame.numbered(result), start=1) if finding in about],
         "rule": rule_text(attribution.rule),
         "missing": [
@@ -180,10 +159,7 @@ def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, A
 
 def _narrowed(narrowing: Narrowed) -> dict[str, Any]:
     return {
-        "finding": narrowing.finding,
-        "verdict": narrowing.verdict,
-        "good": narrowing.good,
-        "bad": narrowing.bad,
+        **_fields_of(narrowing, ("finding", "verdict", "good", "bad")),
         "culprits": [_culprit(culprit, narrowing) for culprit in narrowing.culprits],
         "open": list(narrowing.open),
         "groups": len(narrowing.groups),
@@ -199,9 +175,7 @@ def _culprit(culprit: Culprit, narrowing: Narrowed) -> dict[str, Any]:
     return {
         "kind": culprit.kind,
         "parts": [[narrowed.group_text(group, narrowing) for group in part] for part in culprit.parts],
-        "part_of_it": culprit.part_of_it,
-        "share": json_ready(culprit.share),
-        "share_ci": json_ready(culprit.share_ci),
+        **_fields_of(culprit, ("part_of_it", "share", "share_ci")),
         "proof": [
             {"hybrid": cell.role, "state": cell.result.state, "launches": cell.result.launches}
             for cell in (*culprit.proof, *narrowing.shams)

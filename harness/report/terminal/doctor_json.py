@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import exit_codes
-from harness.model.doctor import Checkup, HostCheck, ImageFit
+from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
 
 SCHEMA = 1
 
@@ -27,40 +27,35 @@ def exit_code(checkup: Checkup) -> int:
 
 
 def _host_json(host: HostCheck) -> dict[str, Any]:
-    found, wanted = host.condition, host.wanted
+    found = host.condition or HostCondition(engine="")
     return {
         "name": host.host.name,
         "machine": host.host.machine or None,
         "engine": host.host.engine,
         "problem": host.problem,
-        "version": found.engine if found else None,
-        "api": found.api if found else None,
-        "gpu_way": found.gpu_way if found else None,
+        "version": found.engine or None,
+        "api": found.api,
+        "gpu_way": found.gpu_way,
         "gpus": [asdict(gpu) for gpu in host.gpus],
         "lanes": [str(lane) for lane in host.lanes] if host.problem is None else [],
-        "lease": found.holder if found else None,
-        "room": asdict(found.room) if found and found.room else None,
+        "lease": found.holder,
+        "room": asdict(found.room) if found.room else None,
         "disk_bytes": host.host.disk_bytes,
-        "kept_bytes": found.kept_bytes if found else None,
-        "memory_limit_bytes": found.memory_limit_bytes if found else None,
-        "images": asdict(wanted) if wanted else None,
+        "kept_bytes": found.kept_bytes,
+        "memory_limit_bytes": found.memory_limit_bytes,
+        "images": asdict(host.wanted) if host.wanted else None,
         "noise": {
             name: {"spread": dict(noise.spread), "pairs": dict(noise.freedom)} for name, noise in host.noise.items()
         },
         "control_ms": host.control_ms,
         "odd": host.odd or None,
-        "leftovers": list(found.leftovers) if found else [],
+        "leftovers": list(found.leftovers),
     }
 
 
 def _fit_json(fit: ImageFit) -> dict[str, Any]:
     return {
-        "host": fit.host,
+        **{name: getattr(fit, name) for name in ("host", "series", "state", "why", "at_hand", "bytes")},
         "gpu": None if fit.gpu is None else fit.gpu.uuid,
-        "series": fit.series,
         "image": fit.version,
-        "state": fit.state,
-        "why": fit.why,
-        "at_hand": fit.at_hand,
-        "bytes": fit.bytes,
     }

@@ -40,9 +40,9 @@ def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def live_progress(console: Console, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
+def live_progress(console: Console) -> Iterator[ProgressListener]:
     """Show one bar per lane at the foot of `console`; finished trials scroll above it."""
-    live = LiveProgress(console, clock=clock)
+    live = LiveProgress(console, clock=time.monotonic)
     with live.display:
         yield live
 
