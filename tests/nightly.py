@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 NIGHTLY = os.environ.get("HARNESS_NIGHTLY") == "1"
@@ -19,6 +20,11 @@ def many(by_day: int, at_night: int | None = None) -> int:
     if not NIGHTLY:
         return by_day
     return by_day * AS_MANY if at_night is None else at_night
+
+
+def at_night(reason: str) -> pytest.MarkDecorator:
+    """Marks a test that is long, and whose subject others try by day: `reason` says which."""
+    return pytest.mark.skipif(not NIGHTLY, reason=f"{reason}: make nightly")
 
 
 def load_profile() -> None:

@@ -19,9 +19,15 @@ import docker
 import pytest
 
 from harness import cli
+from tests.nightly import at_night
 
 ROOT = Path(__file__).parents[2]
 LOCAL_BASE = "harness-base:bookworm"  # made by `make base`
+ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+DOCKER_AT_NIGHT = [
+    "process",
+    pytest.param("docker", marks=[pytest.mark.docker, at_night("the contract suite tries engines by day")]),
+]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ROOT, Harness
-from tests.integration.test_sweep import ENGINES, NO_LEVELS, causes, changes, planted
+from tests.integration.conftest import DOCKER_AT_NIGHT, ROOT, Harness
+from tests.integration.test_sweep import NO_LEVELS, causes, changes, planted
 
 needs_two_processors = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs nothing side by side")
 LOCKED = '''"""Fails if another launch is at work."""
@@ -40,7 +40,7 @@ def overlap(found: list[dict[str, Any]]) -> int:
 
 
 @needs_two_processors
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine: str) -> None:
     """Half the time is no gain if the answer is another one."""
     params = "{fault: [none, error], at: 20, work_us: 200, since: 1.15.0}"

@@ -12,10 +12,9 @@ from typing import Any
 import docker
 import pytest
 
-from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
+from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, LOCAL_BASE, ROOT, Harness
 from tests.planted_series import six
 
-ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 MATRIX = """\
 version: 1
 series:
@@ -64,7 +63,7 @@ def rate_of(output: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_leak_leaks_again_and_the_good_version_does_not(harness: Harness, engine: str) -> None:
     """With params and variables that a careless script would run as commands."""
     swept(harness, engine=engine, fault="leak")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import ROOT, Harness
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, at_night
 
 pytestmark = pytest.mark.index
 
@@ -23,7 +23,7 @@ def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str,
 
 def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str, str]]:
     """(metric, old side, new side) of each finding of a variant, sorted."""
-    old, new = ("last_good", "last_bad"), ("first_bad", "first_good")
+    old, new = ("last_good", "last_bad", "last_milder"), ("first_bad", "first_good", "first_worse")
     return sorted(
         (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
         for each in summary["findings"]
@@ -53,7 +53,7 @@ def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) ->
 
 
 @pytest.mark.docker
-@pytest.mark.skipif(not NIGHTLY, reason="takes a minute, and test_sweep.py changes the engine by day: make nightly")
+@at_night("takes a minute; by day test_sweep.py changes the engine")
 def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:
     """Changing one line, the engine, must not change the answer."""
     summary = sweep(harness, "docker", "--only", "headers then=pop", "--trials", "2:4", code=1)
@@ -71,6 +71,7 @@ def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> N
     assert {cell["signal"] for cell in summary["cells"] if cell["verdict"] == "crash"} == {11}
 
 
+@at_night("half a minute of launches; by day the quickstart finds leaks and repairs in real wheels")
 def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
     """protobuf 4.21.0 to 4.24.2: the version that repaired it differs from its neighbour by a patch number."""
     summary = sweep(harness, "protobuf", code=1)
@@ -80,6 +81,7 @@ def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
     assert rates == pytest.approx([20 * 80 / 1024] * 2, rel=0.02)
 
 
+@at_night("half a minute of launches; by day the quickstart finds two leaks and their repairs")
 def test_two_small_leaks_have_each_their_own_repair(harness: Harness) -> None:
     """msgspec: one is below the usual limit, and one version has the one repaired and the other not."""
     summary = sweep(harness, "msgspec", code=1)

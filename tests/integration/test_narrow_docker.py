@@ -22,7 +22,7 @@ from harness.narrow.hybrid_images import Sides, grafted_hybrid, not_loaded
 from harness.plan.cells import make_plan
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
-from tests.nightly import NIGHTLY
+from tests.nightly import at_night
 
 pytestmark = [
     pytest.mark.docker,
@@ -76,7 +76,7 @@ def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_
     assert not failed["LEVEL"]
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="some 25 launches in containers: make nightly")
+@at_night("some 25 launches in containers; by day a hybrid maps the library that it was given")
 def test_the_library_of_an_image_is_named_and_proven(folder: Path) -> None:
     harness = Harness(folder)
     assert harness.run("sweep", "library.yaml").code == 1

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ROOT, Harness
+from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.waiting import until
-
-ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
 # Six versions of one small real wheel; `planted` looks at PLANTED_VERSION and turns bad where it is told to.
 PLANTED = """\
@@ -106,7 +104,7 @@ def launches(harness: Harness) -> set[str]:
     return {json.loads(path.read_text())["started"] for path in harness.trial_files()}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
     """Nobody waits twice for the same answer; and a changed script must not get the old one."""
     versions = '["1.15.0", "1.16.0"]'
@@ -221,7 +219,7 @@ def test_json_is_all_that_goes_to_stdout(harness: Harness) -> None:
     assert json.loads(ended.out) == harness.summary()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_an_exit_code_alone_can_decide(harness: Harness, engine: str) -> None:
     """A test suite that people have already must do as a scenario, as `git bisect run` has it."""
     program = "import six, sys\nsys.exit({'1.14.0': 125, '1.15.0': 1}.get(six.__version__, 0))\n"

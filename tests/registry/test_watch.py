@@ -115,7 +115,7 @@ def test_new_republished_and_gone(place: Place, base: str) -> None:
 
 
 def test_nothing_new_among_600_tags(place: Place, base: str) -> None:
-    """The figure: at most 5 requests and 2 seconds."""
+    """Watching is for every few minutes: it must not ask a registry for each of its tags."""
     place.registry.push("team/many", "v0-app", base=base, files={"answer": "0"})
     place.registry.tag_many("team/many", "v0-app", [f"v1.{number}-app" for number in range(599)])
     place.matrix("team/many", first="1.596")
@@ -123,7 +123,6 @@ def test_nothing_new_among_600_tags(place: Place, base: str) -> None:
     code, seen, ran = place.once()
     assert (code, seen["images"], seen["new"], ran) == (0, 3, [], "")
     assert seen["requests"] <= 5
-    assert seen["duration_s"] <= 2
 
 
 def test_sigterm_between_two_looks_ends_it_cleanly(place: Place, base: str) -> None:

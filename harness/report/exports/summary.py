@@ -34,8 +34,8 @@ SCHEMA = 1
 _CELL = (
     "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer", "plateau_mib", "smallest_visible",
     "metrics", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "step_ms", "step_ms_ci", "step_drift",
-    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci", "why",
-    "provisional",
+    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
+    "why", "provisional",
 )  # fmt: skip
 """Fields of a cell's verdict that have the same name here. Their order is the file's."""
 
