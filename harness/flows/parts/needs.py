@@ -121,12 +121,7 @@ def wanted(
 
 
 def disk_of(
-    host: Host,
-    engine: Engine,
-    images: Sequence[Image],
-    *,
-    registry: Callable[[], Registry],
-    note: Say,
+    host: Host, engine: Engine, images: Sequence[Image], *, registry: Callable[[], Registry], note: Say
 ) -> Disk:
     """Return the room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told
     so.
