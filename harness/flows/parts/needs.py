@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import Build, Host, Image, Pull
-from harness.model.doctor import Wanted
+from harness.model.answers.doctor import Wanted
 from harness.model.watching import Say, unheard
 from harness.registry.client import PublishedImage, Registry
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
