@@ -1,4 +1,4 @@
-"""Defines the errors that a user can cause or meet. Each is one or two lines: where, what, and what to do.
+"""Defines the errors that a user can cause or meet. Each is one or two lines: the place, the problem, and what to do.
 
 `cli` turns them into an exit code (`exit_codes`); no other place ends the process.
 """
@@ -19,39 +19,39 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """A wrong argument on the command line, or a run directory that is none."""
+    """Raised for a wrong argument on the command line, or for a directory that is not a run's."""
 
 
 class MatrixError(HarnessError):
-    """An error in a matrix file, or in what it names. The text starts with `file:line: key.path:`."""
+    """Raised for an error in a matrix file, or in something that it names. The text starts with `file:line: key.path:`."""
 
 
 class InfrastructureError(HarnessError):
     """Raised when something that should have run could not: no engine, no image, a lost connection, a full disk.
 
-    Never bad and never good for the image under test.
+    It says nothing about the image under test, neither good nor bad.
     """
 
     exit_code = exit_codes.UNAVAILABLE
 
 
 class EngineUnreachable(InfrastructureError):
-    """A host's engine does not answer. All cells of the host are untested."""
+    """Raised when a host's engine does not answer. All cells of the host are untested."""
 
 
 class ImageUnavailable(InfrastructureError):
-    """An image could not be pulled, built or installed. The cells of that image are untested."""
+    """Raised when an image cannot be pulled, built or installed. The cells of that image are untested."""
 
 
 class Interrupted(HarnessError):
-    """Ctrl-C or SIGTERM: everything started was removed; the next call resumes."""
+    """Raised after Ctrl-C or SIGTERM. Everything that was started has been removed, and the next call resumes."""
 
     exit_code = exit_codes.INTERRUPTED
 
 
 @contextmanager
 def named_place(place: str, key: str = "") -> Iterator[None]:
-    """Let an InfrastructureError of the block begin with the place in the matrix, and the key there, if it does not."""
+    """Put the place in the matrix and the key before the text of the block's InfrastructureError, unless it has them."""
     try:
         yield
     except InfrastructureError as error:
@@ -61,7 +61,7 @@ def named_place(place: str, key: str = "") -> Iterator[None]:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """Return an error and the errors that led to it, the outermost first, each once."""
+    """Return an error and the errors that led to it, each once, the outermost first."""
     chain = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
         chain.append(inner)
@@ -75,7 +75,7 @@ def did_you_mean(*names: str, known: Iterable[str]) -> str:
 
 
 def nearest(*names: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like the first of `names` that is like any; None if there is none."""
+    """Return the known name that is closest to one of `names`, tried in order; None if none is close."""
     choices = list(known)[:1000]
     close = (match for name in names for match in get_close_matches(name[:100], choices, n=1))
     return next(close, None)

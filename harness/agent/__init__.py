@@ -1,4 +1,4 @@
-"""The agent: a small program that runs a scenario inside an image and reports what it measured.
+"""The agent is a small program that runs a scenario inside an image and reports what it measured.
 
 Standard library only, CPython 3.6 to 3.13; it imports nothing of the harness. It is copied beside the scenario as
 

@@ -16,8 +16,8 @@ MOST_READ = 40
 
 
 def estimate(folder: Path, plan: Plan) -> Estimate | None:
-    """Return what a sweep of all the plan's cells will probably take, by the earlier runs in `folder`; None if none of
-    them has trials of these cells.
+    """Return how long a sweep of all the plan's cells will probably take, estimated from the earlier runs in `folder`;
+    None if none of them has trials of these cells.
 
     A row is expected to have as many launches as in one of the newest runs; a new row, as many as the other rows of its
     scenario. The times of launches come from a sample. Trials that are reused make the sweep cheaper.

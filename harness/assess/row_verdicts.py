@@ -61,7 +61,7 @@ class JudgedBlock:
 
 
 def to_be_continued(block: JudgedBlock, remedy: str) -> JudgedBlock:
-    """Return a block that was not finished, with the remedy for what its launches so far do not show."""
+    """Return an unfinished block, with the remedy for each verdict that its launches so far do not allow."""
     cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in block.cells)
     return replace(block, cells=cells)
 
@@ -158,8 +158,8 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
 def _changes(
     block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
-    """Return what changed, judged on all launches. A bisection ends at its own chance of an error (`rules.alpha`), and
-    has not launched enough for that of a whole history (MISS).
+    """Return the changes, judged on all launches. A bisection ends at its own chance of an error (`rules.alpha`), and
+    has not launched enough for the chance that a whole history requires (MISS).
     """
     scenario = block.variant.scenario
     changes = find_changes(

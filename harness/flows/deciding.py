@@ -60,7 +60,7 @@ def _as_written(plan: Any) -> Mapping[str, Any]:
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan without what may differ between two runs of the same; what --decide ran is excluded no longer."""
+    """Return the plan without the parts that may differ between two runs of it, such as the cells that are excluded."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
     return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": blocks}

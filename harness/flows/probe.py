@@ -151,8 +151,8 @@ def _lines(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks(looking: Looking, blank: Probed) -> Probed:
-    """Run the cell, and beside it the same cell with one step: what both lose is lost once, not in each step. Valgrind
-    keeps one processor busy and counts blocks, not seconds, so neither disturbs the other.
+    """Run the cell, and beside it the same cell with one step: blocks that both lose are lost once, not in each step.
+    Valgrind keeps one processor busy and counts blocks, not seconds, so neither launch disturbs the other.
     """
     if blank.variant.scenario.script is None:
         return _leaks_of_command(looking, blank)
@@ -180,8 +180,8 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
-    """Run a command once, to its own end, and divide what it leaks in all by its steps; without `step_pattern` it has
-    one. A command that failed has a report, too, unless it was killed.
+    """Run a command once, to its own end, and divide its whole leak by its steps; without `step_pattern` it has one
+    step. A command that failed has a report, too, unless it was killed.
     """
     looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
     probed = replace(blank, problem=looked.problem, files=looked.files)
@@ -229,7 +229,7 @@ FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
 
 
 def out_of_memory(trial: Trial) -> bool:
-    """Return whether memory ran out, also in setup, where weights are made: that says as much about what fits."""
+    """Return whether memory ran out. Running out in setup, where weights are made, counts too."""
     return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
 
 

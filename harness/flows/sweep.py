@@ -115,7 +115,7 @@ def _result(
     opened: Sequence[OpenHost],
     directory: Path,
 ) -> RunResult:
-    """Return what these blocks come to while the run goes on; `clock`: when it began, by the monotonic clock."""
+    """Return the result of these blocks while the run goes on; `clock`: when it began, by the monotonic clock."""
     judged = findings.find(blocks)
     cells = tuple(cell for block in judged.blocks for cell in block.cells)
     return RunResult(
@@ -143,9 +143,8 @@ def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) ->
 
 
 def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
-    """Return the cells that would settle an undecided cause, by what is known without a launch; what the matrix leaves
-    out is among them if only that tells, and is left out no longer. One of these may be known already, from the last
-    time: then it counts, and the next one is asked for.
+    """Return the cells that would settle an undecided cause, and the plan with them. A cell that the matrix leaves out
+    is included if no other cell settles the cause. Trials of an earlier call count: the next cell is then asked for.
     """
     known.run()
     if known.context.stopped.is_set():

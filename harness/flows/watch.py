@@ -167,8 +167,8 @@ def _limited(
 
 
 def _looked(memory: Memory, view: View, *, at: str) -> Memory:
-    """Return the memory with what a look asked. A republished tag keeps its old digest until it is measured, because a
-    run may be cut short.
+    """Return the memory with the answers of a look. A republished tag keeps its old digest until it is measured,
+    because a run may be cut short.
     """
     changes: dict[ImageRef, Known] = {}
     for spot, digest in view.digests.items():
@@ -183,7 +183,7 @@ def _looked(memory: Memory, view: View, *, at: str) -> Memory:
 
 
 def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, result: RunResult, *, at: str) -> Memory:
-    """Return the memory with the results of a run. What the run could not measure stays new, for the next look."""
+    """Return the memory with the results of a run. Images that it could not measure stay new, for the next look."""
     changes = {}
     for spot, standing in standings(result).items():
         source = images[spot].source
@@ -198,9 +198,7 @@ def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, resu
 
 
 def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
-    """Return what each image of a run turned out to be over all its cells; one with a cell that failed to run is left
-    out.
-    """
+    """Return the standing of each image of a run over all its cells, without images of which a cell could not run."""
     verdicts: dict[ImageRef, set[str]] = {}
     problems: set[ImageRef] = set()
     for cell in result.cells:

@@ -1,4 +1,4 @@
-"""`index.sqlite`: a database of everything that the runs of a folder measured.
+"""Keeps `index.sqlite`, a database of everything that the runs of a folder measured.
 
 It is made from the runs' directories alone (`plan.json`, `result.json`, `probes.json`), which stay the truth: whoever
 opens it brings it up to date first, and makes it anew if it is damaged. `docs/history.md` documents its tables.

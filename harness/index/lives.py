@@ -60,8 +60,8 @@ def _seen(life: FindingLife, finding: SeenFinding, order: Order) -> FindingLife:
 
 
 def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
-    """Return whether a finding may be that of a life, seen again. A run whose oldest version is bad sees what began
-    before that version.
+    """Return whether a finding may be the one of a life, seen again. In a run whose oldest version is bad, the finding
+    began before that version.
     """
     if (life.begins.kind == "worse") != (finding.kind == "worse"):
         return False

@@ -1,4 +1,4 @@
-"""The tables of the index. Every time is UTC in ISO 8601; a number that is not finite is stored as NULL.
+"""Defines the tables of the index. Every time is UTC in ISO 8601; a number that is not finite is stored as NULL.
 
 The format is 1, the first one. An index of an older format is made anew from the runs.
 """

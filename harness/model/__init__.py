@@ -1,4 +1,4 @@
-"""The records that pass through the harness, all frozen. Their terms are defined in `docs/words.md`.
+"""Defines the records that pass through the harness, all frozen. Their terms are defined in `docs/words.md`.
 
     matrix.yaml -> Matrix -> Plan (cells) -> Trial (journal) -> CellVerdict -> Finding -> report
 

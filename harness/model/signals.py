@@ -1,4 +1,4 @@
-"""Every signal that the harness judges or reports: one record each.
+"""Defines every signal that the harness judges or reports, with one record each.
 
 The agent's job, the judge, the matrix file, all reports and the documentation are made from this table. The judge
 distinguishes kinds, not single signals:

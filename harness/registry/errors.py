@@ -1,5 +1,5 @@
-"""Errors of registries. Each message is one line with the host, what is wrong and what to do. It never contains a URL,
-which may hold a signature or a password.
+"""Defines the errors of registries. Each message is one line with the host, the problem and the remedy. It never
+contains a URL, which may hold a signature or a password.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Reports: pure functions of a RunResult."""
+"""Makes all reports, which are pure functions of a RunResult."""

@@ -1,4 +1,4 @@
-"""Everything that touches engines: hosts, images, and the conversation with the agent in each trial.
+"""Does everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
 `ENGINES` maps a kind of engine to its module, whose `open_engine` opens it. A module is imported when it is needed:
 Docker's client takes a fifth of the time that a sweep takes to begin. All kinds obey one contract (`tests/contract`);

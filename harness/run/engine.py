@@ -1,4 +1,6 @@
-"""The contract of an engine, which `run/docker`, `run/process` and `run/slurm` implement and `tests/contract` tests."""
+"""Defines the contract of an engine, which `run/docker`, `run/process` and `run/slurm` implement and `tests/contract`
+tests.
+"""
 
 from __future__ import annotations
 

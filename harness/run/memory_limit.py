@@ -1,4 +1,4 @@
-"""The memory limit of a trial for which the matrix file gives none."""
+"""Computes the memory limit of a trial for which the matrix file gives none."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class NetworkRetries:
         self._sleep = sleep
 
     def through(self, attempt: Callable[[], T], *, say: Say) -> T:
-        """Return what `attempt` returns; raise what it raises if it cannot succeed."""
+        """Return the result of `attempt`, or raise its error if it cannot succeed."""
         while True:
             try:
                 result = attempt()

@@ -33,13 +33,13 @@ T = TypeVar("T")
 
 
 def waited(api: APIClient, call: Callable[[], T], *, beat: Beat) -> T:
-    """Return what a call of `api` returns; raise what it raises. An early stop closes the connection."""
+    """Return the result of a call of `api`, or raise its error. An early stop closes the connection."""
     (answer,) = streamed(api, lambda: [call()], beat=beat)
     return answer
 
 
 def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
-    """Yield what a streaming call of `api` yields; raise what it raises. An early stop closes the connection."""
+    """Yield the items of a streaming call of `api`, or raise its error. An early stop closes the connection."""
     arrived: SimpleQueue[list[T] | BaseException] = SimpleQueue()
 
     def read() -> None:
@@ -122,7 +122,7 @@ def run_command(
     """Run a program to its end and return its output. If `beat` raises, kill all that the program started. A program
     that not even SIGKILL ends, because it waits for a file system that is gone, is abandoned.
 
-    Raises TimeoutError after `limit_s` seconds, and what `beat` raises.
+    Raises TimeoutError after `limit_s` seconds, and any error of `beat`.
     """
     process = subprocess.Popen(
         command,

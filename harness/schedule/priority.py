@@ -63,7 +63,7 @@ class RowState:
     standing: RowStanding = RowStanding()
 
     def takes_s(self, launch_s: float) -> float:
-        """Return the seconds of what it proposes; `launch_s` is what a launch takes of a row that had none."""
+        """Return the seconds that its proposed launches take; `launch_s` is the time of one if the row had none yet."""
         return self.launches * launch_s if self.next_s is None else self.next_s
 
     @property
@@ -78,15 +78,15 @@ class RowState:
 
 
 def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> int | None:
-    """Return the position of the row that is launched next; of equal ones the first. None if there is no row.
-    `launch_s`: the seconds that a launch takes of a row that had none.
+    """Return the position of the row that is launched next, the first of equal ones; None if there is no row.
+    `launch_s`: the seconds of a launch in a row that had none yet.
     """
     return min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
 
 
 def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> bool:
-    """Return whether the rest of a first round, which `row` proposes, waits for a look at others, or for what confirms
-    something of them, because they are so much cheaper.
+    """Return whether the rest of a first round, which `row` proposes, waits for a first round or a confirmation of
+    other rows that is much cheaper.
     """
     place = choose(others, launch_s=launch_s)
     if place is None or others[place].urgency not in ("first", "confirm") or others[place].group > row.group:

@@ -92,8 +92,8 @@ class RowQueue:
         self._series[_series_of(row)] += 1
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
-        """Return what a worker does next, which makes the row its own; None if nothing is left for it. Of the launches
-        of a row that run side by side, one that is `ready` comes first.
+        """Return a worker's next turn, whose row then belongs to it; None if nothing is left for it. Of the launches of
+        a row that run side by side, one that is `ready` comes first.
         """
         with self._lock:
             while (row := self._choose(worker)) is None:
@@ -181,7 +181,7 @@ class RowQueue:
                 self.put_back(row.block)
 
     def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
-        """Return the rows that a worker began and did not end, each with what was last to be launched."""
+        """Return the rows that a worker began and did not end, each with the batch that was last proposed."""
         with self._lock:
             return [(row.block, row.proposal) for row in self._begun.get(worker, {}).values()]
 
@@ -201,7 +201,7 @@ class RowQueue:
         return bool(self.stop(None))
 
     def _choose(self, worker: Worker) -> _Row | None:
-        """Return the row whose turn it is, of those that are open to a worker; None if there is none."""
+        """Return the row whose turn it is, among those that are open to a worker; None if there is none."""
         rows = self._open_to(worker)
         place = choose([row.state for row in rows], launch_s=self._launch_s())
         if place is not None and self.stop(rows[place].state):
@@ -210,7 +210,7 @@ class RowQueue:
         return None if place is None else rows[place]
 
     def _may_bring_more(self, worker: Worker) -> bool:
-        """Return whether the turns of others of the same name go on, after which their rows may want more."""
+        """Return whether other workers of the same name still have turns, after which their rows may want more."""
         begun = self._begun.get(worker, {}).values()
         return self.splits is not None and worker not in self._abandoned and any(row.turns for row in begun)
 
@@ -220,7 +220,7 @@ class RowQueue:
         return bool(asked) and apart and self.splits is not None and self.splits(row.block)
 
     def _single(self, row: _Row, ready: Callable[[CellRun], bool]) -> Batch:
-        """Return one launch of what a row proposes, and leave the rest to others."""
+        """Return one of the launches that a row proposes, and leave the rest to others."""
         assert row.proposal is not None, "it proposes launches"
         with self._lock:
             row.left = row.left or list(row.proposal.runs)
@@ -231,7 +231,7 @@ class RowQueue:
         return replace(row.proposal, runs=(run,))
 
     def _launch_s(self) -> float:
-        """Return what a launch of most rows takes: a few costly ones say nothing of the next."""
+        """Return the median seconds of a launch over all rows, so that a few costly rows do not distort it."""
         return median(self._launch_of.values()) if self._launch_of else 0.0
 
     def _open_to(self, worker: Worker) -> list[_Row]:

@@ -1,4 +1,5 @@
-"""An import hook: calls functions with each awaited module as soon as the program has imported it. It imports nothing.
+"""Calls functions with each awaited module as soon as the program has imported it. The import hook itself imports
+nothing.
 
 The module keeps its own loader, whose method `exec_module` is covered for one import by an attribute of the instance.
 """

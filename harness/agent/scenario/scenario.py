@@ -1,4 +1,4 @@
-"""The scenario process: imports the user's script, steps it, samples itself, and reports to the supervisor.
+"""Imports the user's script, steps it, samples itself, and reports to the supervisor, in the scenario process.
 
 It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads
 answers from another; the samples lie in shared memory (samples.py).

@@ -1,4 +1,4 @@
-"""The supervisor's side of a program (scenario/program.py). It differs from a script's: a program may make no step that
+"""Supervises a program (scenario/program.py). This differs from a script: a program may make no step that
 the agent sees."""
 
 from .. import samples

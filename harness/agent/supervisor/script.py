@@ -1,4 +1,4 @@
-"""The supervisor's side of a script scenario: starts the scenario process (scenario.py) and handles its events."""
+"""Supervises a script scenario: starts the scenario process (scenario.py) and handles its events."""
 
 import json
 import os

@@ -77,7 +77,7 @@ def drafted(
 
 
 def _no_command(versions: Sequence[str]) -> str:
-    """Return what to type: the first of the words that is a program of this machine was meant to begin the command."""
+    """Return the message for a missing command, which probably begins at the first word that names a program here."""
     for at, word in enumerate(versions):
         if at and (PYTHON.fullmatch(word) or shutil.which(word)):
             return f"no command: put -- before the command: … -- {shlex.join(versions[at:])}"

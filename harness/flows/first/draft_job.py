@@ -104,7 +104,7 @@ def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Pa
 
 
 def _after_flags(words: Sequence[str]) -> list[str]:
-    """Return what follows the interpreter and its flags."""
+    """Return the words after the interpreter and its flags."""
     return list(dropwhile(FLAGS.__contains__, words[1:]))
 
 
@@ -115,21 +115,21 @@ def _script(words: Sequence[str]) -> str | None:
 
 
 def _source(kind: str, target: str, folder: Path) -> Path:
-    """Return the file that defines what `__main__` is."""
+    """Return the file that runs as `__main__`."""
     place = folder / (target if kind == "program" else target.replace(".", "/"))
     named = (place, place.with_name(f"{place.name}.py"), place / "__main__.py")
     return next((path for path in named if path.is_file()), place)
 
 
 def _code_of_command(args: Sequence[str], own: tuple[str, str, list[str], Path] | None, folder: Path) -> list[str]:
-    """Return what Python a command runs of the folder: the modules that its scripts import, or the module `own`."""
+    """Return the folder's Python files that a command runs: the modules that its scripts import, or the module `own`."""
     scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
     imported = [name for script in scripts for name in _imported(script, folder)]
     return [*imported, *(_own("module", own[1], folder, Path()) if own and own[0] == "module" else [])]
 
 
 def _own(kind: str, target: str, folder: Path, home: Path) -> list[str]:
-    """Return the program itself with the modules beside it that it imports; or what a module lies in."""
+    """Return a program and the modules beside it that it imports; for a module, its file or package comes first."""
     if kind == "program":
         beside = _imported(folder / target, folder / home)
         return [target, *(str(home / name) for name in beside)]
@@ -184,8 +184,8 @@ def modules(file: Path) -> Iterator[str]:
 
 
 def _named(args: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield what the arguments name in the folder (`conf/a.yaml`, `--data=data`): its topmost part, so that the same
-    words lead to it where it is copied to."""
+    """Yield the topmost part of each path in the folder that the arguments name (`conf/a.yaml`, `--data=data`), so that
+    the same words lead to its copy."""
     for word in _pieces(args):
         path = Path(word.split("=", 1)[-1] if word.startswith("-") else word)
         if path.parts and not path.is_absolute() and ".." not in path.parts and (folder / path).exists():
@@ -226,5 +226,5 @@ def _size(path: Path) -> int:
 
 
 def _telling(words: Sequence[str]) -> str:
-    """Return the word that tells what a command does: its script, else its name."""
+    """Return the word that describes a command best: its script, or else its name."""
     return next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])

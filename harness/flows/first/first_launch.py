@@ -38,7 +38,7 @@ def check(draft: Draft, result: RunResult) -> None:
 
 
 def check_unlaunched(job: DraftJob, more: Mapping[str, Any], folder: Path) -> None:
-    """Raise UsageError with the option that helps if nothing says, without a launch, what a step of a program is."""
+    """Raise UsageError, with the option that helps, if only a launch could show what a step of the program is."""
     if job.source is None or "steps_are" in more or imports_trainer(job, folder):
         return
     raise UsageError(
@@ -66,7 +66,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
 
 
 def _lacks(draft: Draft) -> Mapping[str, str]:
-    """Return the option that brings what a failure may lack, by what its message says."""
+    """Return the remedy for something that is missing, by the words of the failure's message."""
     series = draft.series.entry
     if "install" in series:
         package = "if that is a package, also install it: --with PACKAGE"

@@ -216,7 +216,7 @@ def question_of(result: RunResult) -> NarrowQuestion:
 
 
 def _no_difference(findings: Sequence[Finding], b: Cell) -> str:
-    """Say why nothing is worse in the bad one; a version that is good again ends what is bad from the start."""
+    """Return why nothing is worse in B. If B fixes something, A is bad from the start."""
     if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
         return "the good one is worse than the bad one; are they swapped?"
     if any(one.kind == "bad_from_start" for one in findings):

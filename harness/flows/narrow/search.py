@@ -46,7 +46,7 @@ class Narrowing:
 def narrowing(
     question: NarrowQuestion, context: RunContext, *, known: narrow_sides.Contents | None = None
 ) -> Iterator[Narrowing]:
-    """Open and lease the host, make A and B, and look what they consist of, unless that is `known`.
+    """Open and lease the host, make A and B, and list their contents, unless those are `known`.
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
@@ -79,7 +79,7 @@ def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -
 
 
 def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
-    """Return what a search takes; without a finding, for one that each launch shows by itself."""
+    """Return the cost of a search; without a finding, that for a fault which each single launch shows."""
     level = finding is not None and is_level(finding)
     return expected_cost(len(groups), is_level=level, rules=NarrowRules())
 
@@ -127,8 +127,8 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 
 def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
-    """Look in what an environment that was made again from a version's own parts differs from that version; "" if that
-    cannot be seen any more. The answer of the search is known by then, and is kept.
+    """Return how an environment that was made again from a version's own parts differs from that version; "" if this
+    can no longer be seen. The answer of the search is known by then, and is kept.
     """
     run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
     if run.prepared is None:
@@ -150,7 +150,7 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
-    """Put each version's own parts into it again before anything is launched: what is gone from an index shows here.
+    """Put each version's own parts into it again before anything is launched, which shows whether an index lacks any.
 
     Raises InfrastructureError where neither version can be made again, Interrupted.
     """
@@ -215,7 +215,7 @@ def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Host
 
 
 def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
-    """Remove what was made for this search alone; A and B stay. What is in use by another run stays as well."""
+    """Remove the hybrids of this search, except those that another run uses; A and B stay."""
     note = narrowing.both.context.progress.note
     for hybrid, run in made.runs.items():
         if run.prepared is None or narrowing.sides.is_end(hybrid):

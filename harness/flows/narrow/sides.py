@@ -1,4 +1,4 @@
-"""Makes both versions of a narrowing on their host, and lists what they consist of."""
+"""Makes both versions of a narrowing on their host, and lists their contents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = ("true",)
 
 @dataclass(frozen=True, kw_only=True)
 class BothSides:
-    """A and B as cells on their lane, and as what the engine launches for them, while the host is leased."""
+    """A and B as cells on their lane, and the images that the engine launches for them, while the host is leased."""
 
     cells: Mapping[Side, Cell]
     made: Mapping[Side, Prepared]
@@ -43,7 +43,7 @@ class BothSides:
     context: RunContext
 
     def look(self, cell: Cell, made: Prepared) -> tuple[Inventory, str]:
-        """Return what an image consists of, as seen in one launch, and how the launch failed; "" if it ended well.
+        """Return the contents of an image, as one launch lists them, and how the launch failed; "" if it ended well.
 
         Raises InfrastructureError, Interrupted.
         """
@@ -73,12 +73,12 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS
 
 
 def looked_into(sides: BothSides) -> Contents:
-    """Look what both versions consist of, while the scenario runs. Raises InfrastructureError, Interrupted."""
+    """Return the contents of both versions, listed while the scenario runs. Raises InfrastructureError, Interrupted."""
     return {side: sides.look(cell, sides.made[side])[0] for side, cell in sides.cells.items()}
 
 
 def installed(sides: BothSides) -> Contents:
-    """Look what is installed in both versions, without running the scenario; nothing is known to be mapped.
+    """Return what is installed in both versions, without running the scenario, so that mapped libraries are unknown.
 
     Raises InfrastructureError, Interrupted.
     """
@@ -96,7 +96,7 @@ def installed(sides: BothSides) -> Contents:
 
 
 def checked(plan: Plan, context: RunContext) -> Contents:
-    """Return what both versions of a plan consist of, by one launch of each, before either is measured.
+    """Return the contents of both versions of a plan, by one launch of each, before either is measured.
 
     Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
     InfrastructureError where one cannot be made, Interrupted.
@@ -142,8 +142,8 @@ def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) ->
 
 
 def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:
-    """Return in what the versions differ. Raises UsageError if it is nothing. `ran`: the scenario did, so that the
-    libraries that it maps are known.
+    """Return the components that differ between the versions. Raises UsageError if none does. `ran`: the scenario ran,
+    so that the libraries that it maps are known.
     """
     differences = components(looked["A"], looked["B"])
     if not differences:

@@ -74,7 +74,7 @@ def architecture_of(facts: Mapping[str, object]) -> str:
 
 
 def reference_of(image: Image) -> str | None:
-    """Return what a registry can be asked for: an image that is pulled, or the base of one that is not."""
+    """Return the reference to ask a registry for: that of an image to pull, or of the base of an installed one."""
     match image.source:
         case Pull(reference=reference):
             return reference
@@ -92,7 +92,7 @@ def wanted(
     architecture: str,
     at_hand: Collection[str] = (),
 ) -> Wanted:
-    """Return what getting the `missing` ones of `images` fetches; what builds and installs add to that is not known.
+    """Return the downloads that the `missing` ones of `images` need, without those that builds and installs add.
 
     `at_hand`: references of bases that are there already.
     """

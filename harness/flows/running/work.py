@@ -40,7 +40,7 @@ class Work:
 
     @property
     def evidence(self) -> tuple[object, ...]:
-        """Return what a verdict on the row rests on; another value means that it must be judged again."""
+        """Return the evidence for a verdict on the row. If it changes, the row must be judged again."""
         return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in self.run.cells)
 
     @property

@@ -107,7 +107,7 @@ class Works:
                 work.scheduler.measures_noise = not any(other.measures_noise for other in others)
 
     def again(self, run: BlockRun, why: str) -> BlockRun:
-        """Start a row anew: on another machine nothing of it can be compared. What it measured is set aside."""
+        """Start a row anew and set its trials aside, because those of another machine cannot be compared."""
         old = self._works[id(run)]
         runs = (*run.cells, *self.twin_of(run))
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
@@ -226,7 +226,7 @@ class Works:
         return Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
 
     def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
-        """Return what chooses the launches of a block, or judges those that another search left and `--decide` added
-        to.
+        """Return a scheduler that chooses the launches of a block, or only judges the launches of an earlier search and
+        those that `--decide` added.
         """
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))

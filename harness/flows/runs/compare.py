@@ -101,7 +101,7 @@ def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
 
 
 def _machine(run: StoredRun, lane: Lane) -> str:
-    """Return which host and GPU it was by what its trials say; unknown ones all differ."""
+    """Return the identity of the host and GPU, as the lane's trials report it; unknown machines all differ."""
     for trial in _trials(run, lane):
         gpus = [card.get("uuid") for card in trial.cards]
         return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
@@ -188,8 +188,8 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
 
 
 def _refused(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
-    """Yield what differs and must not: all but host, GPU and day. Images that each host built itself are told by their
-    content.
+    """Yield the differences that forbid a comparison: all except host, GPU and day. Images that each host built itself
+    are compared by their content.
     """
     axis = ["host", "gpu"]
     if isinstance(one[2].image.source, Build):
@@ -201,7 +201,7 @@ def _refused(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -
 
 
 def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
-    """Return in what two runs of a variant differ, whatever the image. What a plan does not say is no difference."""
+    """Yield how the settings and files of two runs of a variant differ. Settings that one plan lacks are ignored."""
     settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
     for name in sorted(settings[0].keys() & settings[1].keys()):
         if settings[0][name] != settings[1][name]:
@@ -242,9 +242,9 @@ def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
 def _together(
     runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
 ) -> RunResult | None:
-    """Return all runs as one result; None for one machine on several days, and where what ran is not the same.
+    """Return all runs as one result; None for one machine on several days, and if the runs did not run the same.
 
-    Images that no two of the runs share say something together, too: which cell would tell.
+    Even runs that share no image have a result: it names the cell that would settle the cause.
     """
     machines = [column.machine for column in columns.values()]
     if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):

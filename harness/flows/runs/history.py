@@ -137,7 +137,7 @@ def views_of(
     *,
     begins: str = "",
 ) -> Iterator[HistoryView]:
-    """Yield what was asked for of these histories, which are of one series, in runs that began at `begins` or later."""
+    """Yield the requested view of these histories of one series, from runs that began at `begins` or later."""
     versions = index.versions(group[0].matrix, group[0].series)
     shown = tuple(versions[-query.last :]) if query.last is not None else tuple(versions)
     ids = [history.id for history in group]

@@ -22,9 +22,10 @@ HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """The things removed from one host, or those that would be (`dry_run`). `leftovers`: names of what dead runs left,
-    the lease of one among them; `images`: those of images and environments, None if they were not meant; `kept`: then
-    the number of those that stay, where it is known. `problem`: why it could not be done.
+    """The things that were removed from one host, or would be (`dry_run`), by name.
+
+    `leftovers`: those that dead runs left, including a lease. `images`: images and environments; None if they were not
+    to be removed, and `kept` is then the number of those that stay, if known. `problem`: why the host was not cleaned.
     """
 
     host: str
@@ -35,7 +36,7 @@ class Cleaned:
     dry_run: bool = False
 
     def __str__(self) -> str:
-        """Return what is printed: how many, and every name."""
+        """Return the text to print: the numbers, and every name."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
         counts = [f"{len(self.leftovers)} left behind by killed runs"] if self.leftovers else []
@@ -120,7 +121,7 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
 
 
 def _for_a_while(say: Say, *, place: Where) -> Say:
-    """Return what tells each reason of a wait once. It raises EngineUnreachable when a node is waited for too long."""
+    """Return a function that reports each reason for waiting once, and raises EngineUnreachable after NODE_S seconds."""
     until_s, told = time.monotonic() + NODE_S, set[str]()
 
     def waiting(text: str) -> None:

@@ -81,7 +81,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
 
 
 def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
-    """Return what gives the figure of each of these launches, which are `usable`; a larger figure is worse."""
+    """Return the function that gives the figure of each of these `usable` launches; a larger figure is worse."""
     figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
 
     def positive(trial: Trial) -> float | None:

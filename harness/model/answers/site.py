@@ -1,4 +1,4 @@
-"""Records what `harness publish` makes pages of, and the pages. Nothing here is read before a page asks for it."""
+"""Defines the data of `harness publish` and its pages. Nothing here is read before a page asks for it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The charts of the page and of bug reports, each defined once."""
+"""Draws the charts of the page and of bug reports, each defined once."""

@@ -1,1 +1,1 @@
-"""The content of reports, as data that each format renders."""
+"""Computes the content of reports, as data that each format renders."""

@@ -1,1 +1,1 @@
-"""The report as files for other programs: JSON, CSV, JUnit, Markdown."""
+"""Writes the report as files for other programs: JSON, CSV, JUnit, Markdown."""

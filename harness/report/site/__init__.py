@@ -1,1 +1,1 @@
-"""The static site of `harness publish`: pages of the index that need no script and no network."""
+"""Makes the static site of `harness publish`: pages of the index that need no script and no network."""

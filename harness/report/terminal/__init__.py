@@ -1,1 +1,1 @@
-"""The output of commands on a terminal."""
+"""Writes the output of commands on a terminal."""

@@ -1,1 +1,1 @@
-"""The prose of all reports: this room makes every sentence that a user reads."""
+"""Writes every sentence of the reports."""

@@ -1,1 +1,1 @@
-"""The Docker engine: runs trials in containers."""
+"""Implements the Docker engine, which runs trials in containers."""

@@ -236,7 +236,9 @@ def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Remove a container; ignore one that is already gone. Raises what the SDK raises; it is then ABANDONED."""
+    """Remove a container; ignore one that is already gone. Raises any error of the SDK; the container is then
+    ABANDONED.
+    """
     try:
         client.api.remove_container(container_id, force=True, v=True)
     except NotFound:

@@ -1,4 +1,4 @@
-"""The Docker engine: runs each trial in a fresh container, on any engine that the SDK reaches (unix, tcp, ssh)."""
+"""Runs each trial in a fresh container, on any Docker Engine that the SDK reaches (unix, tcp, ssh)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def ask(
 ) -> tuple[Gpu, ...]:
     """Return the GPUs of the engine. `get_one` pulls or builds one of `images`; it is called only as a last resort.
 
-    Raises InfrastructureError if containers get no GPUs, what `say` raises, and what the SDK raises.
+    Raises InfrastructureError if containers get no GPUs, and any error of `say` or the SDK.
     """
     for image_id, python in with_python(client, images, get_one):
         output = _run(client, access, image_id=image_id, python=python, place=place, say=say)

@@ -75,7 +75,7 @@ def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> It
 
 
 def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
-    """Start a container, and return all that it prints. Raises Unfinished, what the SDK and what `beat` raise."""
+    """Start a container, and return all that it prints. Raises Unfinished, and any error of the SDK or `beat`."""
     until_s, output = time.monotonic() + limit_s, bytearray()
 
     def in_time() -> None:

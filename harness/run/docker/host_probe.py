@@ -32,7 +32,7 @@ ANSWER_S = 60.0
 def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne, say: Say) -> str | None:
     """Return the model of the CPU; None if no image tells it. `get_one` gets one of `images`, as a last resort.
 
-    Raises InfrastructureError, what `say` raises, and what the SDK raises.
+    Raises InfrastructureError, and any error of `say` or the SDK.
     """
     for image_id, python in with_python(client, images, get_one):
         answer = CPU.search(_answer(client, image_id, [python, "-c", PRINT_CPU], what="CPU", say=say))

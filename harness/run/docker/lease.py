@@ -214,7 +214,7 @@ def make_empty_image(client: docker.DockerClient) -> None:
 
 
 def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """Return who holds the lease; None if it is free. Raises InfrastructureError, and what the SDK raises."""
+    """Return who holds the lease; None if it is free. Raises InfrastructureError, and any error of the SDK."""
     try:
         container: Mapping[str, Any] = client.api.inspect_container(NAME)
     except NotFound:

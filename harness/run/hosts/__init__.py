@@ -1,1 +1,1 @@
-"""The hosts of a run: their rows and launches, their GPUs, who owns what, and what may run side by side."""
+"""Manages the hosts of a run: their rows and launches, their GPUs, their owners, and the launches side by side."""

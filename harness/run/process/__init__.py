@@ -1,1 +1,1 @@
-"""The process engine: runs trials in virtual environments of this machine."""
+"""Implements the process engine, which runs trials in virtual environments of this machine."""

@@ -1,4 +1,4 @@
-"""The process engine: runs trials as processes of this machine, in a virtual environment for each image. No Docker.
+"""Runs trials as processes of this machine, in a virtual environment for each image, without Docker.
 
 A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory cgroup
 if one can be made. This is not a sandbox: scenarios are the user's own code.

@@ -1,1 +1,1 @@
-"""The Slurm engine: runs trials as steps of an allocation that is held for the sweep."""
+"""Implements the Slurm engine, which runs trials as steps of an allocation that is held for the sweep."""

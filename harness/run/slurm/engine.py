@@ -1,4 +1,4 @@
-"""The Slurm engine: an allocation holds one node for the sweep, and each trial is a step of it.
+"""Runs trials on Slurm: an allocation holds one node for the sweep, and each trial is a step of it.
 
 A trial's files go to the node through the step's input, and the conversation goes through its input and output. Only
 images need a folder that this machine shares with the nodes.

@@ -1,1 +1,1 @@
-"""One trial: its files, the conversation with the agent, and its result."""
+"""Runs one trial: its files, the conversation with the agent, and its result."""

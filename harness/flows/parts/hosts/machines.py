@@ -34,7 +34,7 @@ class OpenHost:
 
     @property
     def seen(self) -> MachineSeen:
-        """Return what makes it equal to the others of its pool."""
+        """Return the properties by which the machines of its pool are compared."""
         return MachineSeen(
             name=self.host.machine, facts=self.facts, gpus=tuple(gpu for lane in self.lanes for gpu in lane.gpus)
         )
@@ -127,6 +127,6 @@ def hosts_of(plan: Plan) -> list[Host]:
 
 
 def images_on(plan: Plan, host: Host) -> list[Image]:
-    """Return what will run there, once each: a container engine asks for its GPUs in one of them."""
+    """Return the images that will run there, each once. A container engine asks for its GPUs in one of them."""
     cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
     return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

@@ -27,8 +27,8 @@ GATHER_S = 10.0
 def using_hosts(
     plan: Plan, context: RunContext, *, one: bool = False, homes: Mapping[tuple[str, str, str], str] | None = None
 ) -> Iterator[list[OpenHost]]:
-    """Yield every machine of the plan, in its order; what is wrong with one is in its `problem`. Their engines are
-    closed on leaving, and where opening one of them raises.
+    """Yield every machine of the plan, in its order, each with its `problem` if it has one. Their engines are closed on
+    leaving, and if opening one of them raises.
 
     Once `context` is stopped, some may have neither an engine nor a problem. Nodes of a pool that the queue does not
     give soon are `awaited`. `one`: of such a pool, a single node is enough. `homes`: the machine that measured a row
@@ -85,7 +85,7 @@ def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequen
 
 
 def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *, over: Callable[[], bool]) -> None:
-    """Open a machine; what is wrong with it is in its `problem`. Raises Interrupted once `over`."""
+    """Open a machine, or set its `problem`. Raises Interrupted once `over`."""
 
     def say(text: str) -> None:
         if over():

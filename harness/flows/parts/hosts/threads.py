@@ -13,9 +13,9 @@ REMOVAL_S = 30.0
 
 
 def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) -> None:
-    """Run the tasks in threads to their end; once stopped, wait no longer than removing what they started may take.
+    """Run the tasks in threads to their end; once stopped, wait at most REMOVAL_S for them to clean up.
 
-    Raises what one of them raised, after stopping the others; but not Interrupted: `stopped` says so.
+    Raises the first error of a task, after stopping the others; but not Interrupted, which `stopped` shows.
     """
     failures = _in_threads(tasks, failed=stopped.set, stopped=stopped)
     for error in failures:
@@ -24,9 +24,7 @@ def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) 
 
 
 def at_once(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run the tasks in threads, each to its own end, whatever becomes of the others. Raises what the first that failed
-    raised.
-    """
+    """Run the tasks in threads, each to its own end even if others fail. Raises the error of the first that failed."""
     for error in _in_threads(tasks):
         raise error
 
@@ -37,8 +35,8 @@ def _in_threads(
     failed: Callable[[], None] = lambda: None,
     stopped: threading.Event | None = None,
 ) -> list[BaseException]:
-    """Return what tasks raised, in the order of time; `failed` is called at once for each. Waits for all of them; once
-    `stopped`, for REMOVAL_S at most.
+    """Return the errors of the tasks, in the order of time; `failed` is called at once for each. Wait for all tasks;
+    once `stopped`, for REMOVAL_S at most.
     """
     failures: list[BaseException] = []
 

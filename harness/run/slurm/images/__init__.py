@@ -1,1 +1,1 @@
-"""The images of a cluster: files in a shared folder, or those of a node's container engine."""
+"""Manages the images of a cluster: files in a shared folder, or images of a node's container engine."""

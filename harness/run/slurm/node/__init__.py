@@ -1,1 +1,1 @@
-"""The node that is held: what it is, the steps that run on it, and what is left there."""
+"""Works on the node that is held: describes it, runs steps on it, and removes what they leave there."""

@@ -63,13 +63,13 @@ class Hold:
     """Lets one sweep of this process at a time use the node; the queue keeps other processes away."""
 
     def node(self, say: Say) -> Allocation:
-        """Return the allocation that is held, or wait for one. Raises InfrastructureError, and what `say` raises."""
+        """Return the allocation that is held, or wait for one. Raises InfrastructureError, and any error of `say`."""
         with waited_for(self.lock, lambda: say(WAITING)):
             return self.allocation or self._allocate(say)
 
     def renew(self, say: Say) -> None:
         """Hold an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
-        Raises InfrastructureError, and what `say` raises."""
+        Raises InfrastructureError, and any error of `say`."""
         with waited_for(self.lock, lambda: say(WAITING)):
             old = self.allocation
             if old is None:

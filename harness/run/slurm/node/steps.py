@@ -88,7 +88,7 @@ def printed_on_node(
 ) -> str:
     """Run a command on the node and return what it prints. `variables` are added to what steps inherit.
 
-    Raises InfrastructureError, also after `limit_s` seconds, and what `beat` raises.
+    Raises InfrastructureError, also after `limit_s` seconds, and any error of `beat`.
     """
     place = f"{allocation.place}: node {allocation.node}"
     step = [*command_of(allocation, name=leftovers.new_name()), *command]

@@ -1,1 +1,1 @@
-"""The queue of Slurm: what its commands say, and an allocation that is waited for and held."""
+"""Talks to the queue of Slurm: runs its commands, waits for an allocation and holds it."""

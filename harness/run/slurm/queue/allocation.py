@@ -100,7 +100,7 @@ def allocate(
 ) -> Allocation:
     """Wait in the queue and return a node: only `node` if it is given, and none of `without`.
 
-    Raises InfrastructureError, and what `say` raises.
+    Raises InfrastructureError, and any error of `say`.
     """
     command = ["salloc", *salloc_options(request, node=node or request.node, without=without), "sh", "-c", HOLD]
     try:
@@ -144,7 +144,7 @@ class _Waiting:
     begun_s: float = field(default_factory=time.monotonic)
 
     def granted(self) -> Allocation:
-        """Wait until there is a node. Raises InfrastructureError, and what `say` raises."""
+        """Wait until there is a node. Raises InfrastructureError, and any error of `say`."""
         while b"\n" not in self.answer:
             if not self._read():
                 raise InfrastructureError(f"{self.place}: salloc: {slurm_complaint(self.stderr.text())}")
