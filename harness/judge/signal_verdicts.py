@@ -15,14 +15,7 @@ from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, FRESH, SETTLED, at_least, more_launches, wider
-from harness.model import (
-    BAD,
-    LEVELS,
-    SIGNALS,
-    CellVerdict,
-    Limits,
-    SignalVerdict,
-)
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
