@@ -51,7 +51,7 @@ class Interrupted(HarnessError):
 
 @contextmanager
 def named_place(place: str, key: str = "") -> Iterator[None]:
-    """Begin the text of the block's InfrastructureError with the place in the matrix and the key, unless it has them."""
+    """Begin the text of the block's InfrastructureError with the place in the matrix and the key, if it does not."""
     try:
         yield
     except InfrastructureError as error:
