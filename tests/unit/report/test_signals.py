@@ -474,8 +474,9 @@ def test_every_signal_has_words_for_each_of_its_figures() -> None:
 
 def test_the_schema_knows_every_signal() -> None:
     schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
-    kinds = ("first_bad", "first_fixed", "bad_from_start", "attribution")
-    assert all(schema["$defs"][kind]["properties"]["metric"]["oneOf"][0]["enum"] == list(SIGNALS) for kind in kinds)
+    kinds = ("first_bad", "first_fixed", "bad_from_start", "worse", "drift", "attribution")
+    assert all(schema["$defs"][kind]["properties"]["metric"] == {"$ref": "#/$defs/metric"} for kind in kinds)
+    assert schema["$defs"]["metric"]["oneOf"][0]["enum"] == list(SIGNALS)
 
 
 def test_a_cell_of_the_summary_has_its_signals_with_their_units() -> None:
