@@ -474,7 +474,7 @@ def test_every_signal_has_words_for_each_of_its_figures() -> None:
 
 def test_the_schema_knows_every_signal() -> None:
     schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
-    kinds = ("first_bad", "first_fixed", "bad_from_start", "worse", "drift", "attribution")
+    kinds = ("finding", "attribution")
     assert all(schema["$defs"][kind]["properties"]["metric"] == {"$ref": "#/$defs/metric"} for kind in kinds)
     assert schema["$defs"]["metric"]["oneOf"][0]["enum"] == list(SIGNALS)
 
