@@ -121,7 +121,7 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
 
 
 def _for_a_while(say: Say, *, place: Where) -> Say:
-    """Return a function that reports each reason for waiting once, and raises EngineUnreachable after NODE_S seconds."""
+    """Return a function that reports each reason for waiting once, and raises EngineUnreachable after NODE_S."""
     until_s, told = time.monotonic() + NODE_S, set[str]()
 
     def waiting(text: str) -> None:
