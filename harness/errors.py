@@ -23,7 +23,7 @@ class UsageError(HarnessError):
 
 
 class MatrixError(HarnessError):
-    """Raised for an error in a matrix file or in what it names. The text starts with `file:line: key.path:`."""
+    """Raised for an error in a matrix file, or in what it names. The text starts with `file:line: key.path:`."""
 
 
 class InfrastructureError(HarnessError):
@@ -51,7 +51,7 @@ class Interrupted(HarnessError):
 
 @contextmanager
 def named_place(place: str, key: str = "") -> Iterator[None]:
-    """Begin an InfrastructureError of the block with the place in the matrix and the key, unless it has the place."""
+    """Begin the text of the block's InfrastructureError with the place in the matrix and the key, unless it has them."""
     try:
         yield
     except InfrastructureError as error:

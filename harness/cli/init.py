@@ -63,34 +63,27 @@ def init(
 
     Exit status: 0 if nothing was run; else as for sweep --quick.
     """
-    from harness.flows.first import draft, first_launch
+    from harness.flows.first import draft
     from harness.flows.first import init as flow
     from harness.flows.first import try_ as try_flow
-    from harness.flows.first.draft_job import job_of
-    from harness.flows.first.draft_steps import steps_of
 
-    here, ask = Path(), not yes and sys.stdin.isatty()
-    if (here / flow.MATRIX).exists():
-        raise UsageError(f"{flow.MATRIX}: exists already; run it with: harness sweep {flow.MATRIX}")
+    here, matrix, ask = Path(), Path(flow.MATRIX), not yes and sys.stdin.isatty()
+    if matrix.exists():
+        raise UsageError(f"{matrix}: exists already; run it with: harness sweep {matrix}")
 
     def drafted_of(words: tuple[str, ...]) -> tuple[Draft, str]:
         drafted = draft.drafted(
             ("harness", "init"), folder=here, versions=words, command=command, engine=engine, gpus=gpus, files=files,
             beside=beside or flow.needs(here, words), steps_are=steps_are, step_pattern=step_pattern,
         )  # fmt: skip
+        flow.write(drafted, folder=here)
         if not no_run:
-            try_flow.check(flow.write(drafted, folder=here), os.environ)
+            try_flow.check(matrix, os.environ)
         return drafted, ", ".join(words)
 
     command = _command(program, arguments, here=here, ask=ask)
-    job = job_of(command, folder=here, files=files, step_pattern=step_pattern)
-    more = steps_of(steps_are, job)  # no version helps where this refuses, or the next line
-    if no_run:
-        first_launch.check_unlaunched(job, more, here)
+    _check(command, here, files=files, steps_are=steps_are, step_pattern=step_pattern, no_run=no_run)
     drafted, told = drafted_of(versions) if versions else _of_versions(drafted_of, here=here, ask=ask)
-    matrix = here / flow.MATRIX
-    if no_run:
-        flow.write(drafted, folder=here)
     say(f"wrote {matrix}: {drafted.job.name} with {told}")
     if no_run or (ask and not _told(lambda: click.confirm("Run its first two cells now", default=True, err=True))):
         say(f"run it with: harness sweep {matrix}")
@@ -109,6 +102,21 @@ def _command(program: str | None, arguments: str | None, *, here: Path, ask: boo
         return ("python", program, *_split(arguments))
     words = _answer("Its arguments, such as --epochs 1 (Enter: none)", "", "", ask=ask, read=_split)
     return ("python", program, *words)
+
+
+def _check(
+    command: tuple[str, ...], here: Path, *, files: tuple[str, ...], steps_are: str | None, step_pattern: str | None,
+    no_run: bool,
+) -> None:  # fmt: skip
+    """Raise UsageError for a command that cannot be measured, whatever the versions are."""
+    from harness.flows.first import first_launch
+    from harness.flows.first.draft_job import job_of
+    from harness.flows.first.draft_steps import steps_of
+
+    job = job_of(command, folder=here, files=files, step_pattern=step_pattern)
+    more = steps_of(steps_are, job)
+    if no_run:
+        first_launch.check_unlaunched(job, more, here)
 
 
 def _of_versions(drafted_of: Callable[[tuple[str, ...]], T], *, here: Path, ask: bool) -> T:

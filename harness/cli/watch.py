@@ -17,7 +17,7 @@ from harness.cli.shared.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult
-    from harness.model.seen import RegistryLook
+    from harness.model.answers.seen import RegistryLook
 
 
 @click.command()

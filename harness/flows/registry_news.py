@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from harness.model import Image, Matrix, Pull
-from harness.model.seen import ImageRef
+from harness.model.answers.seen import ImageRef
 from harness.plan.cells import make_plan
 from harness.registry.client import TagSource
 from harness.registry.errors import RegistryDenied

@@ -15,7 +15,7 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows.registry_news import Digests, ImageRegistry, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
-from harness.model.seen import ImageRef, RegistryLook
+from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.plan.cells import make_plan
 from harness.registry.errors import RegistryTrouble
 from harness.store.watch_state import ImageStanding, Known, Memory, only_one, read_memory, write_memory

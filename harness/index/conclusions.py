@@ -12,7 +12,7 @@ from harness.index.queries import OpenIndex
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.judge.history.level_changes import log_of
 from harness.model import BAD, LEVELS, SIGNALS
-from harness.model.history import FindingLife, IndexedHistory, Measurement, SeenFinding
+from harness.model.answers.history import FindingLife, IndexedHistory, Measurement, SeenFinding
 
 
 def conclude(connection: sqlite3.Connection) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.model.answers.history import FindingLife, SeenFinding
 from harness.model.episodes import Order
-from harness.model.history import FindingLife, SeenFinding
 from harness.model.judged import SignalState
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.model import Effect
-from harness.model.history import (
+from harness.model.answers.history import (
     Drift,
     FindingLife,
     IndexedFigure,

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model import CellVerdict, Plan, Where
-from harness.model.history import RunKind
+from harness.model.answers.history import RunKind
 from harness.store import result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile

@@ -64,8 +64,7 @@ def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
         ((run, place, numbers[history], *row) for place, (history, *row) in enumerate(rows.findings, start=1)),
     )
     connection.executemany(
-        "INSERT INTO causes VALUES (?, ?, ?, ?)",
-        ((run, place, *row) for place, row in enumerate(rows.causes, start=1)),
+        "INSERT INTO causes VALUES (?, ?, ?, ?)", ((run, place, *row) for place, row in enumerate(rows.causes, start=1))
     )
 
 

@@ -118,9 +118,7 @@ def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
     return None if both and 0 <= default_bytes - limit_bytes < PAGE_BYTES else limit_bytes
 
 
-def set_apart(
-    trials: Sequence[Sequence[Trial]],
-) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
+def set_apart(trials: Sequence[Sequence[Trial]]) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
     """Return each version's trials that differ in nothing but their image, and the differences that exclude the others.
 
     The most frequent conditions are the standard; in a tie, the conditions of the earliest trial.

@@ -15,19 +15,7 @@ from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, FRESH, SETTLED, at_least, more_launches, wider
-from harness.model import (
-    BAD,
-    GROWTHS,
-    LEVELS,
-    METRIC_PREFIX,
-    SIGNALS,
-    CellVerdict,
-    Change,
-    Limits,
-    SignalState,
-    SignalVerdict,
-    signal_of,
-)
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
@@ -239,65 +227,3 @@ def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
     if not SIGNALS[name].falls:
         return level
     return 1 / value, None if ci is None else (1 / ci[1], 1 / ci[0])
-
-
-def with_changes(
-    cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
-) -> tuple[CellVerdict, ...]:
-    """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
-    version before the first fixed one. The signals of `dropped` changes, which Holm's correction or too few rounds did
-    not confirm, are marked `suspect`.
-    """
-    marked = [dict(cell.signals) for cell in cells]
-    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
-    for changes, seen in groups:
-        for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
-            signal = marked[place].get(name)
-            if signal is not None and _is_covered(name, signal):
-                why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
-                marked[place][name] = replace(signal, seen=seen, why=why, remedy="")
-    return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
-
-
-def _is_covered(name: str, signal: SignalVerdict) -> bool:
-    """Return whether changes of a signal may say something of a version: a level that was not compared with the others
-    is not theirs, even between two of their changes or after the last one.
-    """
-    if name.startswith(METRIC_PREFIX):
-        return True
-    return signal.value is not None and not signal.is_uncompared
-
-
-def _unconfirmed(name: str, cell: CellVerdict) -> str:
-    """Return why a change of a level or a value is not named."""
-    if cell.trials < signal_of(name).rounds:
-        return f"a change that {signal_of(name).rounds} launches of each version have to confirm"
-    return "a change that may be chance among so many comparisons"
-
-
-def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
-    """Return (signal, position) wherever these changes make a level or a value bad. One signal may be bad in several
-    ways, each with its own changes. `whole`: no change is missing; else a `first_fixed` without a beginning is ignored.
-    """
-    ways: dict[tuple[str, bool | str], list[Change]] = {}
-    for change in changes:
-        if change.metric not in ("outcome", "memory", *GROWTHS):
-            way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
-            ways.setdefault((change.metric, way), []).append(change)
-    places = []
-    for (name, _), same in ways.items():
-        if whole or same[0].kind != "first_fixed":
-            places += [(name, place) for place in _bad_places(same, versions=versions)]
-    return places
-
-
-def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
-    """Return the positions of the versions that are bad according to these changes of one signal."""
-    begins = {change.after: change.kind != "first_fixed" for change in changes}
-    bad = begins[min(begins)] is False  # the first change is a repair, so the series begins bad
-    places = []
-    for place in range(versions):
-        bad = begins.get(place, bad)
-        if bad:
-            places.append(place)
-    return places

@@ -23,11 +23,7 @@ __all__ = ["load_hosts", "load_matrix", "schema"]
 
 
 def load_matrix(
-    path: Path,
-    *,
-    environ: Mapping[str, str],
-    index: package_index.Index | None = None,
-    tags: TagSource | None = None,
+    path: Path, *, environ: Mapping[str, str], index: package_index.Index | None = None, tags: TagSource | None = None
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 

@@ -103,8 +103,7 @@ def _gpus(value: Any) -> Any:
 
 
 Environment = Annotated[
-    dict[Variable, Anything],
-    BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str]),
+    dict[Variable, Anything], BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str])
 ]
 Images = Annotated[
     Annotated[list[Text], Field(min_length=1), Tag("<list>")]

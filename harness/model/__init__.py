@@ -6,6 +6,8 @@ Units are in the names: `_kib`, `_mib`, `_s`, `_ms`. Fractions are plain numbers
 An unknown value is None. This package imports no other part of the harness.
 """
 
+from harness.model.answers.compared import Column, Comparison, Measured, Pair, Standing
+from harness.model.answers.series import SeriesChange, SeriesVerdict
 from harness.model.asked import (
     MOST_TRIALS,
     ContainerKind,
@@ -19,7 +21,6 @@ from harness.model.asked import (
     machine_name,
 )
 from harness.model.attributed import Attribution, Cause, Doubt, ParamCondition, Rule
-from harness.model.compared import Column, Comparison, Measured, Pair, Standing
 from harness.model.episodes import Episode
 from harness.model.image import LIBRARIES, Build, Graft, Image, Install, Pull, Scalar, Series, Source, Where, written
 from harness.model.judged import (
@@ -71,7 +72,6 @@ from harness.model.scenario import (
     StepsAre,
     Variant,
 )
-from harness.model.series import SeriesChange, SeriesVerdict
 from harness.model.signals import (
     GROUPS,
     GROWTHS,

@@ -13,19 +13,7 @@ from harness.judge.cell.trial_verdict import judged_steps_of, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.model import (
-    BAD,
-    GOOD,
-    UNSURE,
-    Cell,
-    CellResult,
-    CellVerdict,
-    RunResult,
-    RunVerdict,
-    Steps,
-    Trace,
-    Trial,
-)
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Steps, Trace, Trial
 from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 

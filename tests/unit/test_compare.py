@@ -33,7 +33,7 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.model.history import merged
+from harness.model.answers.history import merged
 from harness.report.terminal.compare import standing_text
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence

@@ -21,7 +21,7 @@ from harness.flows.parts.needs import RegistryAnswers, disk_of
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
-from harness.model.doctor import Checkup, HostCondition, Room
+from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.registry.client import PublishedImage

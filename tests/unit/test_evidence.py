@@ -29,7 +29,7 @@ from harness.flows.parts.lookup import find_cell, find_run, open_run
 from harness.flows.parts.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
-from harness.model.evidence import Container, EnvironmentDifference, Machine
+from harness.model.answers.evidence import Container, EnvironmentDifference, Machine
 from harness.report.content.diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.public_recipe import for_strangers

@@ -64,7 +64,7 @@ ROOMS = {
         ("history.changepoints",),
         ("history",),
         ("attribution",),
-        ("signal_verdicts", "unpaired"),
+        ("changed_signals", "signal_verdicts", "unpaired"),
     ),
     "report": (
         ("text", "bad_ranges"),

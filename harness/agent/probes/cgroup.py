@@ -3,6 +3,7 @@
 import os
 
 UNLIMITED = 1 << 60  # bytes; version 1 reports "no limit" as the largest multiple of a page
+OWN_SHARE = 0.5  # of the machine's memory; a trial that used more is what the memory ran out for
 NEAR = 0.9  # share of its limit that a trial has used at least when the kernel kills it there
 
 
@@ -54,6 +55,26 @@ class Cgroup(object):
                 return file.read()
         except OSError:
             return ""
+
+
+class OomKiller(object):
+    """What the kernel kills in a cgroup from now on, for lack of memory."""
+
+    def __init__(self, group):
+        self._group = group
+        self._before = group.oom_kills()
+
+    def killed(self):
+        """Return whether it has killed a process."""
+        return self._group.oom_kills() > self._before
+
+    def starved(self, rss_kib):
+        """Return whether it killed one because others use the machine's memory. `rss_kib()`
+        returns the most resident memory, if that is known."""
+        if not self.killed() or not self._group.is_below_limit():
+            return False
+        peak_kib = self._group.peak_kib() or rss_kib() or 0
+        return 1024 * peak_kib < OWN_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def find_cgroup(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):

@@ -134,9 +134,9 @@ class CommandWatch(Watch):
     def died(self, death):
         said = self._said()
         if self.job["judge_exit"]:
-            end, message = ending.of_judged_command(death, self.oom_killed(), said)
+            end, message = ending.of_judged_command(death, self.oom.killed(), said)
         else:
-            end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom_killed(), said)
+            end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom.killed(), said)
             if end == "completed" and self._counts() and self.steps():
                 self.look(self.steps(), self._fields(), last=True)
         self.end(end, message, death=death)

@@ -114,7 +114,7 @@ class ScriptWatch(Watch):
 
     def _on_failed(self, waits=False, **event):
         self.components.look()
-        self._leave(ending.of_failure(event, self.oom_killed()))
+        self._leave(ending.of_failure(event, self.oom.killed()))
         if waits:
             self.answered("go")
 
@@ -132,7 +132,7 @@ class ScriptWatch(Watch):
             self.notes.append(event["message"].splitlines()[-1])
         elif self._made_its_steps:
             self._failed_at_exit = True
-            self._verdict = ending.of_failure(dict(event, setup=False), self.oom_killed())
+            self._verdict = ending.of_failure(dict(event, setup=False), self.oom.killed())
 
     def _on_file(self, name, text):
         self.file(name, text)
@@ -185,7 +185,7 @@ class ScriptWatch(Watch):
             self._died_without_a_word(death)
             return
         if self._made_its_steps and not self._failed_at_exit and self.wrapper is None and ending.is_bad(death):
-            end, message = ending.of_death(death, ending.AT_EXIT, False, self.oom_killed())
+            end, message = ending.of_death(death, ending.AT_EXIT, False, self.oom.killed())
             stacks = self._stacks()
             self.end(end, message + self._place(stacks), death=death, stacks=stacks, at_exit=True)
             return
@@ -198,7 +198,7 @@ class ScriptWatch(Watch):
             self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
             return
         place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
-        end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
+        end, message = ending.of_death(death, place, self._in_setup(), self.oom.killed())
         stacks = self._stacks()
         self.end(end, message + self._place(stacks), death=death, stacks=stacks)
 

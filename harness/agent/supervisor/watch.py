@@ -18,7 +18,6 @@ PROGRESS_S = 1.0
 FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
-OWN_SHARE = 0.5  # of the machine's memory; a trial that used more is what the memory ran out for
 
 
 class Watch(object):
@@ -45,8 +44,7 @@ class Watch(object):
         self.census = None
         self.countdown = None
         self.asked_at = None
-        self._group = cgroup.find_cgroup()
-        self._oom_kills = self._group.oom_kills()
+        self.oom = cgroup.OomKiller(cgroup.find_cgroup())
         self._commands = wire.Lines()
         self._progress_at = self.clock() + PROGRESS_S
         self._sent = 0
@@ -242,22 +240,11 @@ class Watch(object):
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * self.table.largest(self.columns["step_s"]))
         return now - self.table.header[samples.STARTED] > patience_s
 
-    def oom_killed(self):
-        """Return whether the kernel has killed a process in this cgroup since the trial began."""
-        return self._group.oom_kills() > self._oom_kills
-
-    def _is_starved(self):
-        """Return whether the kernel killed a process of this trial because others use the machine's memory."""
-        if not self.oom_killed() or not self._group.is_below_limit():
-            return False
-        peak_kib = self._group.peak_kib() or self._peak_rss_kib() or 0
-        return 1024 * peak_kib < OWN_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
     def end(self, end, message, death=None, stacks="", at_exit=False):
         """Record how the trial ended. Only the first call counts. `death`: the process's death, if that decided the
         end; `at_exit`: the trial failed after its last step."""
         if self.done is None:
-            starved = end not in ending.WELL and self._is_starved()
+            starved = end not in ending.WELL and self.oom.starved(self._peak_rss_kib)
             self.done = {
                 "end": "infrastructure" if starved else end,
                 "message": ending.STARVED % message if starved else message,

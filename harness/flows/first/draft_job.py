@@ -122,7 +122,7 @@ def _source(kind: str, target: str, folder: Path) -> Path:
 
 
 def _code_of_command(args: Sequence[str], own: tuple[str, str, list[str], Path] | None, folder: Path) -> list[str]:
-    """Return the Python files of the folder that a command runs: what its scripts import, or the module `own`."""
+    """Return the folder's Python files that a command runs: the modules that its scripts import, or module `own`."""
     scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
     imported = [name for script in scripts for name in _imported(script, folder)]
     return [*imported, *(_own("module", own[1], folder, Path()) if own and own[0] == "module" else [])]

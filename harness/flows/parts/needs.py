@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import Build, Host, Image, Pull
-from harness.model.doctor import Wanted
+from harness.model.answers.doctor import Wanted
 from harness.model.watching import Say, unheard
 from harness.registry.client import PublishedImage, Registry
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
@@ -121,12 +121,7 @@ def wanted(
 
 
 def disk_of(
-    host: Host,
-    engine: Engine,
-    images: Sequence[Image],
-    *,
-    registry: Callable[[], Registry],
-    note: Say,
+    host: Host, engine: Engine, images: Sequence[Image], *, registry: Callable[[], Registry], note: Say
 ) -> Disk:
     """Return the room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told
     so.

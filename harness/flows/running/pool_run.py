@@ -201,8 +201,7 @@ class PoolRun:
         if len(lost) <= RETRIES:
             return self.again(block, f"{lost[-1]} was lost while it measured this row")
         _give_up_row(
-            block,
-            f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}",
+            block, f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}"
         )
         return None
 

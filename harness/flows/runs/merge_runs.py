@@ -21,7 +21,7 @@ from harness.model import (
     Series,
     Variant,
 )
-from harness.model.history import merged
+from harness.model.answers.history import merged
 from harness.store.saved_run import StoredRun
 
 Lanes = Mapping[tuple[int, Lane], Lane]

@@ -14,8 +14,8 @@ from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.flows.runs.history import HistoryQuery, views_of
 from harness.index import OpenIndex, with_index
-from harness.model.history import HistoryView, Measurement
-from harness.model.site import Published, SeriesNow, SitePage, SiteSource
+from harness.model.answers.history import HistoryView, Measurement
+from harness.model.answers.site import Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular
 

@@ -18,7 +18,7 @@ from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.flows.upkeep import control
 from harness.model import Host, HostState, Image, Install, Plan, Pull
-from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
+from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
 from harness.plan.pools import unlike
 from harness.registry.client import Registry

@@ -1,4 +1,4 @@
-"""Judges the values that a scenario returns: NaN that was not there before, and values that differ between versions.
+"""Judges the values that a scenario returns: those that differ between versions, and NaN (returned_nan.py).
 
 A value is *exact* if all launches of a version return the same numbers at the same steps. Any difference of an exact
 value between versions is reported; only a limit of the matrix file makes it bad. A value that differs from launch to
@@ -21,6 +21,7 @@ from harness.judge.comparison.which_launches import Launches, common_steps, is_c
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
+from harness.judge.history.returned_nan import AGREE, ReturnedNan, returned_names
 from harness.judge.history.transitions import transitions
 from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
 from harness.judge.remedies import SETTLED, at_least, more_launches, wider
@@ -37,12 +38,9 @@ from harness.model import (
     Steps,
     Trial,
 )
-from harness.model.measured import AGENT_COLUMNS
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
-AGREE = 2
-"""Launches that must agree: on NaN, or on exact values."""
 _UNFINISHED = "not measured: no launch made its steps"
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
@@ -62,7 +60,7 @@ class Values:
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
     """Judge each number that the scenario returned or the matrix file limits; the keys are signals (`metrics.NAME`)."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
-    returned = {name for version in launches for trial in version for name in _names(trial)}
+    returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     judged = {}
     for name in sorted(returned | set(given)):
@@ -71,10 +69,6 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
             metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed, returned=returned)
             judged[metric.signal] = metric.judged()
     return judged
-
-
-def _names(trial: Trial) -> set[str]:
-    return {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +87,15 @@ class _Metric:
         return f"{METRIC_PREFIX}{self.name}"
 
     @cached_property
+    def nan(self) -> ReturnedNan:
+        return ReturnedNan(name=self.name, launches=self.launches)
+
+    @cached_property
     def common(self) -> int:
         """Return the number of steps that all launches have."""
         return common_steps(self.clean)
 
     def judged(self) -> Values:
-        nan = self._nan_changes()
         rows = [[self._rows(trial) for trial in version] for version in self.clean]
         returned = [[values for values in version if len(values)] for version in rows]
         exact = [_exact(version) for version in returned]
@@ -115,42 +112,11 @@ class _Metric:
             for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
         ]
         return Values(
-            changes=(*nan, *changes),
+            changes=(*self.nan.changes(self.signal), *changes),
             seen=tuple(seen),
-            observed=() if self.first_nan else observed,
+            observed=() if self.nan.first_step else observed,
             is_tested=is_noisy and visible is not None,
         )
-
-    # ------------------------------------------------------------ NaN
-
-    def _nan_changes(self) -> tuple[Change, ...]:
-        """Return where NaN or an infinity came or went; none if the first version already has it."""
-        states = [self._is_nan(version) for version in self.launches]
-        return tuple(
-            Change(metric=self.signal, kind=kind, before=before, after=after, verdict="nan",
-                   untestable=tuple(place for place in range(before + 1, after) if states[place] is None))
-            for kind, before, after in transitions(states)
-            if before is not None
-        )  # fmt: skip
-
-    @cached_property
-    def first_nan(self) -> int:
-        """Return the first step at which any version returned NaN; 0 if none did."""
-        steps = [
-            trial.not_finite[self.name][1]
-            for version in self.launches
-            for trial in version
-            if self.name in trial.not_finite
-        ]
-        return min(steps, default=0)
-
-    def _is_nan(self, version: Sequence[Trial]) -> bool | None:
-        """Return whether a version returns NaN; launches that ended before the first NaN of any version say nothing."""
-        asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
-        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
-        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
-            return None
-        return any(is_nan)
 
     # ------------------------------------------------------------ exact values
 
@@ -266,7 +232,7 @@ class _Metric:
 
     def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
         medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
-        is_nan = self._is_nan(self.launches[place])
+        is_nan = self.nan.states[place]
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)

@@ -45,11 +45,7 @@ class _Drift:
 
 
 def judge_trace(
-    trace: Trace,
-    *,
-    limits: Limits,
-    steps: Steps | None = None,
-    metrics: Mapping[str, float] | None = None,
+    trace: Trace, *, limits: Limits, steps: Steps | None = None, metrics: Mapping[str, float] | None = None
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth per step.
@@ -87,12 +83,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
     """Judge another column by the same rule, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
     values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
-        values,
-        steps_per_row=steps_per_row,
-        limit=limit,
-        alpha=_alpha(steps),
-        plateau=math.inf,
-        quanta=(0.0, math.inf),
+        values, steps_per_row=steps_per_row, limit=limit, alpha=_alpha(steps), plateau=math.inf, quanta=(0.0, math.inf)
     )
     return growth_report(growth, trace.column(name))
 

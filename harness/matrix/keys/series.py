@@ -117,8 +117,6 @@ AnySeries = Annotated[
     | Annotated[Installed, Tag("<install>")]
     | Annotated[Locks, Tag("<locks>")],
     Discriminator(
-        _series_kind,
-        custom_error_type="series_kind",
-        custom_error_message=f"exactly one of {', '.join(SERIES_KINDS)}",
+        _series_kind, custom_error_type="series_kind", custom_error_message=f"exactly one of {', '.join(SERIES_KINDS)}"
     ),
 ]

@@ -76,9 +76,7 @@ class Both:
 
     @property
     def is_told(self) -> bool:
-        """Return whether the line of its row includes it, even if it is not one of the signals that are always
-        there.
-        """
+        """Return whether the line of its row includes it, even if it is not one of those that are always there."""
         return self.is_coarse or self.seen in ("bad", "suspect")
 
     @property
@@ -108,6 +106,7 @@ def of(row: Row) -> list[Both]:
 def _both(name: str, cells: Sequence[CellResult]) -> Both:
     known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
     ends = [known[0], known[-1]] if known else []
+    figures = [_figure(name, *end) for end in ends]
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
     apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
@@ -121,10 +120,10 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     return Both(
         name=name,
         title=signal_words.shown_signal(name).title,
-        old=_figure(name, *ends[0]) if ends else "",
-        new=_figure(name, *ends[1]) if len(known) > 1 else "",
+        old=figures[0][0] if known else "",
+        new=figures[1][0] if len(known) > 1 else "",
         between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
-        undecided=tuple(_open_interval(name, *end) is not None for end in ends),
+        undecided=tuple(is_open for _, is_open in figures),
         change=_change(name, ends) if len(known) > 1 else "",
         worst=_worst(name, known),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
@@ -166,30 +165,18 @@ def _is_bad(name: str, verdict: CellVerdict) -> bool:
     return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
 
 
-def _figure(name: str, entry: CellResult, value: float) -> str:
-    """Return the figure in words; a growth that does not differ from zero is `none`, or has its interval if it is not
-    decided: `7.3 (0 to 17.4) KiB/step`.
+def _figure(name: str, entry: CellResult, value: float) -> tuple[str, bool]:
+    """Return the figure in words, and whether it is a growth that is not decided: that has its interval, `7.3 (0 to
+    17.4) KiB/step`. Any other growth that does not differ from zero is `none`.
     """
     text = signal_words.value_text(name, value)
-    if not _may_be_none(name, entry, value):
-        return text
-    interval = _open_interval(name, entry, value)
-    if interval is None:
-        return _NONE
-    figure, _, unit = text.rpartition(" ")
-    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}"
-
-
-def _may_be_none(name: str, entry: CellResult, value: float) -> bool:
-    """Return whether it is a growth that does not differ from zero."""
     interval = _interval(name, entry.verdict)
-    return signal_words.shown_signal(name).kind == "growth" and (value if interval is None else interval[0]) <= 0
-
-
-def _open_interval(name: str, entry: CellResult, value: float) -> Interval | None:
-    """Return the interval of such a growth if it is not decided."""
-    is_open = _may_be_none(name, entry, value) and _is_suspect(name, entry.verdict)
-    return _interval(name, entry.verdict) if is_open else None
+    if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
+        return text, False
+    if interval is None or not _is_suspect(name, entry.verdict):
+        return _NONE, False
+    figure, _, unit = text.rpartition(" ")
+    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}", True
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.history import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model.answers.history import (
+    Drift,
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeenFinding,
+)
 from harness.report.exports.cells_csv import harmless
 
 RUN_COLUMNS = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from harness.masking import scrubbed
 from harness.model import BAD, Build, CellResult, Install
-from harness.model.evidence import Container, Issue, Machine, Recipe
+from harness.model.answers.evidence import Container, Issue, Machine, Recipe
 from harness.report.charts.definitions import png, svg
 from harness.report.content import diff
 from harness.report.issue import plot

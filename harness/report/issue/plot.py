@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.model import CellResult
-from harness.model.evidence import Issue
+from harness.model.answers.evidence import Issue
 from harness.report.charts import history as history_charts
 from harness.report.charts import traces
 from harness.report.charts.definitions import Drawing

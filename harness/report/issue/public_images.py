@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from harness.model import Build, Install, Pull, Trial
-from harness.model.evidence import Issue
+from harness.model.answers.evidence import Issue
 
 PUBLIC = frozenset(
     {"docker.io", "gcr.io", "ghcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.masking import is_private
 from harness.model import Build, Install, Source
-from harness.model.evidence import Container, Machine, Recipe
+from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.report.issue.public_images import public_base
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
-from harness.model.evidence import Container, Machine, Recipe
+from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.report.issue.public_recipe import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import numbers, words

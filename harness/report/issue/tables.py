@@ -6,7 +6,7 @@ from tabulate import tabulate
 
 from harness.masking import is_private, scrubbed
 from harness.model import CellResult, Install, Pull
-from harness.model.evidence import Issue
+from harness.model.answers.evidence import Issue
 from harness.report.exports.markdown import escaped
 from harness.report.text import numbers, words
 

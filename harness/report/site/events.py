@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.model.history import FindingLife, HistoryView, IndexedRun, Measurement
-from harness.model.site import SiteSource
+from harness.model.answers.history import FindingLife, HistoryView, IndexedRun, Measurement
+from harness.model.answers.site import SiteSource
 from harness.report.site import names
 from harness.report.text import lives
 from harness.report.text.clean import shortened, version

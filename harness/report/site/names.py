@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from harness.model.history import IndexedRun
+from harness.model.answers.history import IndexedRun
 
 _SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
 

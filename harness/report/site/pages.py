@@ -12,8 +12,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.model.history import FindingLife, IndexedRun
-from harness.model.site import SitePage, SiteSource
+from harness.model.answers.history import FindingLife, IndexedRun
+from harness.model.answers.site import SitePage, SiteSource
 from harness.report.charts import card as card_chart
 from harness.report.page.html_page import environment
 from harness.report.site import badges, events, names, rows

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.model.history import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
-from harness.model.site import SeriesNow, SiteSource
+from harness.model.answers.history import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
+from harness.model.answers.site import SeriesNow, SiteSource
 from harness.report.charts import card as card_chart
 from harness.report.content.card_figure import Figure, Point
 from harness.report.site import names

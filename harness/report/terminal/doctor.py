@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.model import Noise
-from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
+from harness.model.answers.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
 from harness.report.terminal.console_text import console_text
 from harness.report.text import numbers, words

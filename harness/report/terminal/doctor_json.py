@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import exit_codes
-from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
+from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
 
 SCHEMA = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.model.history import HistoryView, IndexedRun, Measurement
+from harness.model.answers.history import HistoryView, IndexedRun, Measurement
 from harness.report.text import lives, numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 

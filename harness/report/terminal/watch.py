@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.seen import ImageRef, RegistryLook
+from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.report.text import numbers, words
 from harness.report.text.clean import plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model import SignalState
-from harness.model.history import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model.answers.history import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.report.text import finding_words, numbers, words
 from harness.report.text.clean import plain, version
 from harness.report.text.signal_marks import Tone

@@ -97,4 +97,4 @@ def _seen(entry: CellResult) -> str:
     name = signal_words.matter(entry.verdict)
     signal = entry.verdict.signals.get(name) if name is not None else None
     own = signal.why if signal is not None and entry.verdict.verdict in GOOD else ""
-    return shortened(plain(own or words.why(entry).partition(";")[0]), most=_WHY_LENGTH)
+    return shortened(plain(own or words.why(entry)), most=_WHY_LENGTH)

@@ -8,17 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from harness.model import (
-    BAD,
-    GOOD,
-    METRIC_PREFIX,
-    UNSURE,
-    CellResult,
-    CellVerdict,
-    Lane,
-    RunResult,
-    Variant,
-)
+from harness.model import BAD, GOOD, METRIC_PREFIX, UNSURE, CellResult, CellVerdict, Lane, RunResult, Variant
 from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 from harness.report.text.signal_marks import Tone

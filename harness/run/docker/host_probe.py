@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import docker
 
 from harness.model import Image
-from harness.model.doctor import Room
+from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.gpu_probe import IMAGES_TRIED, GetOne, smallest, with_python

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
-from harness.model.doctor import Room
+from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
 from harness.run.process import environments

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
 from harness.model import Host, Image, SlurmRequest
-from harness.model.doctor import HostCondition
+from harness.model.answers.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session

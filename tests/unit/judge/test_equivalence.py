@@ -18,7 +18,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import wants_round
 from harness.judge.unpaired import ComparedCell, compare_cell
-from harness.model import Trial, Trials
+from harness.model import Measured, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 
 ASKED = Trials(least=3, most=8)
@@ -47,6 +47,11 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
 
 
+def step_time(sides: list[ComparedCell]) -> Measured:
+    compared = compare_cell(sides[1], sides[2], steps=STEPS, limits=LIMITS)
+    return next(each for each in compared if each.metric == "step_time")
+
+
 def test_what_is_cleared_has_step_times_elsewhere() -> None:
     """Left out, a cell was undecided where hosts are compared or blamed."""
     trials = in_wait([1.0] * 6)
@@ -56,10 +61,9 @@ def test_what_is_cleared_has_step_times_elsewhere() -> None:
         for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
     ]
     assert all(side.verdict.step_ms is not None for side in sides)
-    step_time, *_ = compare_cell(sides[1], sides[2], steps=STEPS, limits=LIMITS)
-    assert step_time.ratio == pytest.approx(1.0, rel=0.05)
+    assert step_time(sides).ratio == pytest.approx(1.0, rel=0.05)
     alone = [replace(side, verdict=cell_of(list(side.trials))) for side in sides]
-    assert compare_cell(alone[1], alone[2], steps=STEPS, limits=LIMITS)[0].ratio is None
+    assert step_time(alone).ratio is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageError
 from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
-from harness.model.seen import ImageRef, RegistryLook
+from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.registry.errors import RegistryDenied, RegistryTrouble
 from harness.report.terminal import watch as words
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import CellVerdict, Effect, Setting, SignalVerdict
-from harness.model.evidence import Issue
+from harness.model.answers.evidence import Issue
 from harness.report.charts import definitions as charts
 from harness.report.charts import library, traces
 from harness.report.charts.definitions import Drawing

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, SlurmRequest
-from harness.model.doctor import Room
+from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.registry.client import PublishedImage, Registry
 from harness.registry.errors import RegistryTrouble

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Pull
-from harness.model.doctor import Room
+from harness.model.answers.doctor import Room
 from harness.model.watching import Say, unheard
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.model.history import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model.answers.history import (
+    Drift,
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeenFinding,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

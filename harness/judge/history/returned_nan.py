@@ -1,0 +1,56 @@
+"""Finds the versions that return NaN or an infinity for a number of the scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.judge.comparison.which_launches import Launches
+from harness.judge.history.transitions import transitions
+from harness.model import Change, Metric, Trial
+from harness.model.measured import AGENT_COLUMNS
+
+AGREE = 2
+"""Launches that must agree: on NaN, or on exact values."""
+
+
+def returned_names(trial: Trial) -> set[str]:
+    """Return the names of the numbers that the scenario returned."""
+    return {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnedNan:
+    """NaN in one number that the versions of a block returned."""
+
+    name: str
+    launches: Launches
+
+    @cached_property
+    def first_step(self) -> int:
+        """Return the first step at which any version returned NaN; 0 if none did."""
+        trials = (trial for version in self.launches for trial in version)
+        return min((trial.not_finite[self.name][1] for trial in trials if self.name in trial.not_finite), default=0)
+
+    @cached_property
+    def states(self) -> tuple[bool | None, ...]:
+        """Return for each version whether it returns NaN; launches that ended before the first NaN of any version say
+        nothing."""
+        return tuple(map(self._state, self.launches))
+
+    def _state(self, version: Sequence[Trial]) -> bool | None:
+        asked = [trial for trial in version if trial.measured and self.name in returned_names(trial)]
+        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
+        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
+            return None
+        return any(is_nan)
+
+    def changes(self, metric: Metric) -> tuple[Change, ...]:
+        """Return where NaN or an infinity came or went; none if the first version already has it."""
+        return tuple(
+            Change(metric=metric, kind=kind, before=before, after=after, verdict="nan",
+                   untestable=tuple(place for place in range(before + 1, after) if self.states[place] is None))
+            for kind, before, after in transitions(self.states)
+            if before is not None
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Records what single commands show: `compare`, `doctor`, `history`, `issue`, `judge --history`, `publish`, `watch`."""
