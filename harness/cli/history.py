@@ -14,7 +14,7 @@ import click
 from harness.cli.shared.common import FILE, IN, option, print_json, say, to_stdout
 from harness.errors import UsageError
 
-SINCE = click.option("--since", metavar="AGE", help="Only runs that began less than so long ago: 12h, 30d, 8w.")
+SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every measurement on a line of its own.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REBUILD = click.option("--rebuild", is_flag=True, help="Make the index anew from the runs.")
@@ -146,7 +146,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
     from harness.report.site.pages import pages
 
     if url and not url.startswith(("https://", "http://")):
-        raise UsageError(f"--url: {url!r} is no address; give https://…/")
+        raise UsageError(f"--url: {url!r} is not an address; give https://…/")
     where = f"{url.rstrip('/')}/" if url else ""
     done = write_site(folder, out, functools.partial(pages, url=where), say=say)
     with to_stdout():

@@ -53,7 +53,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 @click.argument("matrix", type=FILE, required=False)
 @click.option("--images", is_flag=True, help="Also remove images and environments that the harness pulled or made.")
 @click.option(
-    "--runs", metavar="OLDER_THAN", help="Also remove directories of runs that began longer ago: 12h, 30d, 8w."
+    "--runs", metavar="OLDER_THAN", help="Also remove directories of runs that began before that time: 12h, 30d, 8w."
 )
 @OUT
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")

@@ -30,8 +30,8 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
 
 
 @click.command()
-@click.option("--program", metavar="FILE", help="The Python program to measure; default: train.py or what trains.")
-@click.option("--args", "arguments", metavar="TEXT", help="Its arguments, in one text: '--epochs 1000'.")
+@click.option("--program", metavar="FILE", help="The Python program to measure; default: train.py, or one that trains.")
+@click.option("--args", "arguments", metavar="TEXT", help="Its arguments, as one text: '--epochs 1000'.")
 @click.option(
     "--version", "versions", multiple=True, metavar="VERSION", help="A version, as for try. Repeat, oldest first."
 )
@@ -41,7 +41,7 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
 @WITH
 @STEPS_ARE
 @STEP_PATTERN
-@click.option("--yes", is_flag=True, help="Ask nothing: take what is found.")
+@click.option("--yes", is_flag=True, help="Ask nothing, and take the program and versions that are found.")
 @click.option("--no-run", is_flag=True, help="Write the matrix, and run nothing.")
 @OUT
 def init(
@@ -69,7 +69,7 @@ def init(
 
     here, matrix, ask = Path(), Path(flow.MATRIX), not yes and sys.stdin.isatty()
     if matrix.exists():
-        raise UsageError(f"{matrix}: there already; run it with: harness sweep {matrix}")
+        raise UsageError(f"{matrix}: exists already; run it with: harness sweep {matrix}")
 
     def drafted_of(words: tuple[str, ...]) -> tuple[Draft, str]:
         drafted = draft.drafted(
@@ -149,7 +149,7 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
                 say(ENDED.format(steps=budget))
             result = run_plan(try_flow.plan_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
     print_result(result)
-    say(f"these were one or two launches of each; all of it: harness sweep {matrix}")
+    say(f"these were one or two launches of each; for the whole sweep: harness sweep {matrix}")
     return result.exit_code
 
 
@@ -185,4 +185,4 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"--args: {text!r} is no list of words: {error}") from None
+        raise UsageError(f"--args: {text!r} is not a list of words: {error}") from None

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "`stop` says.",
 )
 @click.option("--quick", is_flag=True, help="Stop after one round of every row and what confirms things that look bad.")
-@click.option("--time", "time", metavar="DURATION", help="Spend this time where it tells most (2h, 45m), then stop.")
+@click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it tells most, then stop.")
 @click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
 @OUT
 @WIDE
@@ -108,7 +108,7 @@ def trials_of(text: str | None) -> Trials | None:
     except ValueError:
         raise UsageError(f"--trials: {text!r} is not LEAST or LEAST:MOST, such as 3 or 3:8") from None
     if not 1 <= trials.least <= trials.most <= MOST_TRIALS:
-        raise UsageError(f"--trials: {text!r}: from 1 to {MOST_TRIALS}, and MOST no less than LEAST")
+        raise UsageError(f"--trials: {text!r}: both must be from 1 to {MOST_TRIALS}, and MOST at least LEAST")
     return trials
 
 

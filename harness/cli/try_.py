@@ -92,7 +92,7 @@ def demo(*, folder: Path, out: Path) -> None:
     result = swept(matrix, SweepOptions(out=out))
     print_result(result)
     if result.exit_code == exit_codes.BAD:
-        say("exit code 1: the demo found the leaks that it was to find")
+        say("exit code 1: the demo found the leaks that it was meant to find")
     sys.exit(result.exit_code)
 
 

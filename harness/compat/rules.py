@@ -90,10 +90,10 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
         return _unknown(f"the driver's version is not known; {needs.driver} or later is asked for")
     if had >= wanted:
         return None
-    older = f"needs driver {needs.driver} or later, the host has {gpu.driver}"
+    older = f"needs driver {needs.driver} or later, but the host has {gpu.driver}"
     if is_data_centre(gpu.name) is False and needs.said_driver:
         return _incompatible(older)
-    return _unknown(f"{older}; a forward compatibility package in the image may do")
+    return _unknown(f"{older}; a forward compatibility package in the image may help")
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
@@ -104,7 +104,7 @@ def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
     older = f"CUDA {major_minor(needs.cuda or '')} needs a driver with CUDA {wanted[0]}; {_host(gpu)}"
     if is_data_centre(gpu.name) is False and needs.said_cuda:
         return _incompatible(older)
-    return _unknown(f"{older}; a forward compatibility package in the image may do")
+    return _unknown(f"{older}; a forward compatibility package in the image may help")
 
 
 def _code(needs: Needs, gpu: Gpu) -> Compatibility | None:

@@ -88,7 +88,7 @@ SIGNS = (
         "incompatible",
         r"built for NVIDIA Driver Release ([\d.]+) or later, *but\s*version ([\d.]+) was detected and\s+compatibility "
         r"mode is UNAVAILABLE",
-        "needs driver {1} or later, the host has {2}",
+        "needs driver {1} or later, but the host has {2}",
     ),
     FailurePattern(
         "incompatible", r"CUDA driver version is insufficient for CUDA runtime version|CUDA_ERROR_INSUFFICIENT_DRIVER",

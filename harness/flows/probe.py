@@ -25,8 +25,8 @@ from harness.store.saved_probes import keep_probes
 MOST_STEPS = 10**6
 """Most steps of a command that is left to end by itself."""
 NO_OPS = (
-    "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
-    "scenario in graph mode, or let trace_step() tell"
+    "no operation was reported at the traced steps; newer versions of TensorFlow report none in eager mode: trace a "
+    "scenario in graph mode, or return the operations from trace_step()"
 )
 
 

@@ -64,7 +64,7 @@ def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: T
     scenarios_read = read_scenarios(file, context, hosts=names_of(file))
     scenarios = tuple(each.scenario for each in scenarios_read)
     if file.trials.most < file.trials.least:
-        text = f"{file.trials.most} is less than least ({file.trials.least}); at least as many"
+        text = f"{file.trials.most} is less than least ({file.trials.least}); give at least as many"
         context.problems.add(("trials", "most"), text)
     return model.Matrix(
         name=_name(file, context),

@@ -23,9 +23,9 @@ WORDS = {
     "list_type": "must be a list, not {got}",
     "literal_error": "{got} is not allowed; allowed: {expected}",
     "too_short": "is empty; give at least one",
-    "greater_than_equal": "{got} is too small; at least {ge}",
-    "less_than_equal": "{got} is too large; at most {le}",
-    "less_than": "{got} is too large; less than {lt}",
+    "greater_than_equal": "{got} is too small; the least is {ge}",
+    "less_than_equal": "{got} is too large; the most is {le}",
+    "less_than": "{got} is too large; it must be less than {lt}",
     "value_error": "{error}",
 }
 
@@ -86,7 +86,7 @@ def _words(detail: ErrorDetails) -> str:
         )
         return f"must be {forms}, not {kind(detail['input'])}"
     if detail["type"] == "string_pattern_mismatch":
-        return f"{shown(detail['input'])} is not an allowed name; letters, digits, and _ . - inside it"
+        return f"{shown(detail['input'])} is not an allowed name; use letters and digits, and _ . - inside it"
     if detail["type"] == "series_kind":
         keys = detail["input"] if isinstance(detail["input"], dict) else {}
         return f"does not say what its images are{did_you_mean(*keys, known=SERIES_KINDS)} give {detail['msg']}"

@@ -91,7 +91,7 @@ def _environment(value: Any) -> Any:
                 f"{values.kind(item)} is not NAME=value; write NAME=value, or NAME=${{NAME}} to pass it on"
             )
         if name in result:
-            raise ValueError(f"{name} is there twice; keep one")
+            raise ValueError(f"{name} appears twice; keep one")
         result[name] = content
     return result
 

@@ -110,7 +110,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
     if pool and host.parallel not in ("auto", False):
-        text = "the machines of a pool run at the same time, and the cards of each one after the other; remove it"
+        text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
         context.problems.add((*key, "parallel"), text)
     return model.Host(
         name=name,
@@ -138,7 +138,7 @@ def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
 def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
     for number, entry in enumerate(gpus):
         if entry.startswith(UUIDS):
-            text = f"{shown(entry)} is in one machine, and this host is a pool; name the GPU by its index or its name"
+            text = f"{shown(entry)} is in one machine, but this host is a pool; name the GPU by its index or its name"
             context.problems.add((*key, number), text)
 
 

@@ -28,9 +28,9 @@ def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: C
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
         if rule in file.include[:position]:
-            context.problems.add(key, "is there twice; keep one")
+            context.problems.add(key, "appears twice; keep one")
         for axis in {"series", "image", "host"} & rule.keys():
-            text = "include adds a variant to a scenario, for all its images and hosts; leave cells out by exclude"
+            text = "include adds a variant to a scenario, for all its images and hosts; use exclude to leave cells out"
             context.problems.add((*key, axis), text)
         name = str(context.written(*key, "scenario")) if "scenario" in rule else None
         read = None if name is None else by_name.get(name)

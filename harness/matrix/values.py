@@ -152,7 +152,7 @@ def seconds(value: Any) -> float:
     if result is None:
         raise ValueError(f"{kind(value)} is not a duration; write 20m, 90s, 1h30m, or a number of seconds")
     if not 0 < result <= MOST_SECONDS:
-        raise ValueError(f"{kind(value)} is out of range; more than 0 and at most 30 days (720h)")
+        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most 30 days (720h)")
     return float(result)
 
 
@@ -185,7 +185,7 @@ def fraction(value: Any) -> float:
     if result > 1 and not percent:
         raise ValueError(f"{number} would be {result * 100} %; write {number}% or a number up to 1")
     if not 0 < result <= 1000:
-        raise ValueError(f"{kind(value)} is out of range; more than 0%")
+        raise ValueError(f"{kind(value)} is out of range; it must be more than 0%")
     return float(result)
 
 
@@ -201,7 +201,7 @@ def amount_per_step(value: Any) -> float:
         raise ValueError(f"{kind(value)} is not an amount a step; write a number such as 0.01, or none")
     result = float(written)
     if not 0 < result <= MOST_A_STEP:
-        raise ValueError(f"{kind(value)} is out of range; more than 0 and at most {MOST_A_STEP:g} a step")
+        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most {MOST_A_STEP:g} a step")
     return result
 
 

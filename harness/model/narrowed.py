@@ -132,8 +132,8 @@ class ProofCell:
 CulpritKind = Literal["culprit", "together", "needed", "enough", "switch"]
 """`culprit`: A with it is bad, B without it is good. `together`: A with all parts is bad, and B without any one of
 them is good. `needed`: B without it is good; whether it is enough was not found out. `enough`: A with it is bad, and B
-has another cause as well, or it was not found out whether. `switch`: of two hybrids that differ in it alone one is good
-and the other is bad; what it does alone was not found out."""
+has another cause as well, or it was not found out whether. `switch`: of two hybrids that differ in it alone, one is
+good and the other is bad; what it does alone was not found out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from harness.errors import UsageError
 from harness.safe_files import read_regular
 
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
-UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
-REMEDY = "remove it to go without"
+UNENDED = "the run goes on or was killed: run the same sweep again to continue it and get its reports"
+REMEDY = "remove it to continue without it"
 """The remedy for a file that a run can do without."""
 AGAIN = "copy the run's directory again"
 WRONG = f"the file is damaged, or of another version of the harness; {AGAIN}"

@@ -77,10 +77,10 @@ def read_memory(folder: Path) -> Memory:
     except FileNotFoundError:
         return Memory()
     except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}; put it right or remove it") from error
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}; repair it or remove it") from error
     except ValidationError as error:
         raise UsageError(
-            f"{path}: is not what a watch of this version keeps; remove it, and all images are taken for new once"
+            f"{path}: is not a file of this version's watch; remove it, and all images count as new once"
         ) from error
 
 

@@ -129,5 +129,5 @@ def _number(text: str) -> float | None:
 def _twice(where: str, version: str, turn: str, line: int, *, has_rounds: bool) -> str:
     again = f"{where} version {reprlib.repr(version)} again"
     if not has_rounds:
-        return f"{again}, as in line {line}; give a third column `round`: which values were measured side by side"
+        return f"{again}, as in line {line}; add a column `round` that says which values were measured side by side"
     return f"{again} in round {reprlib.repr(turn)}, as in line {line}; remove one, or give it a round of its own"

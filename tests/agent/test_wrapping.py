@@ -106,7 +106,7 @@ def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, pytho
     ("name", "function", "message"),
     [
         ("artifacts", "return ['a']", "it must return {file name: text}, and returned list"),
-        ("artifacts", "return {'a/b': ''}", "'a/b' is no name for a file; a to z, 0 to 9, . and -, a letter first"),
+        ("artifacts", "return {'a/b': ''}", "'a/b' is not a name for a file; a to z, 0 to 9, . and -, a letter first"),
         ("artifacts", "return {'a.png': b''}", "a.png must be text, and is bytes"),
         ("artifacts", "raise KeyError('mine')", "KeyError: 'mine'"),
         ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], and returned None"),

@@ -125,7 +125,7 @@ def test_what_is_the_machines_fault_is_never_bad(lab: Lab, tried: Harness) -> No
     assert found["none"][0] == "flat"
     assert found["xid"][0] == "untested"
     assert "the driver reported Xid 79, a fault of the GPU" in found["xid"][1]
-    assert found["driver"] == ("incompatible", "needs driver 560.35 or later, the host has 535.104.05")
+    assert found["driver"] == ("incompatible", "needs driver 560.35 or later, but the host has 535.104.05")
 
 
 def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harness) -> None:

@@ -123,7 +123,7 @@ def test_sides_that_are_swapped_are_told_by_their_first_launches(files: tuple[ob
         "--good", bad, "--bad", good, "--", "python", "-c", f"import {CULPRIT}; {CULPRIT}.run()", folder=tmp_path
     )
     assert done.returncode == 2
-    assert "lock2: is to be good, and fails" in done.stderr
+    assert "lock2: should be good, but fails" in done.stderr
     assert "and lock1 does not: are they swapped?" in done.stderr
     assert launches(done) == 3
 

@@ -80,7 +80,7 @@ def test_the_story(story: Harness) -> None:
     told = {(cell["host"], cell["image"]): cell["why"] for cell in summary["cells"] if not cell["trials"]}
     assert told == {
         ("new", old): "CUDA 11.1 has no code for sm_89",
-        ("old", new): "needs driver 525 or later, the host has 520.61.05",
+        ("old", new): "needs driver 525 or later, but the host has 520.61.05",
     }
     assert {cell["verdict"] for cell in summary["cells"] if cell["params"] in ({}, {"op": "rfft", "input": "constant"})
             } == {"flat", "incompatible"}  # fmt: skip

@@ -282,7 +282,7 @@ def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
 def test_a_script_with_a_nul_is_refused(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path)
     replaced(path, stored_run.SCRIPT.encode() + b"# \0\n")
-    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character: no Python runs it"):
+    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so no Python runs it"):
         recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
 
 
@@ -319,7 +319,7 @@ def test_an_image_s_name_is_no_option_of_docker(tmp_path: Path, monkeypatch: pyt
     images = tuple(replace(one, source=Pull(reference=name)) for one in stored_run.SERIES.images)
     monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
     run = opened(stored_run.write(tmp_path))
-    with pytest.raises(UsageError, match="is no name of an image"):
+    with pytest.raises(UsageError, match="is not the name of an image"):
         recipe(run, find_cell(run, ["6.3.0"]))
 
 

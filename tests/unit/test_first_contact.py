@@ -115,8 +115,8 @@ def test_requirement_files_are_versions(folder: Path) -> None:
     ("words", "told"),
     [
         (("app:1",), "1 version: give two or more, oldest first"),
-        (("app:1", "app:1"), "app:1: there twice"),
-        (("app:1", "torch==2.5.1"), "torch==2.5.1: is not what app:1 is"),
+        (("app:1", "app:1"), "app:1: appears twice"),
+        (("app:1", "torch==2.5.1"), "torch==2.5.1: is not of the same kind as app:1"),
         (("old.txt", "new.txt"), "old.txt: no such file in "),
         (
             ("torch=2.5.1", "torch=2.6.0"),
@@ -177,7 +177,7 @@ def test_a_module_that_is_measured_from_outside_is_copied_in_too(folder: Path) -
     made = job(folder, "python", "-m", "parts.loss", step_pattern="^step")
     assert (made.name, made.carried) == ("parts", ("parts",))
     assert made.entry["command"] == ["python", "-m", "parts.loss"]
-    with pytest.raises(UsageError, match=r"--step-pattern \(: is no regular expression: missing \)"):
+    with pytest.raises(UsageError, match=r"--step-pattern \(: is not a regular expression: missing \)"):
         job(folder, "python", "-m", "parts.loss", step_pattern="(")
 
 
@@ -463,7 +463,7 @@ def test_init_asks_again_where_it_refuses_an_answer(
     said = capsys.readouterr().err
     assert [line.partition(";")[0] for line in said.splitlines()][:3] == [
         f"harness: tran.py: is not in {folder}",
-        'harness: --args: "\'" is no list of words: No closing quotation',
+        'harness: --args: "\'" is not a list of words: No closing quotation',
         "harness: 1 version: give two or more, oldest first, such as team/app:41 team/app:42, or torch==2.5.1 "
         "torch==2.6.0, or old.txt new.txt",
     ]

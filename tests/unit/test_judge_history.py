@@ -54,7 +54,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
-    told = "  a change of 21 % in a single version would have shown, one of 10 % (the limit) in half of the cases; "
+    told = "  a change of 21 % in a single version would have shown, and one of 10 % (the limit) in half of the cases; "
     assert visible.startswith(told)
     assert "different rounds" in noise
 
@@ -125,7 +125,7 @@ def test_columns_may_be_named_in_any_order(judge):
         ("a,1\nb\n", ":2: has 1 columns, 2 are needed"),
         ("a,1,1\nb,1\n", ":2: has 2 columns, 3 are needed"),
         ("a,1\n,2\n", ":2: no version"),
-        ("a,1\nb,2\na,3\n", ":3: version 'a' again, as in line 1; give a third column `round`"),
+        ("a,1\nb,2\na,3\n", ":3: version 'a' again, as in line 1; add a column `round`"),
         ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' again in round 'x', as in line 1"),
         ("a,1\n", ": has values of one version only; give those of two versions or more"),
         ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),

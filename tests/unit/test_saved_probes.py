@@ -119,7 +119,7 @@ def test_what_was_probed_of_other_cells_is_not_this_run_s(tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["[", "{}", '[{"series": 1}]'])
 def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to go without"):
+    with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to continue without it"):
         read_probed(tmp_path, RESULT.plan)
 
 

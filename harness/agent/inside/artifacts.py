@@ -27,7 +27,7 @@ class Artifacts(object):
             raise self._wrong("it must return {file name: text}, and returned %s" % type(files).__name__)
         for name, text in files.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                raise self._wrong("%.80r is no name for a file; a to z, 0 to 9, . and -, a letter first" % (name,))
+                raise self._wrong("%.80r is not a name for a file; a to z, 0 to 9, . and -, a letter first" % (name,))
             if not isinstance(text, str):
                 raise self._wrong("%s must be text, and is %s" % (name, type(text).__name__))
         return files

@@ -60,7 +60,7 @@ def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any
     if inspect is None:
         raise UsageError("the engine was not asked; --ask-engine asks it")
     if trial is None or not trial.reference:
-        raise UsageError("the run does not tell which image was launched")
+        raise UsageError("the run does not record which image was launched")
     return inspect(trial.reference)
 
 

@@ -41,7 +41,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")
     text = None if script is None else decoded(files.pop(script))
     if text is not None and "\0" in text:
-        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character: no Python runs it")
+        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so no Python runs it")
     return Recipe(
         result=result,
         run=_machine(cell, trial) if cell.lane.host.in_environments else _container(cell, trial),
@@ -71,7 +71,7 @@ def _container(cell: Cell, trial: Trial) -> Container:
     image = _image(source, trial)
     for name in (image, source.reference if isinstance(source, Pull) else ""):
         if name and not REFERENCE.fullmatch(name):  # an option of docker, for example
-            raise UsageError(f"{cell.id}: {name!r:.100} is no name of an image; is the run's directory whole?")
+            raise UsageError(f"{cell.id}: {name!r:.100} is not the name of an image; is the run's directory whole?")
     return Container(
         client=_client(cell.lane.host),
         image=image,

@@ -88,7 +88,7 @@ def _check_pattern(pattern: str | None) -> None:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        raise UsageError(f"--step-pattern {pattern}: is no regular expression: {error}") from error
+        raise UsageError(f"--step-pattern {pattern}: is not a regular expression: {error}") from error
 
 
 def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:

@@ -31,13 +31,13 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
     if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
-        raise UsageError(f"{repeated[0]}: there twice; give each version once")
+        raise UsageError(f"{repeated[0]}: appears twice; give each version once")
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
         if "package" in kinds and (bare := [word for word in words if _is_bare(word, folder)]):
-            raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, X being one of its versions")
+            raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
-        raise UsageError(f"{other}: is not what {words[0]} is; give versions of one kind, {EXAMPLES}")
+        raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
     if beside and kinds[0] != "package":
         raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files bring what they need")
     if kinds[0] == "package":

@@ -52,7 +52,7 @@ trials: {{least: 2, most: 4}}
 def write(name: str, folder: Path) -> list[Path]:
     """Write `name`.py and `name`.yaml into `folder`. Raises UsageError; overwrites nothing."""
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
-        raise UsageError(f"{name!r} is no name for a scenario; letters, digits and _, not beginning with a digit")
+        raise UsageError(f"{name!r} cannot name a scenario; use letters, digits and _, and do not begin with a digit")
     if name in sys.stdlib_module_names or name == "numpy":  # numpy: what the matrix installs
         raise UsageError(f"{name}: import {name} would find it, not the module of that name; choose another")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}

@@ -53,7 +53,7 @@ def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQues
 def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
     cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
     if cells[0] is None or cells[1] is None:
-        raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were had; sweep again")
+        raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were made; sweep again")
     scenario = _scenario(run, finding.variant.scenario, folder)
     variant = replace(finding.variant, scenario=scenario)
     host = _host(finding.lane)

@@ -113,7 +113,7 @@ def checked(plan: Plan, context: RunContext) -> Contents:
 def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str:
     a, b = (cells[side].image.version for side in ("A", "B"))
     remedy = "so does the bad one: is it the scenario?" if b_fails else f"and {b} does not: are they swapped?"
-    return f"{a}: is to be good, and fails ({problem}); {remedy}"
+    return f"{a}: should be good, but fails ({problem}); {remedy}"
 
 
 def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
@@ -177,6 +177,6 @@ def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
 
 def _read(cell: Cell, had: Prepared, looked: Looked) -> Inventory:
     if FILE not in looked.files:
-        raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
+        raise InfrastructureError(f"{cell.image.version}: no launch could list its contents: {looked.problem}")
     variables = {**had.environment, **dict(cell.image.environment)}
     return read_inventory(looked.files[FILE], variables=variables)

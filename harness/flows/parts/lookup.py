@@ -118,7 +118,9 @@ def _the_only(
     listed = [f"  {_one_line(tell(thing))}" for thing in (found or of)[:MOST_LISTED]]
     more = len(found or of) - len(listed)
     rest = [f"  and {more} more"] if more else []
-    which = f"that fits {len(found)} {what}s; say more, or give one of these" if found else f"no such {what}; there are"
+    which = (
+        f"that fits {len(found)} {what}s; add words, or give one of these" if found else f"no such {what}; there are"
+    )
     raise UsageError("\n".join([f"{run.path}: {which}:", *listed, *rest]))
 
 

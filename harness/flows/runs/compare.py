@@ -37,7 +37,7 @@ NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
 NOT_TWICE = "no image and variant was measured on two of these hosts or cards"
 APART = (
-    "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
+    "not measured side by side (another host, or another day): heat, load and hardware of each affect the ratios, and "
     "trials are not pooled"
 )
 TAKEN_OVER = "measured once: the later run took these trials over from the first; sweep with --fresh for another day"
@@ -263,8 +263,8 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
     ]
     if any(one.floor is None for one in levels):
         yield (
-            "no A/A launches on a side: how far apart two equal images seem there is not known, so small ratios mean "
-            "little"
+            "one side has no A/A launches: it is not known how far apart two equal images seem there, so small ratios "
+            "mean little"
         )
     refused = [pair for pair in pairs if pair.refused]
     if refused:

@@ -64,7 +64,7 @@ def wanted_launches(
         if able:
             reasons.setdefault(able[0], history.words(bad, able[0]))
         if left[bad] and history.seldom:
-            reasons.setdefault(bad, "all its launches failed, but they are few: does it always fail?")
+            reasons.setdefault(bad, "all its launches failed, but there are too few to show that it always fails")
     return reasons
 
 

@@ -61,5 +61,5 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
     _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
     if not len(resident) or left > resident[-1]:
         return None
-    how = "at one pace from look to look, with garbage collected; a table that doubles would, too"
+    how = "at one pace from look to look, with garbage collected; a table that doubles may look the same"
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)

@@ -236,7 +236,7 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
     is_bounded = memory.verdict not in GOOD and detectable >= excluded
-    detectable_words = f", a steady one of {_figure(detectable)} would have been seen" if is_bounded else ""
+    detectable_words = f", and a steady one of {_figure(detectable)} would have been seen" if is_bounded else ""
     return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{detectable_words}"
 
 

@@ -23,7 +23,7 @@ def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tu
     if asked.optrace is not None:
         for place, step in enumerate(asked.optrace.at):
             if step in asked.optrace.at[:place]:
-                context.problems.add((*key, "probes", "optrace", "at", place), f"{step} is there twice; keep one")
+                context.problems.add((*key, "probes", "optrace", "at", place), f"{step} appears twice; keep one")
     if asked.largest is not None:
         _check_largest(asked.largest, entry, (*key, "probes", "largest"), context)
     return tuple(_probes(asked))

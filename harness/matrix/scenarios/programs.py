@@ -62,7 +62,7 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
 def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     for name, pattern in entry.printed.items():
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
-            text = f"{shown(pattern)}: write what stands beside the number, and {{}} in its place, such as 'loss: {{}}'"
+            text = f"{shown(pattern)}: write the text beside the number, and {{}} in its place, such as 'loss: {{}}'"
             context.problems.add((*key, "printed", name), text)
     if len(entry.printed) > MOST_PRINTED:
         context.problems.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
@@ -142,7 +142,7 @@ def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -
         statement = bound[name]
         if isinstance(statement, ast.AsyncFunctionDef):
             line = f"{where}:{statement.lineno}"
-            return f"{line}: {statement.name} is async, so a call runs none of its code; name another"
+            return f"{line}: {statement.name} is async, so a call runs none of its code; name another function"
         if not isinstance(statement, ast.ClassDef):
             return None
         body = statement.body

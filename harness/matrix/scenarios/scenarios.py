@@ -144,7 +144,7 @@ def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
     """Check numbers that depend on each other."""
     steps = entry.steps
     if steps.budget < steps.first:
-        text = f"{steps.budget} is less than first ({steps.first}); at least as many"
+        text = f"{steps.budget} is less than first ({steps.first}); give at least as many"
         context.problems.add((*key, "steps", "budget"), text)
     if steps.time is not None and steps.time >= entry.timeout:
         text = f"{steps.time:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
@@ -173,7 +173,7 @@ def _check_params(
         for position, value in enumerate(values):
             if value in seen:
                 earlier = seen[seen.index(value)]
-                text = "is there twice" if type(value) is type(earlier) else f"is equal to {shown(earlier)} in Python"
+                text = "appears twice" if type(value) is type(earlier) else f"is equal to {shown(earlier)} in Python"
                 context.problems.add((*place, position), f"{shown(value)} {text}; keep one")
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
@@ -196,5 +196,5 @@ def check_names(names: Collection[str], script: Script, key: KeyPath, context: C
 def name_problem(name: str) -> str | None:
     """Return why a parameter cannot have this name, or None."""
     if not name.isidentifier() or keyword.iskeyword(name):
-        return f"{shown(name)} cannot be the name of a parameter; letters, digits and _, not beginning with a digit"
-    return f"{name!r} means something else in exclude; call the parameter otherwise" if name in AXES else None
+        return f"{shown(name)} cannot name a parameter; use letters, digits and _, and do not begin with a digit"
+    return f"{name!r} means something else in exclude; rename the parameter" if name in AXES else None

@@ -55,7 +55,7 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
     bare = [requirement for requirement, own in hashes.items() if not own]
     if bare and len(bare) < len(hashes):
         raise ValueError(
-            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, and other requirements have one; pip takes hashes for "
+            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, and other requirements have one; pip needs hashes for "
             "all or for none"
         )
     return model.Install(
@@ -90,7 +90,7 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
             raise ValueError(f"{place}: a hash without a requirement; end the line before it with a backslash")
         if words.startswith("-"):
             raise ValueError(
-                f"{place}: {shown(words)} is an option; give one whole list, as `pip freeze` "
+                f"{place}: {shown(words)} is an option; give one complete list, as `pip freeze` "
                 "writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
             )
         if wrong := [each for each in hashes if not DIGEST.fullmatch(each)]:

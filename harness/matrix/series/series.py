@@ -130,7 +130,7 @@ def _check_unique(versions: list[Entry], context: Context) -> None:
         earlier = first.setdefault(entry.version, entry)
         if earlier is not entry:
             line = context.where(*earlier.key).line
-            context.problems.add(entry.key, f"{shown(entry.version)} is there twice, first on line {line}; keep one")
+            context.problems.add(entry.key, f"{shown(entry.version)} appears twice, first on line {line}; keep one")
 
 
 def _check_order(versions: list[Entry], context: Context) -> None:

@@ -68,7 +68,7 @@ def _near(path: Path) -> str:
 
 def _text(path: Path) -> str:
     if path.suffix == ".py" and path.is_file():
-        raise MatrixError(f"{path}: is a Python program, not a matrix file; programs are for harness try")
+        raise MatrixError(f"{path}: is a Python program, not a matrix file; use harness try for a program")
     try:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)
@@ -128,7 +128,7 @@ class _Builder:
         if self.count > MOST_VALUES:
             self.problems.fail(path, f"more than {MOST_VALUES} values, aliases expanded; write fewer")
         if any(node is outer for outer in above):
-            self.problems.fail(path, "an alias (*) to something that it is itself part of; write the value out")
+            self.problems.fail(path, "an alias (*) refers to a value that contains it; write the value out")
         if len(above) >= MOST_LEVELS:
             self.problems.fail(path[:4], f"is nested too deeply; at most {MOST_LEVELS} levels")
 
@@ -146,7 +146,7 @@ class _Builder:
             key = key_node.value
             if key in own:
                 first = self.lines[(*path, key)]
-                self.problems.add((*path, key), f"is there twice, first on line {first}; keep one", line=line)
+                self.problems.add((*path, key), f"appears twice, first on line {first}; keep one", line=line)
                 continue
             self.lines[(*path, key)] = line
             own[key] = self.value(value_node, (*path, key), above)
@@ -179,7 +179,7 @@ class _Builder:
 
     def _number(self, kind: str, text: str, path: KeyPath) -> Any:
         if len(text) > MOST_DIGITS:
-            self.problems.add(path, f"a number of more than {MOST_DIGITS} characters; quote it if it is text")
+            self.problems.add(path, f"a number has more than {MOST_DIGITS} characters; quote it if it is text")
             return None
         try:
             return IntAsWritten(text) if kind == "int" else FloatAsWritten(text)

@@ -42,7 +42,7 @@ def _closing(text: str, start: int) -> int:
         depth += 1 if match[0] == "${" else -1
         if depth == 0:
             return match.start()
-    raise ValueError("${ without its }; write ${NAME}, or $$ for a plain $")
+    raise ValueError("${ has no closing }; write ${NAME}, or $$ for a plain $")
 
 
 def _inside(text: str, environ: Mapping[str, str], level: int) -> str:

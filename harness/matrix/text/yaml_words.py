@@ -17,7 +17,7 @@ _WORDS = (
     (r".*'\\t'", "a tab is used for indentation; use spaces"),
     (
         r"mapping values are not allowed",
-        "a colon where none can be; indent by the same number of spaces, quote texts that have a colon",
+        "a colon is not allowed here; indent by the same number of spaces, and quote texts that have a colon",
     ),
     (r"expected chomping or indentation", 'a value that begins with > or | must be in quotes, such as ">=2.0,<2.3"'),
     (

@@ -29,7 +29,7 @@ SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, s
 ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
 CHANGED = (
     "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
-    "not be compared has the median of its own launches; beside ▼ and ▲ stands the size of the change"
+    "not be compared has the median of its own launches; the size of the change is beside ▼ and ▲"
 )
 
 

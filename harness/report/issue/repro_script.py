@@ -80,9 +80,9 @@ def _notes(recipe: Recipe) -> Iterator[str]:
     yield from asked_for(recipe)
     yield from leak_to_see(recipe)
     for place in recipe.missing:
-        yield f"Needed beside the script, but not kept by the run: {plain(place)}"
+        yield f"This file is needed beside the script, but the run did not keep it: {plain(place)}"
     for name in recipe.run.withheld:
-        yield f"Was also set, perhaps to a credential; set it before you start this script: {plain(name)}"
+        yield f"This variable was also set, perhaps to a credential; set it before you start this script: {plain(name)}"
 
 
 def _end_mark(script: str) -> str:

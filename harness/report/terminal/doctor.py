@@ -167,7 +167,7 @@ def _odd(host: HostCheck) -> str:
     """Return how its control differs from that of the pool, or why it is not known."""
     if host.control_ms is None:
         return host.odd
-    return f"the control takes {_control(host)}, {host.odd}; see what else runs there, its cooling and power settings"
+    return f"the control takes {_control(host)}, {host.odd}; check its other processes, its cooling and power settings"
 
 
 def _leftovers(host: HostCheck) -> str:

@@ -39,7 +39,7 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         yield f"  {_visible(found)}"
         yield f"  {_noise(found)}"
     for name in found.odd:
-        yield f"  not judged: {version(name)} is far from its neighbours, in one value; measure it again, with them"
+        yield f"  not judged: {version(name)} has one value, far from its neighbours'; measure it and them again"
     for text in found.left_out:
         yield f"  left out: {plain(text)}"
 
@@ -66,7 +66,8 @@ def _visible(found: SeriesVerdict) -> str:
     if found.visible <= found.limit:
         twice = abs((1 - found.limit if found.falls else 1 + found.limit) ** 2 - 1)  # of the logs that are compared
         sure, limit, visible = map(_share, (twice, found.limit, found.visible))
-        shown = f"a change of {sure} in {what} would have shown, one of {limit} (the limit) in half of the cases"
+        sometimes = f"one of {limit} (the limit) in half of the cases"
+        shown = f"a change of {sure} in {what} would have shown, and {sometimes}"
         return f"{shown}; noise hides changes below {visible}" if found.visible >= _LEAST_TOLD else shown
     visible, limit = _share(found.visible), _share(found.limit)
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"

@@ -9,8 +9,8 @@ from harness.report.text import narrowed
 from harness.report.text.clean import plain
 
 NOT_RUN = (
-    "The scenario was not run, so it is not known which libraries it maps: they are tried first, and those that "
-    "belong to no distribution are further groups."
+    "The scenario was not run, so it is not known which libraries it maps. The search tries mapped libraries first; "
+    "those that belong to no distribution will be further groups."
 )
 SWEPT = "Before the search, both versions are swept to see what is worse."
 LEVEL = (

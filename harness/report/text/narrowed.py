@@ -78,7 +78,7 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
         "together": f"culprits together: {what}; {good} with all is bad, {bad} without any one of them is good",
         "needed": f"needed for it: {what}; {bad} without it is good; it is not known whether it is enough",
         "enough": f"enough for it: {what}; {good} with it is bad, {_another(culprit, bad)}",
-        "switch": f"part of it: {what}; of two hybrids that differ in it alone one is good and one is bad",
+        "switch": f"part of it: {what}; of two hybrids that differ in it alone, one is good and one is bad",
     }[culprit.kind]
     partners = ""
     if culprit.partners:
@@ -96,7 +96,7 @@ def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
 def _not_apart(group: ComponentGroup) -> str:
     mapped = [plain(component.name) for component in group.components if component.mapped]
     seen = f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}" if mapped else ""
-    return f"; inside it nothing is told apart, because {plain(group.together)}{seen}"
+    return f"; nothing inside it can be told apart, because {plain(group.together)}{seen}"
 
 
 def _another(culprit: Culprit, bad: str) -> str:

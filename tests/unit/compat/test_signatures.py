@@ -85,8 +85,8 @@ K80 = (
     ("text", "kind", "why"),
     [
         (DRIVER_804, "incompatible", "the image needs a newer driver, and its forward compatibility package works on"),
-        (DRIVER, "incompatible", "needs driver 525.85 or later, the host has 470.199.02"),
-        (DRIVER_IN_ONE_LINE, "incompatible", "needs driver 545.23 or later, the host has 535.104.05"),
+        (DRIVER, "incompatible", "needs driver 525.85 or later, but the host has 470.199.02"),
+        (DRIVER_IN_ONE_LINE, "incompatible", "needs driver 545.23 or later, but the host has 535.104.05"),
         (DETECTED, "incompatible", "the container does not support the GeForce RTX 4090"),
         (K80, "incompatible", "the container does not support the Tesla K80"),
         ("ERROR: No supported GPU(s) detected to run this container", "incompatible", "the container supports no GPU"),

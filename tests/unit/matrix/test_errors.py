@@ -47,13 +47,13 @@ SHAPE = [
         "14: hosts.here.parallel: must be auto, true, false or a number",
     ),
     ("engine: docker", "engine: docker, nodes: 2", "14: hosts.here.nodes: is for engine: slurm, not docker; remove it"),
-    ("engine: docker", "engine: slurm, nodes: 65", "14: hosts.here.nodes: 65 is too large; at most 64"),
+    ("engine: docker", "engine: slurm, nodes: 65", "14: hosts.here.nodes: 65 is too large; the most is 64"),
     (
         "engine: docker",
         "engine: slurm, nodes: 2, gpus: [GPU-1]",
-        "14: hosts.here.gpus[0]: 'GPU-1' is in one machine, a",
+        "14: hosts.here.gpus[0]: 'GPU-1' is in one machine, b",
     ),
-    ("engine: docker", "engine: slurm, nodes: 0", "14: hosts.here.nodes: 0 is too small; at least 1"),
+    ("engine: docker", "engine: slurm, nodes: 0", "14: hosts.here.nodes: 0 is too small; the least is 1"),
     (
         "engine: docker",
         'engine: slurm, nodes: ["a[1-3]"]',
@@ -63,15 +63,15 @@ SHAPE = [
     ("engine: docker", "engine: slurm, parallel: true", "14: hosts.here.parallel: is not for engine: slurm; ask"),
     ("engine: docker", "engine: slurm, select: {gers: x}", "14: hosts.here.select.gers: unknown key; did you mean 'gr"),
     ("engine: docker", 'engine: slurm, select: {qos: "a b"}', "14: hosts.here.select.qos: 'a b' has characters that"),
-    ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; at least 60"),
+    ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; the least"),
     ("engine: docker", "engine: slurm, hold: {tmie: 1h}", "14: hosts.here.hold.tmie: unknown key; did you mean 'time'"),
     ("engine: docker", "engine: slurm, container: lxc", "14: hosts.here.container: 'lxc' is not allowed; allowed: 'n"),
     ("{engine: docker}", "docker", "14: hosts.here: must be a mapping, not 'docker'; its keys: engine, gpus"),
     ("memory: 8GiB", "timeout: 3 days", "21: scenarios.signal.timeout: '3 days' is not a duration; write 20m, 90s"),
-    ("memory: 8GiB", "timeout: 0", "21: scenarios.signal.timeout: 0 is out of range; more than 0 and at most 30 days"),
-    ("memory: 8GiB", "steps: {first: 10}", "21: scenarios.signal.steps.first: 10 is too small; at least 64"),
+    ("memory: 8GiB", "timeout: 0", "21: scenarios.signal.timeout: 0 is out of range; it must be more than 0 and"),
+    ("memory: 8GiB", "steps: {first: 10}", "21: scenarios.signal.steps.first: 10 is too small; the least is 64"),
     ("memory: 8GiB", "steps: {first: x}", "21: scenarios.signal.steps.first: must be a whole number, not 'x'"),
-    ("memory: 8GiB", "limits: {setup: x}", "21: scenarios.signal.limits: is there twice, first on line 20; keep one"),
+    ("memory: 8GiB", "limits: {setup: x}", "21: scenarios.signal.limits: appears twice, first on line 20; keep one"),
     ("leak: 0.5KiB", "leak: 0.5", "20: scenarios.signal.limits.leak: 0.5 is not a size"),
     ("leak: 0.5KiB", "leak: 0B", "20: scenarios.signal.limits.leak: 0 would call every trace a leak"),
     ("leak: 0.5KiB", "slowdown: 10", "20: scenarios.signal.limits.slowdown: 10 would be 1000 %; write 10%"),
@@ -109,7 +109,7 @@ SHAPE = [
     ("trials: {", "stop: {until: bad}\ntrials: {", "26: stop.until: 'bad' is not allowed; allowed: 'first-bad'"),
     ("trials: {", "stop: {time: soon}\ntrials: {", "26: stop.time: "),
     ("trials: {", "stop: {quick: perhaps}\ntrials: {", "26: stop.quick: "),
-    ("least: 3", "least: 0", "26: trials.least: 0 is too small; at least 1"),
+    ("least: 3", "least: 0", "26: trials.least: 0 is too small; the least is 1"),
     (GOOD, "version: 1\nseries: {}\nscenarios: {}\n", "2: series: is empty; give at least one"),
     (GOOD, "- 1", "1: must be a mapping, not a list"),
     (GOOD, "", "1: version: is missing"),
@@ -122,7 +122,7 @@ MEANING = [
         '"22.12", "20.12"]',
         "5: series.tags.tags[1]: versions are not oldest first: 22.12 before 20",
     ),
-    ('["2.0.0", "2.0.1"]', "[2.0.0, 2.0.0]", "12: series.numpy.versions[1]: '2.0.0' is there twice, first on line 12"),
+    ('["2.0.0", "2.0.1"]', "[2.0.0, 2.0.0]", "12: series.numpy.versions[1]: '2.0.0' appears twice, first on line 12"),
     ('["2.0.0", "2.0.1"]', "[2.0, 2.0.0]", "12: series.numpy.versions[1]: 2.0 and 2.0.0 are the same version; keep"),
     ('["2.0.0", "2.0.1"]', "[x1]", "12: series.numpy.versions[0]: 'x1' is not a version of a Python package, such as"),
     (
@@ -186,12 +186,12 @@ MEANING = [
     (
         "engine: docker",
         "engine: ['ssh://a', 'ssh://b'], gpus: [GPU-1234]",
-        "14: hosts.here.gpus[0]: 'GPU-1234' is in one machine, and this host is a pool; name the GPU by its index",
+        "14: hosts.here.gpus[0]: 'GPU-1234' is in one machine, but this host is a pool; name the GPU by its index",
     ),
     (
         "engine: docker",
         "engine: ['ssh://a', 'ssh://b'], parallel: true",
-        "14: hosts.here.parallel: the machines of a pool run at the same time, and the cards of each one after the",
+        "14: hosts.here.parallel: the machines of a pool run at the same time, and the cards of each run one after the",
     ),
     ("engine: docker", "engine: docker, gpus: [0, 0]", "14: hosts.here.gpus: a GPU is listed twice; keep one"),
     (
@@ -231,10 +231,10 @@ MEANING = [
     (
         "memory: 8GiB",
         "probes: {optrace: {at: [9, 8, 9]}}",
-        "21: scenarios.signal.probes.optrace.at[2]: 9 is there twice; keep one",
+        "21: scenarios.signal.probes.optrace.at[2]: 9 appears twice; keep one",
     ),
     ("memory: 8GiB", "ulimits: {nofile: {soft: 2, hard: 1}}", "21: scenarios.signal.ulimits.nofile: soft (2) is more"),
-    ("n: 1}", "n: [1, 1]}", "19: scenarios.signal.params.n[1]: 1 is there twice; keep one"),
+    ("n: 1}", "n: [1, 1]}", "19: scenarios.signal.params.n[1]: 1 appears twice; keep one"),
     ("n: 1}", "n: [1, true]}", "19: scenarios.signal.params.n[1]: True is equal to 1 in Python; keep one"),
     ("n: 1}", "n: 3}", "19: scenarios.signal.params.n: 3 is not allowed by signal.py; allowed: 1, 2"),
     ("n: 1}", "n: true}", "19: scenarios.signal.params.n: True is not allowed by signal.py; allowed: 1, 2"),
@@ -246,7 +246,7 @@ MEANING = [
     ("n: 1}", "m: 1}", "19: scenarios.signal.params.m: setup in signal.py has no parameter 'm'; it has: op, n, flag"),
     ("op: [rfft, fft], ", "", "19: scenarios.signal.params: setup in signal.py needs 'op', which params does not give"),
     ("    params: {op: [rfft, fft], n: 1}\n", "", "17: scenarios.signal.params: setup in signal.py needs 'op'"),
-    ("n: 1}", "n-1: 1}", "19: scenarios.signal.params.n-1: 'n-1' cannot be the name of a parameter"),
+    ("n: 1}", "n-1: 1}", "19: scenarios.signal.params.n-1: 'n-1' cannot name a parameter"),
     ("n: 1}", "host: 1}", "19: scenarios.signal.params.host: 'host' means something else in exclude"),
     ('why: "too long"', "oop: x", "24: exclude[0].oop: unknown axis; known: series, image, host"),
     ("{series: tags,", "{series: tag,", "24: exclude[0].series: no cell has series 'tag'; known: tags, wheel, numpy"),
@@ -270,22 +270,22 @@ MEANING = [
         "25: baseline.tags: series tags has no version '20.13'; it has: 20.12, 22.12",
     ),
     ('{tags: "20.12"}', '{tgs: "20.12"}', "25: baseline.tgs: no series 'tgs'; did you mean 'tags'? known: tags, wheel"),
-    ("most: 8", "most: 2", "26: trials.most: 2 is less than least (3); at least as many"),
+    ("most: 8", "most: 2", "26: trials.most: 2 is less than least (3); give at least as many"),
 ]
 TEXT = [
     ('["2.0.0", "2.0.1"]', ">=9", "12: is not YAML: a value that begins with > or | must be in quotes"),
     ("version: 1", "version: 1\n\tname: x", "2: is not YAML: a tab is used for indentation; use spaces"),
-    ("build: image", "build: image: x", "7: is not YAML: a colon where none can be"),
+    ("build: image", "build: image: x", "7: is not YAML: a colon is not allowed here"),
     ("trials: {", "trials: {{", "26: is not YAML: the { that begins here has no end, or lacks a comma on line 27"),
-    ("memory: 8GiB", "script: signal.py", "21: scenarios.signal.script: is there twice, first on line 18; keep one"),
-    ("trials:", "version:", "26: version: is there twice, first on line 1; keep one"),
+    ("memory: 8GiB", "script: signal.py", "21: scenarios.signal.script: appears twice, first on line 18; keep one"),
+    ("trials:", "version:", "26: version: appears twice, first on line 1; keep one"),
     (
         "memory: 8GiB",
         "memory: ${MEM}",
         "21: scenarios.signal.memory: the variable MEM is not set; set it, or write ${MEM",
     ),
     ("memory: 8GiB", "memory: ${MEM:?in GiB}", "21: scenarios.signal.memory: the variable MEM is not set: in GiB; set"),
-    ("memory: 8GiB", "memory: ${MEM", "21: scenarios.signal.memory: ${ without its }; write ${NAME}, or $$"),
+    ("memory: 8GiB", "memory: ${MEM", "21: scenarios.signal.memory: ${ has no closing }; write ${NAME}, or $$"),
     ("memory: 8GiB", "memory: ${1x}", "21: scenarios.signal.memory: ${1x} is not a variable; write ${NAME}"),
     (
         "build: image",
@@ -297,10 +297,10 @@ TEXT = [
     ("build: image", "build: !!python/object:os.x y", "7: series.wheel.build: the YAML tag !python/object:os.x is not"),
     ("build: image", "build: !!int y", "7: series.wheel.build: 'y' is not a number"),
     ("build: image", "build: *nothing", "7: is not YAML: nothing is marked &nothing above"),
-    ("build: image", "build: &a [*a]", "7: series.wheel.build[0]: an alias (*) to something that it is itself part of"),
+    ("build: image", "build: &a [*a]", "7: series.wheel.build[0]: an alias (*) refers to a value that contains it"),
     ("build: image", "[build]: image", "7: series.wheel: a key is a list or a mapping; keys are plain text"),
     ("build: image", "<<: 3", "7: series.wheel: << takes a mapping, such as *defaults"),
-    ("n: 1}", f"n: {'9' * 100}}}", "19: scenarios.signal.params.n: a number of more than 64 characters; quote it"),
+    ("n: 1}", f"n: {'9' * 100}}}", "19: scenarios.signal.params.n: a number has more than 64 characters; quote it"),
     (GOOD, "--- 1\n--- 2\n", "2: is not YAML: but found another document expected a single document"),
     (GOOD, "a: \x01\n", "1: has a character that YAML does not allow"),
     (GOOD, "[" * 5000, "1: is nested too deeply; at most 32 levels"),
@@ -396,7 +396,7 @@ def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
 
 def test_who_sweeps_a_program_is_told_which_command_takes_it(folder: Path) -> None:
     (folder / "train.py").write_text("for step in range(9): print(step)\n")
-    with pytest.raises(MatrixError, match=r"train\.py: is a Python program, .* harness try$"):
+    with pytest.raises(MatrixError, match=r"train\.py: is a Python program, .* harness try for a program$"):
         load_matrix(folder / "train.py", environ={})
 
 

@@ -59,10 +59,10 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
         (
             "program: train.py\nprinted: {loss: 'loss: (.*)'}",
-            "scenarios.a.printed.loss: 'loss: (.*)': write what stands",
+            "scenarios.a.printed.loss: 'loss: (.*)': write the text beside",
         ),
         ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
-        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write what stands beside the number, and {} in"),
+        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text beside the number, and {} in"),
         ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),

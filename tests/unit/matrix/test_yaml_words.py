@@ -32,7 +32,7 @@ scenarios:
         ("    params: {size: [10]}", "    params", "9: is not YAML: a key without a colon; write `key: value`"),
         ("process}", "*process}", "5: is not YAML: nothing is marked &process above; a text that begins with *"),
         ("s.py", "@s.py", "8: is not YAML: a text that begins with @ must be in quotes"),
-        ("s.py", "s.py: x", "8: is not YAML: a colon where none can be; indent"),
+        ("s.py", "s.py: x", "8: is not YAML: a colon is not allowed here; indent"),
         ("    script", "\tscript", "8: is not YAML: a tab is used for indentation; use spaces"),
         ("script: s.py", "script: >=2", "8: is not YAML: a value that begins with > or | must be in quotes"),
     ],

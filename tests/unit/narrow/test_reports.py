@@ -105,7 +105,7 @@ def test_what_is_not_told_apart_inside_a_group_is_said_with_the_reason() -> None
     )
     made = MadeVersions(groups=(both, group("g1")), is_bad=holds({both.id})).narrowed()
     assert text.headline(made).endswith(
-        "; inside it nothing is told apart, because pydantic 2 requires core==2, and core is 1; of these 2 the "
+        "; nothing inside it can be told apart, because pydantic 2 requires core==2, and core is 1; of these 2 the "
         "scenario maps core"
     )
 

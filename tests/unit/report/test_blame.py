@@ -371,8 +371,8 @@ def test_a_machine_of_a_pool_that_alone_has_a_fault_is_suspected_not_the_params_
     """Said to be bad when input is random or variable, which is what a broken machine happened to take."""
     text = sentence(in_a_pool({POOL: "bbb"}, ON_GPU2))
     assert (
-        "all of it ran on gpu2, where nothing is good, so gpu2 itself may be at fault; take it out of the pool, and "
-        "sweep again, to settle it"
+        "everything ran on gpu2, where nothing is good, so gpu2 itself may be at fault; to settle it, take it out of "
+        "the pool and sweep again"
     ) in text
     spread = {**ON_GPU2, "variable": "gpu1"}
     assert "itself may be at fault" not in sentence(in_a_pool({POOL: "bbb"}, spread))

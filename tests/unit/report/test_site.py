@@ -284,4 +284,4 @@ def test_a_badge_is_a_small_picture() -> None:
 
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
-    assert "is no address" in str(publish(tmp_path, tmp_path / "site", "--url", "javascript:x").exception)
+    assert "is not an address" in str(publish(tmp_path, tmp_path / "site", "--url", "javascript:x").exception)

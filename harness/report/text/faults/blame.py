@@ -167,8 +167,8 @@ def _way(attribution: Attribution, names: Names) -> str:
     if attribution.suspect:
         machine = plain(attribution.suspect)
         return (
-            f"all of it ran on {machine}, where nothing is good, so {machine} itself may be at fault; "
-            f"take it out of the pool, and sweep again, to settle it"
+            f"everything ran on {machine}, where nothing is good, so {machine} itself may be at fault; "
+            f"to settle it, take it out of the pool and sweep again"
         )
     if attribution.missing:
         return names.way_out(attribution.missing[0])
