@@ -30,9 +30,9 @@ class _Unusable(Exception):
 
 
 def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: bool = False) -> T:
-    """Return what `ask` answers from the index of the runs in `out`, brought up to date before.
+    """Bring the index of the runs in `out` up to date, and return the answer of `ask` from it.
 
-    An index that is damaged, or of an older format, is set aside and made anew; `say` is told. One that cannot be
+    An index that is damaged, or of an older format, is set aside and made anew, as `say` reports. One that cannot be
     written to (a folder of somebody else) is made in memory. Raises InfrastructureError for one that another process
     holds for too long or that is not a regular file, UsageError for one of a newer harness and where `out` is missing.
     """

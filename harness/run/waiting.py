@@ -113,7 +113,7 @@ def piped(
 
 
 def silent() -> None:
-    """Do nothing: the `beat` of a short wait that nobody is told of."""
+    """Do nothing: the `beat` of a short wait that is not reported."""
 
 
 def run_command(

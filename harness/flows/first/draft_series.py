@@ -46,7 +46,7 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
 
 
 def _kind(word: str, folder: Path) -> str:
-    """Return what a version is: a package, a requirement file or an image. Raises UsageError for what is none."""
+    """Return what a version is: a package, a requirement file or an image. Raises UsageError for anything else."""
     if PACKAGE.fullmatch(word):
         return "package"
     if (folder / word).is_file():

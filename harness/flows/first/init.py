@@ -72,7 +72,7 @@ def pin(folder: Path) -> Mapping[str, str] | None:
 
 
 def suggested(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the likeliest versions as words, None if neither folder nor engine tells of any."""
+    """Return the likeliest versions as words, None if neither the folder nor the engine has any."""
     index = PackageIndex.from_environ(environ)
     candidates = histories(folder, images=local_images(), index=index, python=RUNNING_PYTHON)
     return next((" ".join(words) for words in candidates), None)

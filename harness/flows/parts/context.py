@@ -17,7 +17,7 @@ from harness.store import RunDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """The environment, who watches, whether it is to stop, and how engines and the time are had.
+    """The environment, the progress listener, the event that stops the flow, and the access to engines and the time.
 
     `pool_wait_s`: seconds that a row waits for the machine of a pool that measures it, if that is lost. An engine that
     restarts is back sooner.

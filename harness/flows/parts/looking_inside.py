@@ -70,7 +70,7 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """Launches of one cell. `aside`: what comes behind the lane's name where progress is told."""
+    """Launches of one cell. `aside`: the text behind the lane's name in progress reports."""
 
     engine: Engine
     cell: Cell

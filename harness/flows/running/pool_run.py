@@ -33,9 +33,9 @@ class PoolRun:
     """One pool at work.
 
     `rows`: makes the queue of these rows. `use`: leases a machine and runs rows of the queue on it until none is left
-    for it; raises what ends that early. `begun`: is told of a row that a machine has begun. `again`: starts a row anew,
-    for the reason that the report tells, and returns it. `note_broken`: keeps a trial whose round was broken off.
-    `homes`: the machine that measured a row in an earlier run, by the row's place.
+    for it; raises the error that ends this early. `begun`: is called with a row that a machine has begun. `again`:
+    starts a row anew, for the reason that the report gives, and returns it. `note_broken`: keeps a trial whose round
+    was broken off. `homes`: the machine that measured a row in an earlier run, by the row's place.
     """
 
     machines: Sequence[OpenHost]

@@ -35,7 +35,7 @@ FAILED = ("crash", "oom", "hang")
 class Works:
     """The rows of a plan. Safe for threads that work on different rows.
 
-    `only`: the cells that may be launched; None: all. `ending` is told what is confirmed. `so_far` is called
+    `only`: the cells that may be launched; None: all. `ending` learns which findings are confirmed. `so_far` is called
     with every block as it stands, after each turn of a row; from any thread, one call at a time.
     """
 

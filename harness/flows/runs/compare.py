@@ -44,9 +44,9 @@ TAKEN_OVER = "measured once: the later run took these trials over from the first
 
 
 def compare_runs(paths: Sequence[Path]) -> Comparison:
-    """Compare the lanes of the first run with those of the others; of a single run, its first lane with its others.
+    """Compare the lanes of the first run with those of the others, or the first lane of a single run with its others.
 
-    Raises UsageError for what is no run, where there is nothing to compare, and where no two cells are comparable.
+    Raises UsageError if a path is not a run, if there is nothing to compare, and if no two cells are comparable.
     """
     runs = [read_run(path) for path in paths]
     if len({run.path.resolve() for run in runs}) < len(runs):
@@ -109,7 +109,7 @@ def _machine(run: StoredRun, lane: Lane) -> str:
 
 
 def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[str]:
-    """Yield a line for each two lanes whose machines differ, as the first launch on each tells it."""
+    """Yield a line for each pair of lanes whose machines differ, according to the first launch on each."""
     for one, other in _partners(runs, columns):
         seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
         differing = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()

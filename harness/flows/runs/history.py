@@ -21,7 +21,7 @@ class HistoryQuery:
     """The part of the history that a user asks to see. None, () and False stand for no restriction.
 
     `last` is the number of the newest runs, or of the newest versions of each history. `since` limits runs, and what
-    they measured, to those that began less than so long ago. `signals` are those whose figures are shown.
+    they measured, to those that began within this time. `signals` are those whose figures are shown.
     """
 
     matrix: str | None = None
@@ -173,8 +173,8 @@ def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistor
 
 
 def remember(out: Path, *, say: Say) -> None:
-    """Bring the index up to date at the end of a run. A failure is told and changes nothing of the run: the next call
-    that reads the index makes up for it.
+    """Bring the index up to date at the end of a run. A failure is reported and does not affect the run: the next
+    call that reads the index makes up for it.
     """
     try:
         with_index(out, lambda index: None, say=say)

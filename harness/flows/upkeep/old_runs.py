@@ -29,8 +29,9 @@ def age(text: str) -> timedelta:
 def clean(
     out: Path, *, matrix: str | None, older_than: timedelta, dry_run: bool, now: datetime | None = None
 ) -> Iterator[str]:
-    """Remove the runs in `out` that are older than that, of one matrix or of all, oldest first, or only tell of them: a
-    line for each. The newest run of a matrix stays, and one that goes on. Raises UsageError, InfrastructureError.
+    """Remove the runs in `out` that are older than `older_than`, of one matrix or of all, oldest first, and yield a
+    line for each; with `dry_run` only yield the lines. The newest run of a matrix stays, and so does one that goes on.
+    Raises UsageError, InfrastructureError.
     """
     if not out.is_dir():
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")

@@ -184,7 +184,7 @@ class _Table:
         return _Line(size=slope * length, interval=((slope - margin) * length, (slope + margin) * length), p=p)
 
     def _by_launches(self, start: int, turns: Floats) -> Iterator[tuple[float, float, int]]:
-        """Yield slope, error and freedom by the launches; nothing where no run is left to tell their noise."""
+        """Yield slope, error and freedom by the launches; nothing if no run is left to show their noise."""
         along = self.versions[:, start:] @ turns
         solution, variances, rest, freedom = self._solved(np.column_stack([self.versions[:, :start], along]))
         if freedom > 0 and rest > 1e-18:

@@ -76,7 +76,7 @@ class DockerEngine:
             return host_probe.cpu(self._client, images=images, get_one=get_one, say=say)
 
     def _first_available(self, images: Sequence[Image], say: Say) -> str:
-        """Return the id of the first of `images` that can be had."""
+        """Return the id of the first of `images` that is available."""
         place, remedy = f"{self._place}.gpus", "`docker load` one there"
         return first_available(self, images, say, place=place, remedy=remedy).reference
 

@@ -30,7 +30,7 @@ ANSWER_S = 60.0
 
 
 def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne, say: Say) -> str | None:
-    """Return the model of the CPU; None if no image tells it. `get_one` gets one of `images`, as a last resort.
+    """Return the model of the CPU; None if no image can show it. `get_one` gets one of `images`, as a last resort.
 
     Raises InfrastructureError, and any error of `say` or the SDK.
     """
@@ -43,8 +43,8 @@ def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne
 
 
 def room(client: docker.DockerClient, *, say: Say) -> Room | None:
-    """Return the room where the engine keeps its images; None if no image tells it. Raises what the SDK and what `say`
-    raise.
+    """Return the room where the engine keeps its images; None if no image can show it. Raises any error of `say` or the
+    SDK.
     """
     for image_id in list(smallest(client))[:IMAGES_TRIED]:
         if python := find_python(client, image_id):

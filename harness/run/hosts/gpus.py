@@ -35,7 +35,7 @@ class _Odd(ValueError):
 
 
 def first_available(store: ImageStore, images: Sequence[Image], say: Say, *, place: str, remedy: str) -> Prepared:
-    """Return the first of `images` that can be had, to ask in a container of it. Raises InfrastructureError, with
+    """Return the first of `images` that is available, whose container will be asked. Raises InfrastructureError, with
     `remedy` if there is no image.
     """
     if not images:

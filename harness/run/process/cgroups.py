@@ -66,7 +66,7 @@ class TrialCgroup:
         return counts.get("oom_kill", 0) > 0 and not self._is_below_limit(hits=counts.get("max", 0))
 
     def _is_below_limit(self, *, hits: int) -> bool:
-        """Return whether it has a limit that it never came near; `hits` tell that where Linux tells no peak."""
+        """Return whether it has a limit that it never came near; where Linux reports no peak, `hits` decide."""
         of_version_1 = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
         names = ("memory.max", "memory.peak") if self.version == 2 else of_version_1
         limit, peak = (_number(self.path / name) for name in names)

@@ -167,7 +167,7 @@ def _machine_facts() -> dict[str, Any]:
 
 
 def cpu_model() -> str | None:
-    """Return the model of this machine's CPU; None if the system does not tell it."""
+    """Return the model of this machine's CPU; None if the system does not report it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)

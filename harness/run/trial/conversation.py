@@ -245,7 +245,7 @@ class Conversation:
         return self._ended("infrastructure", f"{what}: {why or silent}; {hint}", last)
 
     def _ended(self, end: End, message: str, last: Exit = NOT_ASKED) -> Trial:
-        """Return the trial if the agent did not tell its end; `last`: what the engine tells of it."""
+        """Return the trial if the agent did not report its end; `last`: the end that the engine reports."""
         return replace(
             self._begun,
             end=end,

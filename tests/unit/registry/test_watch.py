@@ -386,7 +386,7 @@ def test_nothing_follows_from_half_an_answer(world: World) -> None:
 def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> None:
     known(world)
     world.state.write_bytes(content)
-    with pytest.raises(UsageError, match=r"watch\.json: is not what a watch of this version keeps; remove it"):
+    with pytest.raises(UsageError, match=r"watch\.json: is not a file of this version's watch; remove it"):
         world.watch()
     assert world.state.read_bytes() == content
 
