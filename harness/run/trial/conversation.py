@@ -1,7 +1,7 @@
 """Holds the conversation with the agent of one trial until the trial has ended.
 
 The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
-`infrastructure`, which is no verdict on the image.
+`infrastructure`, which is not a verdict on the image.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Conversation:
 
     def _not_started(self, what: str, last: Exit) -> Trial:
         own = [line for line in last.stderr_tail.splitlines() if line.startswith("harness: ")]
-        if own:  # what starts the agent on a node knows better
+        if own:  # the program that starts the agent on a node knows better
             return self._ended("infrastructure", own[-1].removeprefix("harness: "), last)
         why = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"

@@ -106,7 +106,7 @@ def _alone(each: OpenHost) -> str:
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
-    """Return the problems of single machines in pools that were used all the same."""
+    """Return the problems of single machines in pools that were used nevertheless."""
     used = {each.part_of for each in machines if each.usable}
     return tuple(
         each.problem for each in machines if each.part_of.pool and each.part_of in used and each.problem is not None
