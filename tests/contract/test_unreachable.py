@@ -148,7 +148,7 @@ def test_what_a_hook_said_comes_first() -> None:
 def test_a_hook_that_says_nothing_is_told_to_be_silent() -> None:
     hook = "unable to start container process: error running hook #0: error running hook: exit status 3, stdout: , "
     assert explanation(APIError("x", explanation=f"runc create failed: {hook}stderr: : unknown")) == (
-        "its hook failed and said nothing (exit status 3)"
+        "its hook failed without a message (exit status 3)"
     )
 
 
