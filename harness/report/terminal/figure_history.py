@@ -70,7 +70,8 @@ def _visible(found: SeriesVerdict) -> str:
         sign = -1 if found.falls else 1
         beyond = found.limit if found.alone else found.visible  # the noise between neighbours is less well known
         sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # a sum of logs
-        return f"a change of {sure} in {what} would have shown, and one of {limit} (the limit) in half of the cases"
+        shown, at_limit = f"a change of {sure} in {what} would have shown", f"one of {limit} (the limit)"
+        return f"{shown}; {at_limit} may be there" if found.alone else f"{shown}, and {at_limit} in half of the cases"
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"
 
 
