@@ -140,8 +140,8 @@ def disk_of(
 
 
 def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[ImageName, int]:
-    """Return what each pull will add, unpacked, where that is known: layers that several have are there after the
-    first.
+    """Return the unpacked size that each pull adds by itself, if it is known: a layer of several images counts for none
+    of them.
     """
     layers: dict[ImageName, Layers] = {}
     for image in pulls:

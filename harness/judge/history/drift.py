@@ -40,7 +40,7 @@ MARGIN = 6.0
 
 @dataclass(frozen=True, kw_only=True)
 class LevelPoint:
-    """A figure of one version in one run: `log`, of which more is worse, of `launches` launches. `version` is its
+    """A figure of one version in one run: its `log` (more is worse), from `launches` launches. `version` is its
     position in the series; `run` is any number of the run.
     """
 

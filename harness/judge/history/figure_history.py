@@ -51,7 +51,7 @@ class SeriesFound:
 
 
 def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
-    """Judge a table of logs, of which more is worse; a change counts from `least` on, also a log."""
+    """Judge a table of logs (more is worse); a change counts if it is at least `least`, also a log."""
     rounds, versions = table.values.shape
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
         return SeriesFound(changes=(), alone=rounds == 1)

@@ -131,7 +131,7 @@ class Conversation:
         if silent_s > self._silence_limit_s:
             return self._ended("infrastructure", f"lost: no message from the agent for {silent_s:.0f} s")
         if taken_s > self._limit_s:
-            what = "the agent still speaks, and should have ended the trial"
+            what = "the agent still responds, but should have ended the trial"
             return self._ended("infrastructure", f"given up after {self._limit_s:.0f} s: {what}")
         return None
 

@@ -101,7 +101,7 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
 
 
 def _alone(each: OpenHost) -> str:
-    """Return the machine's problem without its place, which is that of all of them."""
+    """Return the machine's problem without its place, which all of them share."""
     return str(each.problem).removeprefix(f"{each.host.where}: ")
 
 

@@ -71,7 +71,7 @@ class Allocation:
     def why_gone(self) -> str:
         """Return why it ended, in words; "" if it did not."""
         is_there = self.holder.poll() is None
-        unknown = "" if is_there else "the allocation is gone, and Slurm does not tell why"
+        unknown = "" if is_there else "the allocation is gone, and Slurm does not say why"
         try:
             shown = run_slurm(["scontrol", "--oneliner", "show", "job", self.job], environ=self.environ, place="slurm")
         except InfrastructureError:
