@@ -141,6 +141,6 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
 def too_few(found: SeriesVerdict) -> str:
     """Return what is missing where nothing could be judged."""
     return (
-        f"{len(found.versions)} versions of one value each tell no noise: measure all of them again in a second and a "
-        f"third round, or give {FEWEST_ALONE} versions"
+        f"{len(found.versions)} versions of one value each do not show how large the noise is: measure all of them "
+        f"again in a second and a third round, or give {FEWEST_ALONE} versions"
     )

@@ -311,12 +311,14 @@ STEP = "import torch\no = torch.SGD()\n"
          "step 8: the program called sys.exit(3)"),
         (STEP + "for _ in range(60): o.step()\nimport sys; sys.exit(0)", "stopped", "60 of 100 steps"),
         ("import sys; sys.exit('no data')", "setup", "before the first step: the program called sys.exit('no data')"),
+        ("import argparse as a\np = a.ArgumentParser()\np.add_argument('--lr', required=True)\np.parse_args()", "setup",
+         "the program called sys.exit(2): train.py: error: the following arguments are required: --lr"),
         ("input()", "setup", "EOFError: EOF when reading a line (train.py:1 in <module>); its stdin is empty here"),
         (STEP + "o.step()\nraise ValueError('bad')", "crash", "step 2: ValueError: bad (train.py:4 in <module>)"),
         ("def", "setup", "SyntaxError"),
     ],
     ids=["no framework", "never trains", "subprocess", "fork", "exec", "too few", "sys.exit(3)", "sys.exit(0)",
-         "sys.exit(text)", "stdin", "raises", "no Python"],
+         "sys.exit(text)", "argparse", "stdin", "raises", "no Python"],
 )  # fmt: skip
 def test_what_else_a_program_can_do_is_said(
     tmp_path: Path, thorough_python: str, text: str, end: str, words: str

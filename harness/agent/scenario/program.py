@@ -208,15 +208,17 @@ class ProgramRun(scenario.ScriptRun):
         return isinstance(error, SystemExit) and error.code in (None, 0)
 
     def _fail(self, error):
+        exits = isinstance(error, SystemExit) and not isinstance(error.code, str)
         if isinstance(error, SystemExit):
-            if isinstance(error.code, str):
+            if not exits:
                 sys.stderr.write(error.code + "\n")
+            sys.stderr.flush()
             error = failure.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
         place = "step %d" % (self._ticker.steps + 1) if self._ticker and self._ticker.steps else "before the first step"
         message = failure.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN
-        self.link.tell("failed", setup=self.where == "setup", oom=failure.is_oom(error), message=message)
+        self.link.tell("failed", setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits)
 
     def _leave(self):
         """End the process: the program caught the exception that ended it, and went on to another step."""

@@ -3,7 +3,7 @@ the agent sees."""
 
 from .. import samples
 from ..probes import tree
-from . import unseen
+from . import reason, unseen
 from .script import ScriptWatch
 
 
@@ -42,6 +42,14 @@ class ProgramWatch(ScriptWatch):
         else:
             self._made_its_steps = self._verdict is None
             self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])))
+
+    def _on_failed(self, exits=False, **event):
+        """End the trial. `exits`: by sys.exit without a reason; before the first step, the last line of the output, as
+        argparse prints it, is taken for that."""
+        if exits and event["setup"]:
+            self.drain()
+            event["message"] = ": ".join(filter(None, (event["message"], reason.last_words(self.output.tail()))))
+        ScriptWatch._on_failed(self, **event)
 
     # -------------------------------------------------------------- no step was seen
 

@@ -5,6 +5,7 @@ A fault is a set of findings, merged over variants and lanes. Its consequences s
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ from harness.report.text.clean import plain, shortened
 from harness.report.text.faults import blame, fault, finding_phrases
 from harness.report.text.faults.param_rule import evidence, rule_text
 
+_OF_ONE_VARIANT = re.compile(r" in \d+ of \d+ trials| after step \d+")
+_MOST_REASONS, _REASON_LENGTH = 4, 120
+"""Reasons of one failure that are quoted if its variants differ, and the most characters of each; the others are
+counted."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
@@ -26,8 +32,8 @@ class Card:
 
     `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `sentence` says
     what, how much, since when, where and with which params. `change` has both sides in figures at the place with the
-    largest effect; a failure has `says` instead, the output of the bad version. `rests_on` has the launches on both
-    sides, at all places. `commands` are the next steps, ready for a shell, the best first.
+    largest effect; a failure has `says` instead, how the launches of the bad version ended. `rests_on`
+    has the launches on both sides, at all places. `commands` are the next steps, ready for a shell, the best first.
     """
 
     attribution: Attribution
@@ -90,7 +96,7 @@ class _Maker:
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
-            says=self._says(side_of(telling.finding, bad)) if self.of.metric == "outcome" else "",
+            says=self._says(telling) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             params=self._params(),
             fault=self._fault(),
@@ -130,9 +136,20 @@ class _Maker:
             return f", {agreeing:,} of which agree"
         return ", at least two of which agree" if all(finding.confirmed for finding in self._findings()) else ""
 
-    def _says(self, place: tuple[str, str, str, str]) -> str:
-        """Return the reason for a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""
-        return shortened(self.cells[place].verdict.why, most=words.WHY_LENGTH) if place in self.cells else ""
+    def _says(self, telling: Episode) -> str:
+        """Return each reason for the failure once, that of `telling` first, with its variants if there are several:
+        `crash in 3 of 3 trials: … exit code 7`, `with a=1, crash: … exit code 7; with a=2 and a=3, hang: …`.
+        """
+        if len(self.of.variants) < 2:
+            entries = self._entries([(telling, _sides(telling)[0])])
+            return shortened(entries[0].verdict.why, most=words.WHY_LENGTH) if entries else ""
+        found: dict[str, list[str]] = {}
+        for episode in sorted(self.of.episodes, key=lambda episode: episode is not telling):
+            for entry in self._entries([(episode, _sides(episode)[0])]):
+                why = shortened(_OF_ONE_VARIANT.sub("", entry.verdict.why), most=_REASON_LENGTH)
+                found.setdefault(why, []).append(words.params_text(entry.cell.variant))
+        told = [f"with {words.some_of(list(dict.fromkeys(names)), 3)}, {why}" for why, names in found.items()]
+        return "; ".join(words.at_most(told, _MOST_REASONS, rest="and {} more reasons"))
 
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
         entries = self._entries(side)
@@ -144,9 +161,14 @@ class _Maker:
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
-        """Return the largest p-value of all places, because each of them must hold."""
+        """Return the largest p-value of all places, because each of them must hold: the launches are counted over all
+        of them, but tested at each.
+        """
         known = [episode.finding.p for episode in self.of.episodes if episode.finding.p is not None]
-        return f"; {figures.probability(max(known))}" if known else ""
+        if len(known) < 2:
+            return f"; {figures.probability(known[0])}" if known else ""
+        where = "in each variant" if len(self.of.variants) == len(self.of.episodes) else "at each place"
+        return f"; {figures.probability(max(known)).replace('=', '≤')} {where}"
 
     def _doubt(self) -> str:
         """Return why the finding is provisional, or "" if it is confirmed."""

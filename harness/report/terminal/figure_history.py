@@ -17,8 +17,8 @@ _KINDS = {
     "drift": "drift",
     "better": "better",
 }
-_LEAST_TOLD = 1e-6
-"""The least minimum detectable effect that is told, a share: equal values have none."""
+_NO_NOISE = 1e-6
+"""The minimum detectable effect, a share, below which there is no noise: that of equal values."""
 
 
 def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
@@ -63,13 +63,14 @@ def _chance(change: SeriesChange) -> str:
 def _visible(found: SeriesVerdict) -> str:
     assert found.visible is not None, "the caller checked that the noise is known"
     what = "a single version" if found.lasting == 1 else f"{found.lasting} versions in a row"
-    if found.visible <= found.limit:
-        twice = abs((1 - found.limit if found.falls else 1 + found.limit) ** 2 - 1)  # of the logs that are compared
-        sure, limit, visible = map(_share, (twice, found.limit, found.visible))
-        sometimes = f"one of {limit} (the limit) in half of the cases"
-        shown = f"a change of {sure} in {what} would have shown, and {sometimes}"
-        return f"{shown}; noise hides changes below {visible}" if found.visible >= _LEAST_TOLD else shown
     visible, limit = _share(found.visible), _share(found.limit)
+    if found.visible < _NO_NOISE:
+        return f"any change above {limit} (the limit) in {what} would have shown"
+    if found.visible <= found.limit:
+        sign = -1 if found.falls else 1
+        beyond = found.limit if found.alone else found.visible  # the noise between neighbours is less well known
+        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # a sum of logs
+        return f"a change of {sure} in {what} would have shown, and one of {limit} (the limit) in half of the cases"
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"
 
 

@@ -78,7 +78,11 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
 
 
 def _measured(known: Sequence[Measurement]) -> str:
-    """Return how often and when it was measured, and the verdicts of other days that differ from the newest."""
+    """Return how often and when it was measured, and the verdicts of other days that differ from the newest; `never`
+    if no launch says anything.
+    """
+    if not known[-1].is_known:
+        return "never"
     others = [measurement.verdict for measurement in known[:-1] if measurement.state != known[-1].state]
     also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
     times = "once" if len(known) == 1 else f"{len(known)} times"

@@ -5,12 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
+from harness.model import (
+    GROUPS,
+    METRIC_PREFIX,
+    SIGNALS,
+    Cell,
+    CellResult,
+    Group,
+    Lane,
+    RunResult,
+    Scenario,
+    SignalVerdict,
+    Variant,
+)
 from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
 _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
 """The place of an image in its matrix file, in front of a reason: `matrix.yaml:5: series.six.versions[0]: `."""
+_SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
 _TO_GO_ON = "the same sweep without it continues"
 _LIMIT_NONE = "the limit is none"
@@ -38,13 +51,31 @@ def lines(result: RunResult) -> list[str]:
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     host_problems = {state.problem for state in result.hosts}
+    fail_alone = set(_fails_alone(result))
     for entry in result.cells:
         known = words.tone(entry.verdict.verdict) in ("good", "bad")
         named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # a reason may name the image after its place
         reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
         if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"
+            if entry.cell in fail_alone:
+                reason = shortened(reason, most=words.WHY_LENGTH - len(_SETUP_BAD)) + _SETUP_BAD
             yield f"{name}, {words.HINDERED}" if known else name, reason, entry
+
+
+def _fails_alone(result: RunResult) -> Iterator[Cell]:
+    """Yield the cells that failed before the first step, unlike another version of the row: `setup: bad` judges that.
+
+    A command that ends with exit code 125 says itself that it cannot be tested.
+    """
+    rows: dict[tuple[str, Lane, Variant], list[CellResult]] = {}
+    for entry in result.cells:
+        if entry.verdict.trials:  # those of an `untested` cell failed before the first step
+            rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
+    for (_, _, variant), row in rows.items():
+        failed = [entry.cell for entry in row if entry.verdict.verdict == "untested"]
+        if len(failed) < len(row) and not variant.scenario.limits.setup_bad and not variant.scenario.judge_exit:
+            yield from failed
 
 
 def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:

@@ -62,7 +62,9 @@ def life_text(life: FindingLife) -> str:
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
     end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
     sure = "" if begins.confirmed else f"; not confirmed: {finding_words.UNCONFIRMED}"
-    return f"{finding_words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{sure}"
+    return (
+        f"{finding_words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{_cause(begins)}{sure}"
+    )
 
 
 def _since(begins: SeenFinding) -> str:
@@ -107,5 +109,8 @@ def finding_text(finding: SeenFinding) -> str:
     size = "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
     what = finding_words.symptom_of(finding.signal, finding.verdict)
     where = f"fixed in {_between(finding)}" if finding.kind == "first_fixed" else _since(finding)
-    cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
-    return f"{what} {where}{size}{cause}"
+    return f"{what} {where}{size}{_cause(finding)}"
+
+
+def _cause(finding: SeenFinding) -> str:
+    return f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""

@@ -102,14 +102,14 @@ def amount(value: float, unit: str) -> str:
 
 
 def change(value: Effect) -> str:
-    """Return a ratio without its interval, for tables: `5.62×`, or between 0.5 and 2 `+12.3 %`."""
+    """Return a ratio without its interval, for tables: `5.62×`, below 2 `+12.3 %` or `-99.1 %`."""
     return _ratio(Effect(value=value.value, unit=value.unit))
 
 
 def effect(value: Effect) -> str:
     """Return an effect with its interval, in its own unit.
 
-    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, or between 0.5 and 2 as `+12.3 % (11 to 13.5)`;
+    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 % (11 to 13.5)`;
     a share of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
     """
     if value.unit == "ratio":
@@ -119,8 +119,12 @@ def effect(value: Effect) -> str:
     return f"{amount(value.value, value.unit)}{_scaled(value.ci, float)}"
 
 
+_LEAST_SHARE = 0.001
+"""The least ratio that is a percentage in three digits: a smaller one would be `-100 %`."""
+
+
 def _ratio(value: Effect) -> str:
-    if 0.5 < value.value < 2:
+    if _LEAST_SHARE <= value.value < 2:
         return f"{percent(value.value - 1)}{_scaled(value.ci, lambda ratio: 100 * (ratio - 1))}"
     return f"{number(value.value)}×{_scaled(value.ci, float)}"
 

@@ -20,6 +20,8 @@ _IN_A_STRIP: Mapping[Tone, str] = {"unsure": "not decided or blind"}
 TONES: Mapping[SignalState, Tone] = {
     "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
 }  # fmt: skip
+_LEADING: Mapping[Group, str] = {"memory": "memory", "step time": "step_time"}
+"""The signal without which a group is not good."""
 GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
@@ -27,9 +29,8 @@ GROUP_NAMES: Mapping[Group, str] = {
 
 
 def strip(verdict: CellVerdict) -> Strip:
-    """Return a tone for each group: that of its worst signal; `none` if none of them was checked.
-
-    No group of a provisional cell is good.
+    """Return a tone for each group: that of its worst signal; `none` if none of them was checked, or if those that were
+    are good and its leading signal was not checked. No group of a provisional cell is good.
     """
     tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
@@ -41,6 +42,9 @@ def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
     for name, state in seen:
         tones[shown_signal(name).group].add(TONES[state])
+    for group, name in _LEADING.items():
+        if dict(seen).get(name, "none") == "none":
+            tones[group].discard("good")
     order: tuple[Tone, ...] = ("bad", "unsure", "good")
     return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
 

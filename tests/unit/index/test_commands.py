@@ -104,6 +104,20 @@ def test_history_shows_images_days_and_the_life_of_findings(tmp_path: Path) -> N
     assert "1.0 " not in harness(tmp_path, "history", "--last", "2").stdout
 
 
+def test_history_says_what_was_never_measured_and_what_follows_from_another_finding(tmp_path: Path) -> None:
+    """A version without a launch was "measured once"; a leak by threads that pile up looked like a second fault."""
+    threads = made.begins("1.0", "1.1", metric="threads", verdict="growth", effect=None)
+    leak = made.begins("1.0", "1.1", consequence_of="threads")
+    never = build.unknown("untested", "no trial was run")
+    made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": made.bad(), "1.2": never}, findings=[threads, leak])
+    told = harness(tmp_path, "history").stdout
+    assert [line.split("  ")[-1].strip() for line in told.splitlines()[2:5]] == [
+        "once, 2026-03-01", "once, 2026-03-01", "never",
+    ]  # fmt: skip
+    assert "7.84 KiB/step (7.83 to 7.85); a consequence of threads; open" in told
+    assert told.count("a consequence") == 1
+
+
 def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
     made.three_days(tmp_path)
     (told,) = json.loads(harness(tmp_path, "history", "--json").stdout)

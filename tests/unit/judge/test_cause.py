@@ -140,6 +140,24 @@ def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(visibl
     assert (noisy in told.rule.never_run) is not judged
 
 
+def test_a_variant_that_fails_after_its_last_step_is_judged_by_its_levels_all_the_same() -> None:
+    """A peak memory that the table called good was "not judged there" on the card of another variant."""
+    high, fails = SIGNAL[0], SIGNAL[1]
+    good = {"peak_memory": SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)}
+
+    def judge(_version: str, _lane: object, one: object) -> CellVerdict:
+        return replace(build.crash() if one == fails else build.flat(), signals=good)
+
+    drawn = build.run([(faults.NGC, [OLD], [high, fails])], judge)
+    found = Finding(
+        series="ngc", lane=OLD, variant=high, metric="peak_memory", kind="first_bad", before="20.12", after="21.08",
+        effect=Effect(value=2.0, unit="ratio"), verdict="higher peak memory",
+    )  # fmt: skip
+    (told,) = attribute(drawn.plan, drawn.cells, [found])
+    assert told.rule is not None
+    assert not told.rule.never_run
+
+
 def test_a_flat_variant_is_cleared_of_a_leak_without_a_look_at_the_gpus_memory() -> None:
     """A driver with few samples made "when input is random or variable" a rule of all variants."""
     drawn = run({OLD: "gbb"}, variants=SIGNAL)

@@ -320,7 +320,7 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         "and 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. "
         "Layer: native heap."
     )
-    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there in another way") for card in cards(result))
+    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there by another fault") for card in cards(result))
 
 
 def test_exceptions_and_what_never_ran_are_listed() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellVerdict, Effect, RunResult, SignalVerdict
+from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
 from harness.report.content.cards import card_lines, cards
 from harness.report.text.faults.blame import numbered
 from tests.unit.report import build, faults
@@ -89,6 +89,38 @@ def test_a_failure_says_how_many_launches_failed() -> None:
     assert card.rests_on == "3 of 3 launches of 3.7.9 failed, 0 of 3 launches of 3.7.8; p = 0.0119; confirmed"
     assert "fixed in" in card.sentence
     assert card.change == ""
+
+
+def test_each_way_in_which_the_variants_of_a_failure_end_is_quoted_once() -> None:
+    """One reason of four stood there, without its variant, and the p-value of one beside the launches of all."""
+    ends = {1: "exit code 7", 2: "no end within 30 s", 3: "exit code 7 after step 9"}
+    variants = [build.variant("s", a=number) for number in ends]
+
+    def judge(version: str, _: object, of: Variant) -> CellVerdict:
+        why = f"crash in 3 of 3 trials: {ends[int(str(of.params[0][1]))]}"
+        return replace(build.crash(), why=why) if version >= "6.3" else build.flat()
+
+    found = [
+        build.finding(
+            build.MULTIDICT, build.HERE, one, before="6.2.0", after="6.3.0", metric="outcome", verdict="crash",
+            effect=Effect(value=1.0, unit="failures"), p=0.01 * number,
+        )
+        for number, one in enumerate(variants, start=1)
+    ]  # fmt: skip
+    (card,) = cards(build.run([(build.MULTIDICT, [build.HERE], variants)], judge, findings=found))
+    assert card.says == "with a=1 and a=3, crash: exit code 7; with a=2, crash: no end within 30 s"
+    told = "9 of 9 launches of 6.3.0 failed, 0 of 9 launches of 6.2.0; p ≤ 0.03 in each variant; confirmed"
+    assert card.rests_on == told
+
+
+def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the_repair() -> None:
+    """Slower steps were said to take 34.8 % less."""
+    end = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", kind="first_fixed", metric="step_time",
+        verdict="slower", effect=Effect(value=0.652, unit="ratio"),
+    )  # fmt: skip
+    (card,) = cards(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat(), findings=[end]))
+    assert card.sentence == "multidict has slower steps (53.4 % more) up to 6.2.0 (fixed in 6.3.0)."
 
 
 def test_what_lasts_comes_first() -> None:

@@ -52,6 +52,8 @@ def test_effects_carry_their_unit_and_interval() -> None:
     assert numbers.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
     assert numbers.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
     assert numbers.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
+    assert numbers.effect(Effect(value=0.00851, unit="ratio")) == "-99.1 %"
+    assert numbers.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
     assert numbers.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
     assert numbers.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
         "fails in 37.5 % of trials (8.52 to 75.5)"

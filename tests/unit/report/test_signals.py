@@ -54,6 +54,15 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     assert signal_marks.strip(build.flat()) == ()
 
 
+def test_a_group_is_not_good_by_a_lesser_signal_alone() -> None:
+    """A crash after the last step: memory was not judged, and ✓ stood for it because its peak was good."""
+    good, none = SignalVerdict(seen="good"), SignalVerdict(seen="none")
+    signals = {"memory": none, "peak_memory": good, "step_time": none, "tail": good, "setup_time": good}
+    assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "····✓·"
+    signals |= {"peak_memory": SignalVerdict(seen="bad"), "tail": build.BLIND}
+    assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "·✗·?✓·"
+
+
 seen = st.sampled_from(["good", "bad", "suspect", "blind", "none"])
 some_signals = st.dictionaries(
     st.sampled_from([*SIGNALS, "metrics.loss"]), st.builds(SignalVerdict, seen=seen), max_size=8

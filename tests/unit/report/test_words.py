@@ -146,6 +146,22 @@ def test_one_clear_line_for_each_host_that_is_gone() -> None:
     assert words.troubles(build.quiet()) == []
 
 
+def test_a_version_that_alone_fails_before_the_first_step_may_be_called_bad() -> None:
+    """One that fails at its import was untested, and nothing said how it becomes bad."""
+
+    def gap(*, trials: int = 2, others: CellVerdict | None = None) -> str:
+        failed = replace(build.unknown("untested", "ModuleNotFoundError: No module named 'x'"), trials=trials)
+        result = build.run(
+            [(build.MULTIDICT, [build.HERE], [build.POP])],
+            lambda version, *_: failed if version == "6.3.0" else others or build.flat(),
+        )
+        return gaps.lines(result)[0]
+
+    assert gap().endswith("No module named 'x'; to call this bad, set `limits: {setup: bad}`")
+    assert gap(trials=0).endswith("No module named 'x'")
+    assert "to call this bad" not in gap(others=replace(build.unknown("untested", "no module"), trials=2))
+
+
 def test_gaps_are_told_once_for_many_variants() -> None:
     assert gaps.lines(build.varied()) == [
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
@@ -157,7 +157,7 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
     """Return the size of the fault in words, over all its places; growth rates also over all its versions."""
     order = order_of(attribution, result)
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
-    known = [episode.finding.effect for episode in attribution.episodes if episode.finding.effect is not None]
+    known = [_size(episode, episode.finding.effect) for episode in attribution.episodes if episode.finding.effect]
     grown = [growth for episode in attribution.episodes for growth in _growths(episode, result, order, cells)]
     size = finding_phrases.sizes(known + grown)
     if not attribution.episodes[0].depth:
@@ -165,6 +165,13 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
     sides = [side_of(episode.finding, episode.finding.before) for episode in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
     return finding_phrases.more(size, finding_phrases.sizes([effect for effect in before if effect is not None]))
+
+
+def _size(episode: Episode, effect: Effect) -> Effect:
+    """Return the size of the fault; where only its end is known, `effect` is that of the repair."""
+    if episode.begins is not None or effect.unit != "ratio" or effect.value <= 0:
+        return effect
+    return replace(effect, value=1 / effect.value, ci=None)
 
 
 def _growths(

@@ -43,7 +43,7 @@ def evidence(rule: Rule) -> str:
         parts.append(f"{names} {'makes' if len(rule.indifferent) == 1 else 'make'} no difference")
     parts.append(f"{numbers.count(rule.bad, 'variant')} bad, {rule.good} good")
     if rule.otherwise:
-        parts.append(f"{rule.otherwise} bad there in another way")
+        parts.append(f"{rule.otherwise} bad there by another fault")
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:
