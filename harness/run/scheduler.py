@@ -67,8 +67,8 @@ class Oracle:
     may."""
     review: Callable[[Cell, Trial], Review]
     """Return the trial, reclassified by what it shows about the machine."""
-    slows: Callable[[Cell, Trial], bool]
-    """Return whether the steps of a trial become slower, whatever ran beside it."""
+    wants_alone: Callable[[Cell, Trial], bool]
+    """Return whether launches beside a trial may have caused what it shows."""
 
 
 @dataclass

@@ -9,11 +9,24 @@ from typing import Any
 
 from harness.judge.cell import verdict
 from harness.judge.cell.summary import after_step
-from harness.judge.cell.trial_verdict import judged_steps_of, trace_alone
+from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Steps, Trace, Trial
+from harness.model import (
+    BAD,
+    GOOD,
+    SIGNALS,
+    UNSURE,
+    Cell,
+    CellResult,
+    CellVerdict,
+    RunResult,
+    RunVerdict,
+    Steps,
+    Trace,
+    Trial,
+)
 from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -31,7 +44,7 @@ def oracle() -> Oracle:
         describe=describe_trial,
         cannot_run=cannot_run,
         review=review,
-        slows=slows,
+        wants_alone=wants_alone,
     )
 
 
@@ -106,7 +119,9 @@ def block_fails_late(runs: Sequence[CellRun]) -> bool:
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """Return a trial in a few words (its end, or its trace's verdict with the figure), and whether it is bad."""
+    """Return a trial in a few words (its end, or what grows in it and its trace's verdict, with the figures), and
+    whether it is bad.
+    """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
@@ -119,16 +134,24 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     where = " of GPU memory" if "leak" in whole.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
-    return f"{whole.verdict}{rate}{where} to step {whole.steps}", whole.verdict in BAD
+    growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
+    grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]
+    told = [f"growth: {', '.join(grown)}"] if grown else []
+    if not (grown and whole.verdict in GOOD):
+        told.append(f"{whole.verdict}{rate}{where}")
+    return f"{'; '.join(told)} to step {whole.steps}", bool(grown) or whole.verdict in BAD
 
 
-def slows(cell: Cell, trial: Trial) -> bool:
-    """Return whether the steps of a trial become slower, whatever ran beside it."""
+def wants_alone(cell: Cell, trial: Trial) -> bool:
+    """Return whether launches beside a trial may have caused what it shows: its steps become slower, or /dev/shm, which
+    they share, fills.
+    """
     scenario = cell.variant.scenario
     if trial.trace is None or trial.buffered or scenario.judge_exit:
         return False
     steps = judged_steps_of(trial, scenario.steps)
-    return "slowdown" in trace_alone(trial.trace, scenario.limits, steps).verdicts
+    slows = "slowdown" in trace_alone(trial.trace, scenario.limits, steps).verdicts
+    return slows or (scenario.limits.of("shm") is not None and mixes_shm(trial))
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from harness.errors import InfrastructureError
 from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
 from harness.model.gpus import Gpu
 from harness.schedule.compatibility import review
-from harness.schedule.oracle import describe_trial
+from harness.schedule.oracle import describe_trial, wants_alone
 from tests.integration.test_flow import MATRIX, Engine, run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -81,3 +82,19 @@ def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
     )
     clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
     assert describe_trial(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)
+
+
+def test_a_watcher_is_told_of_what_else_grows() -> None:
+    """A launch that left files behind was "flat" in the progress."""
+    rows = np.arange(1.0, 4001.0)
+    columns = {"rss_kib": 100_000 + np.random.default_rng(1).normal(0, 20, 4000), "step_s": np.full(4000, 0.01)}
+    trace = Trace(step=rows, columns=columns, counts={"step": rows[::100], "shm": 8 * rows[::100]})
+    fills = trial(end="completed", last_step=4000, trace=trace, fingerprint={"engine": "process"})
+    leaks = replace(fills, trace=replace(trace, columns={**columns, "rss_kib": columns["rss_kib"] + 24 * rows}))
+    asked = cell(steps=Steps(), limits=Limits())
+    assert describe_trial(asked, fills) == ("growth: shared memory 8 KiB/step to step 4000", True)
+    assert describe_trial(asked, leaks) == ("growth: shared memory 8 KiB/step; leak 24 KiB/step to step 4000", True)
+    beside = replace(fills, beside=1)
+    assert describe_trial(asked, beside) == ("flat to step 4000", False)
+    assert wants_alone(asked, beside)
+    assert not wants_alone(asked, fills)

@@ -84,7 +84,7 @@ def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) 
     by_state = {state: [growth for growth in growths if growth.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
         growth = by_state["bad"][0]
-        why = f"{growth}, in {len(by_state['bad'])} of {len(growths)} launches"
+        why = f"{growth}, in {len(by_state['bad'])} of {len(launches)} launches"
         return SignalVerdict(seen="suspect", value=growth.rate, limit=limit, why=why)
     if by_state["good"]:
         best = min(by_state["good"], key=lambda growth: growth.excluded)

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from harness.judge.trace.counts import CountGrowth, judge_counts
+import numpy as np
+
+from harness.judge.trace.counts import CountGrowth, judge_counts, unjudged
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, Limits, Steps, Trace, TraceVerdict, Trial, VerdictName
+
+SHARED = "launches beside it used the same /dev/shm; a launch alone would settle it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,11 @@ class JudgedTrial:
         cut = self.trial.out_of_time or self.trial.ended_early
         return self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
 
+    @property
+    def mixed(self) -> bool:
+        """Return whether its growth in /dev/shm is not judged, because launches beside it may have caused it."""
+        return "shm" in self.growths and self.growths["shm"].unmet == SHARED
+
     def whole(self, steps: Steps) -> bool:
         """Return whether the launch completed or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
@@ -88,7 +97,7 @@ def _judged(trial: Trial, *, limits: Limits, steps: Steps, exit_only: bool) -> J
         trace_verdict=trace_verdict,
         failure=_failure(trial),
         clear=clear_leak(trace_verdict, limits=limits),
-        growths=_growths(trial, limits=limits, steps=steps),
+        growths=growths_of(trial, limits=limits, steps=steps),
     )
 
 
@@ -103,11 +112,22 @@ def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
     return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
 
-def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
+def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
     """Judge the counts of a launch of the whole budget. In a shorter one a cache that fills looks like a leak."""
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}
-    return judge_counts(trial.trace, limits=limits)
+    growths = judge_counts(trial.trace, limits=limits)
+    return {**growths, "shm": unjudged("shm", SHARED)} if "shm" in growths and mixes_shm(trial) else growths
+
+
+def mixes_shm(trial: Trial) -> bool:
+    """Return whether files of launches beside it may be among those that it has in /dev/shm: without containers they
+    share it, and what it holds changed.
+    """
+    if trial.trace is None or not trial.beside or trial.fingerprint.get("engine") != "process":
+        return False
+    values = trial.trace.counts.get("shm", np.empty(0))
+    return bool(np.unique(values[np.isfinite(values)]).size > 1)
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:

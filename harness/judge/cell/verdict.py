@@ -68,7 +68,8 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     if bad:
         return f"{' and '.join(bad)} without two trials that agree"
     if _outnumbered(launches, steps=steps):
-        return None
+        mixed = "its files in /dev/shm could not be told from those of launches beside it"
+        return mixed if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
         return "a step returned NaN in one launch, and two must agree"
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
@@ -81,7 +82,8 @@ def needs_whole_budget(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
 ) -> bool:
     """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
-    confirm. A scenario that is judged by its exit code always runs to its end.
+    confirm, or all whole ones shared their files in /dev/shm. A scenario that is judged by its exit code always runs to
+    its end.
 
     It may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch that
     shows the leak, too, is then the second. `depth` is that of the trial's batch.
@@ -92,11 +94,17 @@ def needs_whole_budget(
     whole = [launch for launch in launches if launch.whole(steps)]
     odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
     if not odd:
-        return not whole and depth != "brief"
+        return (not whole and depth != "brief") or _all_mixed(launches, steps=steps)
     if depth == "thorough":
         return True
     agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
     return not agree and not (len(launches) == 1 and whole and odd[0].clear)
+
+
+def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
+    """Return whether there are whole launches, and none of them tells how it grows in /dev/shm."""
+    whole = [launch for launch in launches if launch.whole(steps)]
+    return bool(whole) and all(launch.mixed for launch in whole)
 
 
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:

@@ -49,12 +49,16 @@ class CountGrowth:
     kind: str = ""
     unmet: str = ""
 
+    @property
+    def pace(self) -> str:
+        """Return its rate in words: `4 KiB/step`."""
+        return f"{self.rate:.3g} {SIGNALS[self.signal].unit}"
+
     def __str__(self) -> str:
         signal = SIGNALS[self.signal]
         if self.state == "bad":
             what = f" ({self.kind})" if self.kind else ""
-            pace = f"{self.rate:.3g} {signal.unit.replace('/', ' a ')} more"
-            return f"{signal.title}{what}: {pace}, at one pace all the time"
+            return f"{signal.title}{what}: {self.pace.replace('/', ' a ')} more, at one pace all the time"
         return f"{signal.title}: {self.unmet or f'no more than {self.excluded:.2g} a step pile up'}"
 
 
@@ -97,14 +101,17 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     # A rate that comes from counting whole pieces is off by as much as one of them.
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
-    unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would settle it"
+    unmet = f"it rose by {rise:.4g} in the last {span:,.0f} steps, but not at one pace; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
 def _unknown(name: str) -> CountGrowth:
-    return CountGrowth(
-        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to judge"
-    )
+    return unjudged(name, "it was counted too rarely to judge")
+
+
+def unjudged(name: str, why: str) -> CountGrowth:
+    """Return the growth of a count that says nothing."""
+    return CountGrowth(signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet=why)
 
 
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:

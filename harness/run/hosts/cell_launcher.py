@@ -123,7 +123,7 @@ class CellLauncher:
         for changed in self._settled(run, trial):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
-        if trial.end != reviewed.trial.end:
+        if trial.beside:  # which changes what it is worth
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
@@ -132,8 +132,8 @@ class CellLauncher:
 
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
         """Add a trial to its run; return the trial, and those before it that now count in another way."""
-        slows = bool(trial.beside) and trial.measured and self.oracle.slows(run.cell, trial)
-        return doubts.add_trial(run, trial, slows=slows)
+        doubtful = bool(trial.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
+        return doubts.add_trial(run, trial, doubtful=doubtful)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int

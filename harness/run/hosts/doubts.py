@@ -14,16 +14,16 @@ from harness.run.hosts.beside import DOUBTED
 from harness.run.scheduler import CellRun
 
 
-def add_trial(run: CellRun, trial: Trial, *, slows: bool) -> list[Trial]:
+def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
     """Add a trial to its run. Return the earlier trials that count now because it failed in the same way, then the
-    trial itself as it counts. `slows`: whether it ran beside others and its steps became slower.
+    trial itself as it counts. `doubtful`: whether others ran beside it and may have caused what it shows.
     """
     if trial.beside and trial.end in DOUBTED:
         run.doubted.append(trial)
         trial = replace(trial, end="infrastructure", message=_message(trial))
     elif trial.beside and not trial.measured:
         run.alone = True
-    run.alone = run.alone or bool(run.doubted) or slows
+    run.alone = run.alone or bool(run.doubted) or doubtful
     failure = (trial.end, trial.signal)
     confirmed = [] if trial.beside else [doubted for doubted in run.doubted if (doubted.end, doubted.signal) == failure]
     for doubted in confirmed:

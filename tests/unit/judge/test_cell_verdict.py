@@ -428,6 +428,41 @@ def test_the_first_look_at_all_versions_is_brief_and_the_next_launch_is_whole():
     assert needs_whole_budget([short(0, rate=0.0)], limits=LIMITS, steps=STEPS)
 
 
+def in_shm(number: int, *, grows: bool, **more: Any) -> Trial:
+    step = np.arange(1.0, STEPS.budget + 1, 100)
+    counts = {"step": step, "shm": 8 * step if grows else 0 * step}
+    trial = trial_of(number, fingerprint={"engine": "process"}, **more)
+    return replace(trial, trace=replace(trial.trace, counts=counts))
+
+
+def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_version():
+    """Launches without containers share /dev/shm: one that wrote nothing there was inconclusive."""
+    mixed = [in_shm(number, grows=True, beside=1) for number in range(3)]
+    seen = cell_of(mixed).signals["shm"]
+    assert (seen.seen, "launches beside it" in seen.why) == ("blind", True)
+    assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
+    assert more(mixed) == "its files in /dev/shm could not be told from those of launches beside it"
+    alone = [*mixed, in_shm(3, grows=False)]
+    assert cell_of(alone).signals["shm"].seen == "good"
+    assert more(alone) is None
+    agreed = cell_of([*mixed, in_shm(3, grows=True), in_shm(4, grows=True)])
+    assert (agreed.verdict, agreed.signals["shm"].seen) == ("growth", "bad")
+
+
+@pytest.mark.parametrize(("engine", "grows"), [("docker", True), ("process", False)])
+def test_shared_memory_is_judged_beside_others_in_a_container_or_where_nobody_uses_it(engine, grows):
+    beside = [replace(in_shm(n, grows=grows, beside=1), fingerprint={"engine": engine}) for n in range(3)]
+    assert cell_of(beside).signals["shm"].seen == ("bad" if grows else "good")
+    assert more(beside) is None
+
+
+def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
+    """One was "1 of 8 trials" and the other "1 of 7 launches": the eighth ended before its counts could be judged."""
+    cell = cell_of([in_shm(0, grows=True), in_shm(1, grows=False), short(2, rate=0.0)])
+    assert "in 1 of 3 trials" in cell.why
+    assert cell.signals["shm"].why.endswith("in 1 of 3 launches")
+
+
 def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     """A sweep asks for the verdict at each decision; judging takes processor time that launches beside it lack."""
     judged: list[Trace] = []

@@ -55,6 +55,13 @@ def test_counts_that_come_and_go_are_good() -> None:
     assert state(counted(values, step=step)) == "good"
 
 
+def test_the_reason_names_the_steps_in_which_it_rose() -> None:
+    """The count at step 500 stands for that at the half, 600, and the rise since then is not one of the last half."""
+    step = np.array([1.0, 500, 800, 1200])
+    found = judge_counts(counted(np.array([1.0, 500, 800, 899]), step=step), limits=LIMITS)["open_files"]
+    assert found.unmet == "it rose by 399 in the last 700 steps, but not at one pace; more steps would settle it"
+
+
 def test_the_kind_of_files_is_named() -> None:
     """`pipes` points at the code to look at; `open files` does not."""
     pipes = np.array(LOOKS, dtype=float)

@@ -178,20 +178,20 @@ def test_ctrl_c_ends_the_wait_at_the_gate() -> None:
 def test_a_failure_beside_others_accuses_no_version(end: End) -> None:
     """Two launches that want the same port, or more memory than there is, would make two good versions look broken."""
     run = CellRun(cell=cell())
-    (told,) = add_trial(run, trial(end=end, beside=1), slows=False)
+    (told,) = add_trial(run, trial(end=end, beside=1), doubtful=False)
     assert told.end == "infrastructure"
     assert not run.measured
     assert run.alone
     assert f"{end} beside 1 other launch," in told.message
-    add_trial(run, trial(2), slows=False)
+    add_trial(run, trial(2), doubtful=False)
     assert [each.end for each in run.measured] == ["completed"]
 
 
 def test_a_failure_that_comes_alone_too_counts_both_times() -> None:
     """A version that crashes in a part of its launches must be found as often as without neighbours."""
     run = CellRun(cell=cell())
-    add_trial(run, trial(1, end="crash", beside=2), slows=False)
-    told = add_trial(run, trial(2, end="crash"), slows=False)
+    add_trial(run, trial(1, end="crash", beside=2), doubtful=False)
+    told = add_trial(run, trial(2, end="crash"), doubtful=False)
     assert [each.end for each in run.trials] == ["crash", "crash"]
     assert [each.number for each in told] == [1, 2]
     assert not run.doubted
@@ -199,14 +199,14 @@ def test_a_failure_that_comes_alone_too_counts_both_times() -> None:
 
 def test_another_failure_alone_proves_nothing_of_the_first() -> None:
     run = CellRun(cell=cell())
-    add_trial(run, trial(1, end="oom", beside=1), slows=False)
-    add_trial(run, trial(2, end="crash"), slows=False)
+    add_trial(run, trial(1, end="oom", beside=1), doubtful=False)
+    add_trial(run, trial(2, end="crash"), doubtful=False)
     assert [each.end for each in run.trials] == ["infrastructure", "crash"]
 
 
 def test_a_launch_that_slows_down_beside_others_is_launched_again_alone() -> None:
     run = CellRun(cell=cell())
-    add_trial(run, trial(beside=1), slows=False)
+    add_trial(run, trial(beside=1), doubtful=False)
     assert not run.alone
-    add_trial(run, trial(2, beside=1), slows=True)
+    add_trial(run, trial(2, beside=1), doubtful=True)
     assert run.alone
