@@ -4,7 +4,7 @@ OK = 0
 BAD = 1
 """Something is bad: a regression, a failed cell, or a difference between the compared places."""
 USAGE = 2
-"""Wrong usage: an argument, a matrix file, a directory that is no run."""
+"""Wrong usage: an argument, a matrix file, a directory that is not a run's."""
 UNAVAILABLE = 3
 """Something that should have run could not: a host, an image, a full disk."""
 UNDECIDED = 4

@@ -40,7 +40,7 @@ ACCEPT = f"{JSON_TYPE}, {HTML_TYPES[0]};q=0.2, {HTML_TYPES[1]};q=0.01"
 QUOTED = r"""(?:"[^"]*"|'[^']*')"""
 LINK = re.compile(rf"""\s(?P<attributes>(?:{QUOTED}|[^"'>])*)>(?P<text>[^<]*)""")
 ATTRIBUTE = re.compile(rf"""(?<!\S)(data-[a-z-]+)(?:\s*=\s*({QUOTED}|[^\s"'>]+))?""", re.IGNORECASE)
-NEWEST_PATCH = 99  # of "3.11" the installed patch release is not known: the newest is the best guess
+NEWEST_PATCH = 99  # "3.11" does not name the installed patch release; the newest one is the best guess
 
 
 class IndexSilent(InfrastructureError):
@@ -139,7 +139,7 @@ class PackageIndex:
         try:
             answer = self._exchange.ask(question)
         except RegistryTrouble as error:
-            trouble = IndexSilent(str(error).partition(";")[0])  # what to do is another thing than with a registry
+            trouble = IndexSilent(str(error).partition(";")[0])  # the remedy differs from that for a registry
             self._silent = trouble if isinstance(error, RegistrySilent) else None
             raise trouble from None
         if answer.status == 404:
@@ -227,7 +227,7 @@ def _allows(requires_python: str | None, python: str) -> bool:
         return True
     try:
         return SpecifierSet(requires_python).contains(full, prereleases=True)
-    except ValueError:  # old uploads have such; pip ignores it as well
+    except ValueError:  # old uploads have such values; pip ignores them as well
         return True
 
 

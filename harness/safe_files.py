@@ -71,7 +71,7 @@ def folder_in(root: Path, *names: str) -> Iterator[int]:
 
 
 def _told(error: OSError, name: str | None = None, folder: int | None = None) -> OSError:
-    """Return the error in the words of a user; of a link to a folder the system only says that it is no folder."""
+    """Return the error in the words of a user; of a link to a folder the system only says that it is not a folder."""
     is_link = error.errno == errno.ELOOP
     if name is not None:
         with suppress(OSError):

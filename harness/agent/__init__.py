@@ -67,7 +67,7 @@ Anything else on stdout is noise of the image. Messages, in order:
                machine's memory; the end is then "infrastructure". remedy: what a matrix file may name instead, if no
                step was seen. output_bytes: printed after the first step (null:
                none was made). not_finite: metric -> how many steps returned NaN, an infinity or what is too large to
-               reckon with, and the first of them. buffered: why the rows of a command are no steps (bursts.py).
+               reckon with, and the first of them. buffered: why the rows of a command are not steps (bursts.py).
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
 its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver tells of the GPUs; its

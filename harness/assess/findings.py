@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.assess.row_verdicts import JudgedBlock
@@ -11,7 +11,7 @@ from harness.judge.attribution.consequences import with_consequences
 from harness.judge.changed_signals import with_changes
 from harness.judge.history.changes import holm
 from harness.judge.history.level_changes import FAMILY_ALPHA
-from harness.model import Change, Finding, Observation, signal_of
+from harness.model import Change, Finding, Metric, Observation, signal_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,11 +53,11 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
         _Found(row=row, block=block, change=change) for row, block in enumerate(blocks) for change in block.changes
     ]
     held = _holm(changes, blocks)
-    kept = [
+    kept = _begun(
         item
         for item in changes
         if not item.is_level or (item in held and item.launches >= signal_of(item.change.metric).rounds)
-    ]
+    )
     of_row: dict[int, list[Change]] = {}
     for item in kept:
         of_row.setdefault(item.row, []).append(item.change)
@@ -68,8 +68,29 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     )
 
 
+def _begun(items: Iterable[_Found]) -> list[_Found]:
+    """Drop the ends of levels whose beginnings were dropped: what is left would call good versions bad. A worsening
+    whose first bad version was dropped is the first bad one.
+    """
+    kept: list[_Found] = []
+    bad: set[tuple[int, Metric, str]] = set()
+    for item in items:
+        change = item.change
+        place = (item.row, change.metric, change.verdict if signal_of(change.metric).kind == "value" else "")
+        kind = change.kind
+        if item.is_level and place not in bad:
+            if kind == "first_fixed":
+                continue
+            kept.append(item if kind != "worse" else replace(item, change=replace(change, kind="first_bad")))
+        else:
+            kept.append(item)
+        (bad.discard if kind == "first_fixed" else bad.add)(place)
+    return kept
+
+
 def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
-    dropped = [change for change in block.changes if change not in kept]
+    places = {(change.metric, change.after) for change in kept}
+    dropped = [change for change in block.changes if (change.metric, change.after) not in places]
     verdicts = with_changes([cell.verdict for cell in block.cells], kept, dropped)
     cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(block.cells, verdicts, strict=True))
     return replace(block, cells=cells)

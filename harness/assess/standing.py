@@ -22,7 +22,7 @@ def launches_beside(change: Change, judged: JudgedBlock) -> int:
 
 
 def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
-    """Return how near to a limit a row is, whether something of it is to be confirmed, and whether something is."""
+    """Return how near to a limit a row is, whether a finding has to be confirmed, and whether one is."""
     cells = [cell.verdict for cell in judged.cells]
     worse = [change for change in judged.changes if change.kind != "first_fixed"]
     confirmed = [launches_beside(change, judged) >= ENOUGH for change in worse]

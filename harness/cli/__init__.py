@@ -106,7 +106,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
     _open_closed_streams()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # equations are small: more threads only wait
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the equations are small, so more threads would only wait
     sys.exit(run(arguments if arguments is not None else sys.argv[1:]))
 
 

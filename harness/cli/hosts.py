@@ -77,7 +77,7 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     if older_than is not None and not out.is_dir():
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
     for number in STOPPING:
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: a request to a queue is taken back
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
     name, hosts = clean_flow.hosts_of(matrix, os.environ)
     problems = []
     for host in clean_flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):

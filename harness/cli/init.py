@@ -52,7 +52,7 @@ def init(
     """Write a matrix.yaml for the current folder, and run its first two cells.
 
     It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
-    local engine has. It asks at most four questions, and none if stdin is no terminal. The budget is 4,000 steps, or
+    local engine has. It asks at most four questions, and none if stdin is not a terminal. The budget is 4,000 steps, or
     fewer if a first launch shows that the program comes to its own end before that.
 
     \b

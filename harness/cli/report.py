@@ -43,7 +43,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     path = lookup.find_run(run, out=folder, option="--in")
-    from harness.cli.shared import results  # once there is a run: they take half a second to import
+    from harness.cli.shared import results  # imported only once there is a run, because this takes half a second
     from harness.flows.parts import reread
     from harness.report.terminal import run_report
 

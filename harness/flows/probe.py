@@ -174,7 +174,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
         looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
     )
     files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
-    # A process that does not end by itself is made to: its notes say so, whole report or not.
+    # A process that does not end by itself is ended: its notes say so, whether the report is whole or not.
     problem = ": ".join(dict.fromkeys(filter(None, (problem, looked.trial.message, control.trial.message))))
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
 

@@ -76,7 +76,7 @@ def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, 
     for spot, reference in _due(images, memory, listing, digests=digests):
         try:
             asked[spot] = listing.images.digest(reference)
-        except RegistryDenied as error:  # it may be on the engines all the same
+        except RegistryDenied as error:  # the engines may have it nevertheless
             notes.append(f"{spot.series} {spot.version}: {error}")
     unknown = [spot for spot in images if memory.of(spot) is None]
     absent = [spot for spot in unknown if spot in asked and asked[spot] is None]

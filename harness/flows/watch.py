@@ -68,7 +68,7 @@ class WatchedMatrix:
             return self._go_on(folder, began_s=began_s, interval_s=self.interval_s)
 
     def _go_on(self, folder: Path, *, began_s: float, interval_s: float) -> int:
-        """Look again and again. To be stopped between two runs is no error, because nothing was cut short."""
+        """Look again and again. Being stopped between two runs is not an error, because nothing was cut short."""
         while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
             began_s = time.monotonic()
             try:

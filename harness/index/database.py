@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Unusable(Exception):
-    """Raised for a file that is no index of this format. It is set aside and made anew; the text says why."""
+    """Raised for a file that is not an index of this format. It is set aside and made anew; the text says why."""
 
 
 def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: bool = False) -> T:

@@ -59,7 +59,7 @@ def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 def _stamp(folder: str, name: str) -> str:
     try:
-        found = os.lstat(f"{folder}/{name}")  # a Path for each of thousands takes longer than to ask
+        found = os.lstat(f"{folder}/{name}")  # making thousands of Path objects takes longer than asking the system
     except OSError:
         return ""
     kind = "" if stat.S_ISREG(found.st_mode) else "!"

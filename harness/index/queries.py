@@ -35,7 +35,7 @@ class OpenIndex:
         return iter(cursor.execute(query, values))
 
     def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[sqlite3.Row]:
-        """Yield the rows of `query`, in which `(?)` stands for the ids; it is asked for some of them at a time."""
+        """Yield the rows of `query`, in which `(?)` stands for the ids; it runs for some of them at a time."""
         every = list(ids)
         for start in range(0, len(every), _MOST_AT_ONCE):
             some = every[start : start + _MOST_AT_ONCE]

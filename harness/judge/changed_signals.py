@@ -13,10 +13,13 @@ def with_changes(
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
     version before the first fixed one. The signals of `dropped` changes, which Holm's correction or too few rounds did
-    not confirm, are marked `suspect`.
+    not confirm, are marked `suspect` up to the version that a kept change says is fixed.
     """
     marked = [dict(cell.signals) for cell in cells]
-    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
+    doubtful = sorted(
+        [*dropped, *(change for change in kept if change.kind == "first_fixed")], key=lambda each: each.after
+    )
+    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((doubtful, "suspect"), (kept, "bad"))
     for changes, seen in groups:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
             signal = marked[place].get(name)

@@ -203,10 +203,13 @@ def _with_suspects(
     by_one: bool,
     apart: Collection[int],
 ) -> list[SignalVerdict]:
-    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`.
+    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`, and
+    those above it by the limit, not `good`: a change as large as the limit may yet be confirmed.
     `by_one`: single launches of versions are compared. `apart`: positions that were not measured beside the others.
     """
-    least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+    falls = SIGNALS[name].falls
+    at_limit = 1 / max(1 - limit, 1e-3) if falls else 1 + limit
+    far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     marked = list(verdicts)
     beside = [place for place in range(len(verdicts)) if place not in apart]
     usable = [
@@ -215,10 +218,10 @@ def _with_suspects(
     unsure = {place for place in usable if verdicts[place].seen == "blind" or verdicts[place].visible is None or by_one}
     for before, place in pairwise(usable):
         old, new = verdicts[before].value, verdicts[place].value
-        if not old or not new or place not in unsure:
+        if not old or not new:
             continue
-        ratio = old / new if SIGNALS[name].falls else new / old
-        if ratio >= least and abs(new - old) > SIGNALS[name].least:
+        ratio = old / new if falls else new / old
+        if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
             marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)

@@ -156,7 +156,7 @@ def _values(one: CellVerdict, other: CellVerdict) -> list[Metric]:
 
 
 def _state(name: Metric, one: CellVerdict, other: CellVerdict) -> Measured | None:
-    """Compare by the state of a signal in each run: growth that is no leak, and numbers, have no paired figures."""
+    """Compare by the state of a signal in each run: growth other than leaks, and numbers, have no paired figures."""
     seen = [verdict.signals.get(name) for verdict in (one, other)]
     if None in seen:
         return None

@@ -59,7 +59,7 @@ class Host:
 
     @property
     def machines(self) -> tuple[Host, ...]:
-        """Return each machine as a host of its own; a host that is no pool is one machine."""
+        """Return each machine as a host of its own; a host that is not a pool is one machine."""
         if not self.pool:
             return (self,)
         if self.slurm is not None:

@@ -15,7 +15,7 @@ from harness.model.scenario import Variant
 
 @dataclass(frozen=True, kw_only=True)
 class ParamCondition:
-    """Condition that a param has one of these values."""
+    """The condition that a param has one of these values."""
 
     param: str
     values: tuple[Scalar, ...]

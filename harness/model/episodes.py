@@ -40,7 +40,7 @@ class Episode:
 
 
 def sign_of(finding: Finding) -> Sign:
-    """Return the sign of a finding."""
+    """Return the sign by which a finding is judged: its metric, or `slowdown`."""
     return "slowdown" if finding.verdict == "slowdown" else finding.metric
 
 
@@ -100,7 +100,7 @@ class EpisodeBounds:
 
 
 def bounds_of(episode: Episode, order: Order) -> EpisodeBounds:
-    """Return the bounds of one episode."""
+    """Return the positions in the order of images between which an episode begins and ends."""
     return EpisodeBounds(
         begins=None if episode.begins is None else _interval(episode.begins, order),
         ends=None if episode.ends is None else _interval(episode.ends, order),

@@ -64,7 +64,7 @@ class Hybrid:
     sham: frozenset[str] = frozenset()
 
     def side_of(self, group: ComponentGroup) -> Side:
-        """Return the side that a group is from."""
+        """Return the side from which the hybrid takes a group."""
         return "B" if group.id in self.from_b else "A"
 
 

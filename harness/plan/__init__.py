@@ -1,1 +1,1 @@
-"""Turns a matrix into a plan: which cells there are, in which order, and what running them can cost. Pure."""
+"""Turns a matrix into a plan: its cells, their order, and the possible cost of running them. Pure."""

@@ -1,4 +1,4 @@
-"""Computes, for `--dry-run`, what a plan would do and what it can cost."""
+"""Computes the work and the possible cost of a plan, for `--dry-run`."""
 
 from __future__ import annotations
 

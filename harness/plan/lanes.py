@@ -8,7 +8,7 @@ from harness.errors import InfrastructureError
 from harness.model import Host, Lane
 from harness.model.gpus import Gpu
 
-MOST_GPUS = 64  # of a host: a larger number is no index
+MOST_GPUS = 64  # of a host: a larger number is not an index
 
 
 def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:

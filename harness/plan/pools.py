@@ -1,6 +1,6 @@
 """Selects the machines of a pool that are equal. Pure.
 
-A row is measured whole on one machine, so nothing is compared across machines. They must be equal all the same: a
+A row is measured whole on one machine, so nothing is compared across machines. They must be equal nevertheless: a
 fault that shows on one of them alone would look like that of the rows that it happened to take.
 """
 

@@ -52,7 +52,7 @@ class Config(BaseModel):
 
 
 class Token(BaseModel):
-    """Answer of a token service, which has one of these fields or both."""
+    """The answer of a token service, which has one of these fields or both."""
 
     token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""

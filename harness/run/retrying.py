@@ -65,5 +65,5 @@ class NetworkRetries:
 
     def _wait(self, wait_s: float, *, say: Say, why: str) -> None:
         for beat in range(max(1, round(wait_s / BEAT_S))):
-            say(f"the network failed, trying again in {wait_s - beat * BEAT_S:.0f} s: {why}")
+            say(f"the network failed; trying again in {wait_s - beat * BEAT_S:.0f} s: {why}")
             self._sleep(BEAT_S)

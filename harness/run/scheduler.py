@@ -207,4 +207,4 @@ class Rows(Protocol):
         """Return whether the rest of a turn waits for other rows, because its first launches were costly."""
 
     def stopped(self) -> bool:
-        """Return whether nothing more is to be launched, also not of a batch that was begun."""
+        """Return whether nothing more is to be launched, not even the rest of a batch that was begun."""

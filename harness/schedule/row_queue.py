@@ -205,7 +205,9 @@ class RowQueue:
         rows = self._open_to(worker)
         place = choose([row.state for row in rows], launch_s=self._launch_s())
         if place is not None and self.stop(rows[place].state):
-            rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
+            rows = [
+                row for row in rows if row.proposal is not None and not row.proposal.runs
+            ]  # such a proposal costs nothing
             place = choose([row.state for row in rows])
         return None if place is None else rows[place]
 

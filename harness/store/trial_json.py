@@ -127,7 +127,7 @@ def _trace(file: _TraceFile | None) -> Trace | None:
     if not np.all(np.isfinite(counts["step"])) or np.any(np.diff(counts["step"]) <= 0):
         raise ValueError("its counts have steps out of order")
     if any(np.any((values < 0) | np.isinf(values)) for values in counts.values()):
-        raise ValueError("its counts are no amounts")
+        raise ValueError("its counts are not amounts")
     return Trace(
         step=columns.pop("step"), columns=columns, looks=tuple(file.looks), counts=counts if file.counts else {}
     )

@@ -118,6 +118,6 @@ def _lock(handle: int, path: Path) -> None:
         raise InfrastructureError(
             f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
         )
-    with suppress(OSError):  # on a full disk, others only learn less
+    with suppress(OSError):  # on a full disk, other processes only learn less
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -72,7 +72,7 @@ def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
 
 def test_an_address_where_no_engine_answers() -> None:
     answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    with listening(answer) as port, pytest.raises(EngineUnreachable, match="what answers there is not a Docker Engine"):
+    with listening(answer) as port, pytest.raises(EngineUnreachable, match="the service that answers there"):
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
 
@@ -148,7 +148,7 @@ def test_what_a_hook_said_comes_first() -> None:
 def test_a_hook_that_says_nothing_is_told_to_be_silent() -> None:
     hook = "unable to start container process: error running hook #0: error running hook: exit status 3, stdout: , "
     assert explanation(APIError("x", explanation=f"runc create failed: {hook}stderr: : unknown")) == (
-        "its hook failed and said nothing (exit status 3)"
+        "its hook failed without a message (exit status 3)"
     )
 
 

@@ -116,7 +116,7 @@ def test_tls_that_does_not_fit(lab: Lab, tmp_path: Path) -> None:
     assert "it wants TLS; set DOCKER_TLS_VERIFY=1" in refusal(lab.tls_address, os.environ)
     assert "it does not speak TLS; unset DOCKER_TLS_VERIFY" in refusal(lab.tcp_address, tls(lab.certificates))
     for folder in (other, mixed):
-        assert "its certificate and those of DOCKER_CERT_PATH do not fit" in refusal(lab.tls_address, tls(folder))
+        assert "its certificate and those of DOCKER_CERT_PATH do not match" in refusal(lab.tls_address, tls(folder))
     assert "DOCKER_CERT_PATH must be a folder with ca.pem" in refusal(lab.tls_address, tls(tmp_path / "none"))
 
 

@@ -159,6 +159,13 @@ def test_the_hosts_of_one_run_stand_side_by_side(runs: Runs) -> None:
     assert measured(found, "outcome", "20.12").standing == "same"
 
 
+def test_cells_that_one_run_alone_has_are_counted(runs: Runs) -> None:
+    old = runs.write("a", {OLD: "gb"}, of=OLD_TAGS)
+    new = runs.write("b", {NEW: "ibb"}, of=faults.pulled("ngc", ["20.12", "22.12", "23.02"]))
+    notes = compare_runs([old, new]).notes
+    assert "2 cells were measured only in one of old/RTX 3090 and new/RTX 4090; 1 in both" in notes
+
+
 def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
     """A day is no lane: nobody is blamed, but what is slower on the same machine is bad."""
     before = runs.write("january", {OLD: "ggg"}, twins=True)

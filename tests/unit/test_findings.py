@@ -38,3 +38,29 @@ def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str
     signal = result.blocks[0].cells[1].verdict.signals[metric]
     assert signal.seen == ("bad" if named else "suspect")
     assert named or signal.why == "a change that 5 launches of each version have to confirm"
+
+
+@pytest.mark.parametrize("beginning", [1e-9, 0.4])
+def test_no_version_is_bad_only_because_a_later_one_is_better(beginning: float) -> None:
+    """The rise to 1.1 and the fall to 1.2: if the rise may be chance, 1.0 and 1.1 are not bad until 1.2."""
+    signal = SignalVerdict(seen="good", value=1.0, limit=0.1)
+    verdict = replace(build.flat(), trials=5, signals={"step_time": signal})
+    cells = tuple(
+        CellResult(cell=cell, cell_id=cell.id, trials=(), verdict=verdict)
+        for image in build.series("msgpack", ["1.0", "1.1", "1.2", "1.3"]).images
+        for cell in (Cell(image=image, lane=build.HERE, variant=build.POP),)
+    )
+    steps = [("first_bad", 1, beginning), ("worse", 2, 1e-9), ("first_fixed", 3, 1e-9)]
+    changes = tuple(
+        Change(metric="step_time", kind=kind, before=after - 1, after=after, p=p)  # type: ignore[arg-type]
+        for kind, after, p in steps
+    )
+    found = find([JudgedBlock(cells=cells, changes=changes, warnings=(), tested=("step_time",))])
+    is_sure = beginning < 0.01
+    told = [(one.kind, one.after) for one in found.findings]
+    assert told == [*([("first_bad", "1.1")] if is_sure else []), ("worse" if is_sure else "first_bad", "1.2"),
+                    ("first_fixed", "1.3")]  # fmt: skip
+    seen = [cell.verdict.signals["step_time"].seen for cell in found.blocks[0].cells]
+    assert seen == ["good", "bad" if is_sure else "suspect", "bad", "good"]
+    alone = find([JudgedBlock(cells=cells, changes=changes[::2], warnings=(), tested=("step_time",))])
+    assert bool(alone.findings) == is_sure

@@ -69,7 +69,7 @@ def visible_cards(cards, environment):
     chosen = []
     for word in [word.strip() for word in environment[SUBSET].split(",")]:
         if word.isdigit() and not numbered:
-            return cards  # CUDA numbers the fastest card first, and does not report which that is
+            return cards  # CUDA numbers the fastest card first, and does not report which card that is
         matching = [card for card in cards if _is_meant(card, word)]
         if not matching:
             break  # CUDA stops at the first unknown entry

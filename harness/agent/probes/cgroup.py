@@ -3,8 +3,8 @@
 import os
 
 UNLIMITED = 1 << 60  # bytes; version 1 reports "no limit" as the largest multiple of a page
-OWN_SHARE = 0.5  # of the machine's memory; a trial that used more is what the memory ran out for
-NEAR = 0.9  # share of its limit that a trial has used at least when the kernel kills it there
+OWN_SHARE = 0.5  # share of the machine's memory; if a trial used more, the memory ran out because of it
+NEAR = 0.9  # a trial that the kernel kills at its limit has used at least this share of it
 
 
 class Cgroup(object):
@@ -30,7 +30,7 @@ class Cgroup(object):
         """Return whether there is a limit that the memory in use never came near. A count of requests beyond the limit
         does not tell: version 1 keeps none where memory and swap have one limit together."""
         limit, peak_kib = self.limit_bytes(), self.peak_kib()
-        if limit is None or peak_kib is None:  # version 2 tells no peak before Linux 5.19
+        if limit is None or peak_kib is None:  # version 2 reports no peak before Linux 5.19
             return limit is not None and self._event("memory.events", "max") == 0
         return 1024 * peak_kib < NEAR * limit
 

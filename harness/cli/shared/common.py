@@ -51,7 +51,7 @@ def _drop_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Print to stderr what the harness has to say. It may quote a file, an image or a registry: nothing of it acts on a
+    """Print a message to stderr. Since it may quote a file, an image or a registry, nothing in it acts on a
     terminal. The exit code tells, too: a disk that is full must not change it.
     """
     with suppress(OSError):

@@ -35,7 +35,7 @@ def write_reports(result: RunResult, directory: RunDirectory) -> None:
 
 
 def write_exports(result: RunResult, directory: RunDirectory) -> None:
-    """Write what is made of the result, which stays as it is."""
+    """Write the exports of the result, which does not change."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))

@@ -57,7 +57,11 @@ def decoded(script: bytes) -> str:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
         return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
-    except (SyntaxError, LookupError, UnicodeError):  # an encoding that Python does not have: it never ran either
+    except (
+        SyntaxError,
+        LookupError,
+        UnicodeError,
+    ):  # Python lacks the encoding: it never ran either
         return script.decode(errors="replace")
 
 

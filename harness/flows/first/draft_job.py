@@ -92,7 +92,7 @@ def _check_pattern(pattern: str | None) -> None:
 
 
 def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:
-    """Return kind, file or module, arguments, and the folder of its imports; None if it is no Python of that folder."""
+    """Return kind, file or module, arguments, and the folder of its imports; None if no Python of that folder runs."""
     if not PYTHON.fullmatch(words[0]):
         return None
     rest = _after_flags(words)

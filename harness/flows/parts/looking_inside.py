@@ -36,7 +36,7 @@ class Looked:
         if self.trial.ended_well:
             most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
-        # The failure's own line is the last: of a traceback, and after notes of how the process went down.
+        # The line that names the failure is the last one, after a traceback or notes on how the process ended.
         reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
             reason = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", reason, count=1)

@@ -17,7 +17,7 @@ from harness.run.images.disk_budget import Disk, ImageName, name_of, total_bytes
 
 UNPACKED = 3.0
 """Typical ratio of an image's size on an engine to that in a registry: 2.4 (Debian, Python) to 3.7 (TensorFlow)."""
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as the kernel, and as registries name them
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the names that the kernel and the registries use
 NO_SIZE = {"Build": "built there", "Install": "installed there"}
 
 Layers = Mapping[str, int]
@@ -140,8 +140,8 @@ def disk_of(
 
 
 def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[ImageName, int]:
-    """Return what each pull will add, unpacked, where that is known: layers that several have are there after the
-    first.
+    """Return the unpacked size that each pull adds by itself, if it is known: a layer of several images counts for none
+    of them.
     """
     layers: dict[ImageName, Layers] = {}
     for image in pulls:

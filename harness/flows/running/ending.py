@@ -33,7 +33,7 @@ class Ending:
             self.reason = self.reason or FIRST_BAD
 
     def why(self, state: RowState | None) -> str:
-        """Return why nothing more is launched of a row that stands so, or "". None asks of a turn that was begun."""
+        """Return why no more of a row with this standing is launched, or "". None stands for a turn that was begun."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
             self.reason = self.reason or TIME
         if self.reason:

@@ -111,7 +111,7 @@ class PoolRun:
                     return self.use(each, queue, over)
                 if not self._joined(each, queue, over):
                     return None
-            except Interrupted:  # or nothing is left for it to do, while it waited for its lease or its node
+            except Interrupted:  # or nothing was left for it to do after it had waited for its lease or its node
                 if self.context.stopped.is_set():
                     raise
                 if queue.begun(name):

@@ -66,7 +66,7 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         columns=tuple(columns.values()),
         pairs=tuple(pairs),
         together=together,
-        notes=(*_machines_apart(runs, columns), *_notes(pairs)),
+        notes=(*_machines_apart(runs, columns), *_notes(pairs), *_on_one_side(runs, columns, pairs)),
         exit_code=_exit_code(pairs, together),
     )
 
@@ -269,6 +269,31 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
     refused = [pair for pair in pairs if pair.refused]
     if refused:
         yield f"{len(refused)} of {len(pairs)} cells are not comparable; nobody is blamed over them"
+
+
+def _on_one_side(
+    runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
+) -> Iterator[str]:
+    """Yield how many cells have launches on one side only, for each two columns that are compared."""
+    for one, other in _partners(runs, columns):
+        sides = [_launched(runs[number], lane) for number, lane in (one, other)]
+        apart = len(sides[0] ^ sides[1])
+        if apart:
+            left, right = columns[one], columns[other]
+            compared = sum((pair.one, pair.other) == (left, right) for pair in pairs)
+            cells = f"{apart} cells were" if apart > 1 else "1 cell was"
+            yield f"{cells} measured only in one of {left.label} and {right.label}; {compared} in both"
+
+
+def _launched(run: StoredRun, lane: Lane) -> set[tuple[str, str, str, str]]:
+    """Return the series, scenario, params and version of the cells of a lane that have launches."""
+    return {
+        (*_name(block), cell.image.version)
+        for block in run.plan.blocks
+        if block.lane == lane
+        for cell in block.cells
+        if any(trial.measured for trial in run.cells[cell.id].trials)
+    }
 
 
 def _nothing(pairs: Sequence[Pair]) -> str:

@@ -84,7 +84,7 @@ def clean(
                     engine = open_engine(machine, environ=environ, say=say)
                     opened.callback(engine.close)
                     yield _clean(machine, engine, images=images, dry_run=dry_run, say=say)
-                except HarnessError as error:  # the other hosts are cleaned all the same
+                except HarnessError as error:  # the other hosts are still cleaned
                     yield Cleaned(host=_name(machine), problem=str(error).removeprefix(f"{HERE}: "))
 
 

@@ -78,7 +78,7 @@ def _measure(
         if context.stopped.is_set():
             raise
         found[each.host.machine] = "the machine is in use; run doctor again when it is free"
-    except HarnessError as error:  # the other machines are measured all the same
+    except HarnessError as error:  # the other machines are still measured
         found[each.host.machine] = str(error)
 
 

@@ -127,7 +127,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
                     into.bases[image.source.base] = found
     except Interrupted:
         raise
-    except HarnessError as error:  # the other hosts are looked at all the same
+    except HarnessError as error:  # the other hosts are still checked
         each.problem = each.problem or str(error)
 
 
@@ -158,7 +158,7 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 
 def _fits(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers) -> list[ImageFit]:
     architecture = architecture_of(each.facts)
-    # Environments need no image: a base is of no matter there.
+    # Environments need no image, so a base does not matter there.
     asked = told if each.problem is None and not each.host.in_environments else None
     facts = [(image, _facts(image, seen, asked, architecture)) for image in images_on(plan, each.part_of)]
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)

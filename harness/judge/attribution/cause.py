@@ -162,7 +162,7 @@ class _Group:
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
     def _where(self, rows: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
-        """Yield the machine of each cell with this state; "" for one whose host is no pool."""
+        """Yield the machine of each cell with this state; "" for one whose host is not a pool."""
         for block in self.blocks:
             for cell, own in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
                 if own is state and cell.id in self.known:

@@ -38,7 +38,7 @@ TAIL = 0.99
 TAIL_ROWS = 100
 """Fewest rows from which that quantile can be estimated."""
 PACES = frozenset({"step_time", "throughput"})
-"""Level signals that a slow launch has all the same."""
+"""Level signals that even a slow launch has."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})

@@ -33,7 +33,7 @@ NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Standard deviation of one launch, of the log, with its degrees of freedom."""
+    """The standard deviation of the log of one launch, with its degrees of freedom."""
 
     deviation: float
     freedom: int

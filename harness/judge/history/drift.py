@@ -29,7 +29,7 @@ from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval, signal_of
 
 FEWEST = 6
-"""Versions from which a line through them is no chance."""
+"""Fewest versions for which a line through them is not taken for chance."""
 MOST = 40
 """Newest versions that are looked at: older ones only join the runs."""
 SINGULAR = 1e-10
@@ -40,7 +40,7 @@ MARGIN = 6.0
 
 @dataclass(frozen=True, kw_only=True)
 class LevelPoint:
-    """A figure of one version in one run: `log`, of which more is worse, of `launches` launches. `version` is its
+    """A figure of one version in one run: its `log` (more is worse), from `launches` launches. `version` is its
     position in the series; `run` is any number of the run.
     """
 
@@ -166,8 +166,8 @@ class _Table:
         return np.concatenate([[0.0], self._solved(self.versions[:, 1:])[0]])
 
     def line(self, start: int, effects: Floats) -> _Line | None:
-        """Return the line through the versions from `start` on; None if it is no line, or falls. Versions before have
-        any effects.
+        """Return the line through the versions from `start` on; None if they are not on one, or it falls. The
+        versions before it may have any effects.
         """
         count = len(effects)
         turns = np.arange(count, dtype=float)

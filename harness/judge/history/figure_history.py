@@ -34,7 +34,7 @@ FAR_FROM_NEIGHBOURS = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFound:
-    """The changes that a table shows. `better` are improvements that end nothing bad; they are no findings.
+    """The changes that a table shows. `better` are improvements that end nothing bad; they are not findings.
 
     `noise` is the standard deviation of a log, `visible` the minimum detectable effect (a log) of a level that
     `lasting` versions have; both are None if the noise cannot be estimated. `alone`: each version has one figure, and
@@ -51,7 +51,7 @@ class SeriesFound:
 
 
 def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
-    """Judge a table of logs, of which more is worse; a change counts from `least` on, also a log."""
+    """Judge a table of logs (more is worse); a change counts if it is at least `least`, also a log."""
     rounds, versions = table.values.shape
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
         return SeriesFound(changes=(), alone=rounds == 1)

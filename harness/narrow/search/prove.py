@@ -1,4 +1,4 @@
-"""Proves a component: tests A with it and B without it, and both beside others where that alone cannot be made.
+"""Proves a component: tests A with it and B without it, each beside other groups if it cannot be made alone.
 
 | A + c | B - c | it is |
 |---|---|---|

@@ -76,7 +76,7 @@ class Both:
 
     @property
     def is_told(self) -> bool:
-        """Return whether the line of its row includes it, even if it is not one of those that are always there."""
+        """Return whether the line of its row includes it, even if it is not a signal that every line includes."""
         return self.is_coarse or self.seen in ("bad", "suspect")
 
     @property

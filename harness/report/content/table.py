@@ -266,7 +266,7 @@ def _median_cells(
     marks: dict[str, Mark] = {
         finding.after: "first_fixed" if finding.kind == "first_fixed" else "first_bad"
         for finding in findings
-        if finding.kind != "drift"  # which has no first bad version
+        if finding.kind != "drift"  # a drift has no first bad version
     }
     sizes = {finding.after: numbers.change(finding.effect) for finding in findings if finding.effect is not None}
     bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"

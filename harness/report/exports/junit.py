@@ -105,8 +105,8 @@ def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:
-    """Return the tag of a test that did not pass; None if it did. A failed setup is skipped: it is no infrastructure
-    problem.
+    """Return the tag of a test that did not pass; None if it did. A failed setup is skipped, as it is not a problem of
+    the infrastructure.
     """
     tone = words.cell_tone(entry.verdict)
     if tone == "bad" or begins:

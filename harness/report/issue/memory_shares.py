@@ -20,7 +20,7 @@ def growth_lines(trial: Trial) -> Iterator[str]:
     if first.blocks is not None and last.blocks is not None:
         blocks_a_step = (last.blocks - first.blocks) / steps
         yield f"Python objects: {numbers.number(blocks_a_step)} more allocated blocks a step."
-    # Growth that these release is no leak.
+    # Growth that these release is not a leak.
     yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
     yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
 

@@ -42,7 +42,7 @@ def run_page(run: IndexedRun) -> str:
 
 
 def month(started: str) -> str:
-    """Return `2026-03`; `undated` for what is no time."""
+    """Return `2026-03`; `undated` for a text that is not a time."""
     return started[:7] if re.fullmatch(r"[0-9]{4}-[0-9]{2}", started[:7]) else "undated"
 
 

@@ -24,7 +24,7 @@ def lines(result: RunResult) -> list[str]:
     """Return a line for each verdict or signal, series, lane and reason not measured as planned or not decided.
 
     The reason for an image omits the image's place in the file, so that versions with the same reason share a line.
-    The problem of a whole host is in `words.troubles`, and what a search did not need is no gap.
+    The problem of a whole host is in `words.troubles`, and cells that a search did not need are not gaps.
     """
     told: dict[tuple[str, str, str], list[CellResult]] = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:

@@ -181,7 +181,7 @@ def explanation(error: APIError) -> str:
     all programs that passed them on.
     """
     text = without_credentials(" ".join(str(error.explanation or error).split()))
-    text = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", text.removesuffix(": unknown"))
+    text = SILENT_HOOK.sub(r"its hook failed without a message (\1)", text.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", text)[:600]
 
 

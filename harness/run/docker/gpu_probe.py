@@ -38,7 +38,7 @@ REMEDIES: Mapping[Way, str] = {
     "runtime": "see that machine's `nvidia-container-runtime`, or use gpus: none",
     "cdi": f"{CDI_REMEDY}, or use gpus: none",
 }
-NO_GPU = "see `nvidia-smi` there; if that has one, reinstall the NVIDIA Container Toolkit; else use gpus: none"
+NO_GPU = "see `nvidia-smi` there; if it lists a GPU, reinstall the NVIDIA Container Toolkit; else use gpus: none"
 
 GetOne = Callable[[], str]
 

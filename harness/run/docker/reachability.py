@@ -45,11 +45,11 @@ REMEDIES = {
     ),
     r"Path to a certificate and key": "DOCKER_CERT_PATH must be a folder with ca.pem, cert.pem and key.pem",
     r"(?i)certificate|unknown ca|tlsv\d+ alert|EOF occurred in violation": (
-        "its certificate and those of DOCKER_CERT_PATH do not fit; see ca.pem, cert.pem and key.pem there"
+        "its certificate and those of DOCKER_CERT_PATH do not match; see ca.pem, cert.pem and key.pem there"
     ),
     r"(?i)name or service not known|name resolution|nodename nor servname": "no machine of that name is known here",
     r"SSH-\d": "an SSH server answers there; that is `engine: ssh://…`",
-    r"404 Client Error": "what answers there is not a Docker Engine; check address, port and http_proxy",
+    r"404 Client Error": "the service that answers there is not a Docker Engine; check address, port and http_proxy",
     r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
 }
 

@@ -157,7 +157,7 @@ class CellLauncher:
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this trial alone
-            message = f"a fault of the harness met this launch: {_place_of(error)}; please report it"
+            message = f"a fault of the harness hit this launch: {_place_of(error)}; please report it"
             return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
 
     def _review(self, run: CellRun, trial: Trial) -> Review:

@@ -72,7 +72,7 @@ def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) 
     except APIError as error:
         if error.status_code != CONFLICT:
             raise
-        return "container" not in explanation(error)  # otherwise the result or another build depends on it
+        return "container" not in explanation(error)  # otherwise another image depends on it
     return True
 
 

@@ -48,7 +48,7 @@ class Holder:
         code, output = self.execute(command)
         if code != 0:
             why = why_failed(output)
-            raise ImageUnavailable(f"{self.place}: `{command[0]}` failed in the base image: {why}; take another base")
+            raise ImageUnavailable(f"{self.place}: `{command[0]}` failed in the base image: {why}; use another base")
         return output
 
     def execute(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -66,7 +66,7 @@ class Holder:
             self.say(line)
             if time.monotonic() > until_s:
                 took = f"took more than {COMMAND_S / 3600:.0f} h"
-                raise ImageUnavailable(f"{self.place}: `{command[0]}` {took}; take `build:`")
+                raise ImageUnavailable(f"{self.place}: `{command[0]}` {took}; use `build:`")
         return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
     def commit(self, *, tag: str, digest: str, environment: Sequence[str] | None = None) -> Found:
@@ -124,4 +124,4 @@ def committed(client: docker.DockerClient, tag: str) -> Found | None:
 
 def why_failed(output: str) -> str:
     """Return why a command failed, by its output, in one line."""
-    return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a word"
+    return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a message"

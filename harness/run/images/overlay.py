@@ -36,7 +36,7 @@ UNSEEN = (
     "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 )  # fmt: skip
 """Settings of pip and uv that the version lookup on this machine uses, and that pip in a container does not get."""
-UNSEEN_HELP = "give a base with such settings, or take `build:` with a Dockerfile that copies the wheels in"
+UNSEEN_HELP = "give a base with such settings, or use `build:` with a Dockerfile that copies the wheels in"
 DIGEST = re.compile(r"^[0-9a-f]{64}$", re.MULTILINE)
 
 
@@ -64,7 +64,7 @@ def install(
         installed = DIGEST.search(holder.printed(holder.python, "-c", INSTALLED.read_text()))
         if installed is None:
             why = f"the base image's {holder.python} does not say what is installed"
-            raise ImageUnavailable(f"{holder.place}: {why}; take another base")
+            raise ImageUnavailable(f"{holder.place}: {why}; use another base")
         digest = hashlib.sha256(f"{base.digest} {installed[0]}".encode()).hexdigest()
         return holder.commit(tag=tag, digest=f"sha256:{digest}")
 

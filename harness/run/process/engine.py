@@ -257,7 +257,7 @@ def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> 
     try:
         process.wait(KILLED_S)
     except subprocess.TimeoutExpired as error:
-        text = f"process {process.pid} cannot be killed, it is stuck in the kernel (a driver?); restart this machine"
+        text = f"process {process.pid} cannot be killed, as it is stuck in the kernel (a driver?); restart this machine"
         raise InfrastructureError(text) from error
 
 

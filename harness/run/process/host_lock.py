@@ -36,7 +36,7 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
         number = _opened(path)
     except OSError as error:
         odd = error.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
-        why = "is a link or a pipe, and no lease" if odd else error.strerror
+        why = "is a link or a pipe, not a lease" if odd else error.strerror
         raise InfrastructureError(f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder") from error
     with os.fdopen(number, "r+b", buffering=0) as file:
         _lock(number, say=say, stopped=stopped)

@@ -1,7 +1,7 @@
 """Holds the conversation with the agent of one trial until the trial has ended.
 
 The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
-`infrastructure`, which is no verdict on the image.
+`infrastructure`, which is not a verdict on the image.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Conversation:
         if silent_s > self._silence_limit_s:
             return self._ended("infrastructure", f"lost: no message from the agent for {silent_s:.0f} s")
         if taken_s > self._limit_s:
-            what = "the agent still speaks, and should have ended the trial"
+            what = "the agent still responds, but should have ended the trial"
             return self._ended("infrastructure", f"given up after {self._limit_s:.0f} s: {what}")
         return None
 
@@ -235,7 +235,7 @@ class Conversation:
 
     def _not_started(self, what: str, last: Exit) -> Trial:
         own = [line for line in last.stderr_tail.splitlines() if line.startswith("harness: ")]
-        if own:  # what starts the agent on a node knows better
+        if own:  # the program that starts the agent on a node knows better
             return self._ended("infrastructure", own[-1].removeprefix("harness: "), last)
         why = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"

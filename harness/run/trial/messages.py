@@ -98,7 +98,7 @@ def parse_message(text: bytes) -> Message:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -115,7 +115,7 @@ def number_of(message: Message, name: str) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float):
-        raise Misunderstood(f"{message.get('type')}: {name} is no number")
+        raise Misunderstood(f"{message.get('type')}: {name} is not a number")
     if not abs(value) <= NUMBER_LIMIT:
         raise Misunderstood(f"{message.get('type')}: {name} is out of range")
     return float(value)
@@ -128,7 +128,7 @@ def count_of(message: Message, name: str, *, most: float) -> int:
         return 0
     most = min(most, COUNT_LIMIT)
     if type(value) is not int or not 0 <= value <= most:
-        raise Misunderstood(f"{message.get('type')}: {name} is no count up to {most:g}")
+        raise Misunderstood(f"{message.get('type')}: {name} is not a count up to {most:g}")
     return value
 
 
@@ -136,7 +136,7 @@ def whole_number_of(message: Message, name: str) -> int | None:
     """Return a whole number below 2**32 in magnitude, or None."""
     value = message.get(name)
     if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
-        raise Misunderstood(f"{message.get('type')}: {name} is no whole number")
+        raise Misunderstood(f"{message.get('type')}: {name} is not a whole number")
     return value
 
 
@@ -149,7 +149,7 @@ def long_text_of(message: Message, name: str) -> str:
     """Return a text of any length."""
     value = message.get(name)
     if not isinstance(value, str):
-        raise Misunderstood(f"{message.get('type')}: {name} is no text")
+        raise Misunderstood(f"{message.get('type')}: {name} is not a text")
     return writable(value)
 
 
@@ -170,14 +170,14 @@ def columns_of(message: Message) -> dict[str, Floats]:
     if len({len(array) for array in arrays.values()}) != 1:
         raise Misunderstood(f"{kind}: columns of different lengths")
     if not np.all(np.isfinite(arrays["step"])):
-        raise Misunderstood(f"{kind}: a step is no number")
+        raise Misunderstood(f"{kind}: a step is not a number")
     return arrays
 
 
 def _array(kind: str, values: object) -> Floats:
     # numpy would convert strings and booleans to numbers.
     if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
-        raise Misunderstood(f"{kind}: a value is no number")
+        raise Misunderstood(f"{kind}: a value is not a number")
     try:
         array = np.array(values, dtype=np.float64)
     except OverflowError as error:
@@ -190,13 +190,13 @@ def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
     """Return the counts of non-finite values in `done`: metric -> (steps that returned one, the first such step)."""
     metrics = message.get("not_finite") or {}
     if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
-        raise Misunderstood("done: not_finite is no record of metrics")
+        raise Misunderstood("done: not_finite is not a record of metrics")
     return {writable(name[:200]): _pair(pair) for name, pair in metrics.items()}
 
 
 def _pair(pair: object) -> tuple[int, int]:
     if not isinstance(pair, list) or len(pair) != 2 or not all(type(n) is int and 0 < n <= COUNT_LIMIT for n in pair):
-        raise Misunderstood("done: not_finite is no pair of a count and a step")
+        raise Misunderstood("done: not_finite is not a pair of a count and a step")
     return pair[0], pair[1]
 
 

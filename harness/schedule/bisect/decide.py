@@ -253,7 +253,7 @@ def _in_words(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
 
 
 def _word(boundary: Boundary) -> str:
-    """Return the word for a boundary. A level is no verdict: whether more is bad depends on the baseline."""
+    """Return the word for a boundary. A level is not a verdict: whether more is bad depends on the baseline."""
     if boundary.metric == LEVEL:
         return f"first that is {'slower' if boundary.worse else 'faster'}"
     return "first bad" if boundary.worse else "first good again"

@@ -150,3 +150,14 @@ def test_rare_jumps_say_how_many_of_them_it_takes():
     found = growth(5000.0 * np.searchsorted(places, TIME))
     assert found.verdict == "leak"
     assert found.detectable == pytest.approx(9 * 5000 / 4000, rel=0.15)
+
+
+@pytest.mark.parametrize("period", [31, 71, 113])
+def test_a_wave_whose_floor_stays_does_not_grow_below_the_limit(period):
+    """A cache that is filled and emptied: "still grows 5.9 KiB a step, below the limit of 0.5" was said of one."""
+    found = growth(13000 + 293.0 * (np.arange(1200) % period))
+    assert found.verdict != "leak"
+    assert found.rate is not None
+    assert found.excluded is not None
+    if found.verdict in ("flat", "plateau"):
+        assert found.rate <= found.excluded < 0.5

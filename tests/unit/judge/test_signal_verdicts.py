@@ -320,3 +320,10 @@ def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:
     """Reports show the peak of launches that fail; the reason beside it must not say that there is none."""
     cells = told([[trial_of(number, end="crash", exit_code=1) for number in range(3)] for _ in range(3)])
     assert {cell.signals["peak_memory"].why for cell in cells} == {"this version is bad: crash"}
+
+
+@pytest.mark.parametrize(("seconds", "seen"), [(2.0, "suspect"), (1.3, "good")])
+def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(seconds: float, seen: str) -> None:
+    """A tail that doubled was good after three launches, because its change needs five to be named."""
+    cells = told(with_facts(block(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
+    assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]

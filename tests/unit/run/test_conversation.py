@@ -328,7 +328,7 @@ def test_an_agent_that_speaks_for_ever_is_given_up() -> None:
     player.receive = receive  # type: ignore[method-assign]
     trial = held(player)
     assert trial.end == "infrastructure"
-    assert trial.message == "given up after 300 s: the agent still speaks, and should have ended the trial"
+    assert trial.message == "given up after 300 s: the agent still responds, but should have ended the trial"
     assert player.clock.now_s < 310
 
 

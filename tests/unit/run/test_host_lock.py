@@ -37,7 +37,7 @@ def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
     target = tmp_path / "precious"
     target.write_text("kept")
     plant(tmp_path / host_lock.NAME, target)
-    place = re.escape(f"hosts.here: {tmp_path / host_lock.NAME}: is a link or a pipe, and no lease; remove it, or set")
+    place = re.escape(f"hosts.here: {tmp_path / host_lock.NAME}: is a link or a pipe, not a lease; remove it, or set")
     lease = host_lock.held(tmp_path, place="hosts.here", say=pytest.fail, stopped=lambda: False)
     with pytest.raises(InfrastructureError, match=f"^{place}"), lease:
         pytest.fail("it was held")

@@ -46,7 +46,7 @@ def test_a_network_that_stays_down_is_waited_for_once() -> None:
 
 def test_every_wait_can_be_interrupted() -> None:
     def stop(text: str) -> None:
-        assert text == "the network failed, trying again in 5 s: down"
+        assert text == "the network failed; trying again in 5 s: down"
         raise Interrupted("interrupted")
 
     slept: list[float] = []

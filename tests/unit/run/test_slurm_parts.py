@@ -57,7 +57,7 @@ def test_a_card_that_the_driver_does_not_list_is_told() -> None:
         ('squeue: error: Munge encode failed: Failed to access "/run/munge"', "munge does not run on this machine"),
         ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", "slurmctld does not answer"),
         ("sinfo: fatal: Unable to process configuration file", "this machine has no slurm.conf"),
-        ("", "it failed and said nothing"),
+        ("", "it failed without a message"),
     ],
 )
 def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:

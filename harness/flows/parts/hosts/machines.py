@@ -101,12 +101,12 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
 
 
 def _alone(each: OpenHost) -> str:
-    """Return the machine's problem without its place, which is that of all of them."""
+    """Return the machine's problem without its place, which all of them share."""
     return str(each.problem).removeprefix(f"{each.host.where}: ")
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
-    """Return the problems of single machines in pools that were used all the same."""
+    """Return the problems of single machines in pools that were used nevertheless."""
     used = {each.part_of for each in machines if each.usable}
     return tuple(
         each.problem for each in machines if each.part_of.pool and each.part_of in used and each.problem is not None

@@ -102,7 +102,10 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
         due = series.quantum if excluded - _due(series) < series.limit else None
         fastest = max(excluded, _fastest(series))
         return replace(flat, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
-    if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
+    if later.rate > excluded:
+        # The trend of B is that of a wave whose floor does not rise: it is no growth.
+        flat = replace(flat, rate=0.0, interval=(0.0, excluded))
+    elif later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
         return replace(flat, excluded=excluded, below=series.limit)
     return replace(flat, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
 

@@ -126,7 +126,7 @@ def _gpu(attribution: Attribution, names: Names) -> str:
 def _or_of_hosts(attribution: Attribution) -> str:
     """Return `, or of its host (new)` for hosts where no card is good; "" if one kind of card is bad in several."""
     hosts = {lane.host.name for lane in attribution.bad_lanes}
-    if len(attribution.machines) > 1:  # several machines of a pool have it
+    if len(attribution.machines) > 1:  # the fault is on several machines of a pool
         hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
     doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
     if not doubted or (attribution.alike and len(hosts) > 1):

@@ -127,7 +127,7 @@ class Hold:
                     return allocation
             allocation.close()
             if node is not None:
-                raise InfrastructureError(f"{self.place}: node {node} is one of this pool already")
+                raise InfrastructureError(f"{self.place}: node {node} already belongs to this pool")
 
     def _facts_of(self, allocation: Allocation, say: Say) -> dict[str, Any]:
         """Ask the node for its facts, and note its GPUs in `allocation`. Raises InfrastructureError."""

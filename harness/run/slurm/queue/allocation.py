@@ -34,7 +34,7 @@ from harness.run.waiting import BEAT_S, piped
 HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_CPUS_PER_NODE"; exec cat'
 ASK_EVERY_S, ASK_AT_LEAST_EVERY_S = 2.0, 30.0
 """Seconds between two questions to the queue for the reason of the wait; the nodes of a pool ask more rarely, so that
-many of them are no burden to slurmctld."""
+many of them do not burden slurmctld."""
 ENDS_S = 10.0
 GONE_NODE_S = 300.0
 """Seconds that the harness waits for a node that is down."""
@@ -71,7 +71,7 @@ class Allocation:
     def why_gone(self) -> str:
         """Return why it ended, in words; "" if it did not."""
         is_there = self.holder.poll() is None
-        unknown = "" if is_there else "the allocation is gone, and Slurm does not tell why"
+        unknown = "" if is_there else "the allocation is gone, and Slurm does not say why"
         try:
             shown = run_slurm(["scontrol", "--oneliner", "show", "job", self.job], environ=self.environ, place="slurm")
         except InfrastructureError:

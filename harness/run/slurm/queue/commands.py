@@ -23,13 +23,13 @@ REMEDIES: tuple[tuple[str, str], ...] = (
      "the cluster's slurmctld does not answer; see `scontrol ping`"),
     (r"configuration (source|file)|[Uu]nable to open.*slurm\.conf",
      "this machine has no slurm.conf; start the harness on a login node of the cluster, or set SLURM_CONF"),
-    (r"[Ii]nvalid partition", "the cluster has no such partition; `sinfo --summarize` lists those that there are"),
+    (r"[Ii]nvalid partition", "the cluster has no such partition; `sinfo --summarize` lists the ones that exist"),
     (r"[Ii]nvalid (generic resource|gres|GRES|Trackable RES)",
-     'no node has such a gres; `sinfo --format="%R %G"` lists those that there are'),
-    (r"[Ii]nvalid feature", 'no node has such a feature; `sinfo --format="%R %f"` lists those that there are'),
+     'no node has such a gres; `sinfo --format="%R %G"` lists the ones that exist'),
+    (r"[Ii]nvalid feature", 'no node has such a feature; `sinfo --format="%R %f"` lists the ones that exist'),
     (r"Requested node configuration is not available",
-     'no node has all of this; `sinfo --format="%N %R %G %f %c %m"` lists what there is'),
-    (r"[Ii]nvalid node name", "the cluster has no such node; `sinfo --Node` lists those that there are"),
+     'no node has all of this; `sinfo --format="%N %R %G %f %c %m"` lists what exists'),
+    (r"[Ii]nvalid node name", "the cluster has no such node; `sinfo --Node` lists the ones that exist"),
     (r"[Ii]nvalid account", "this user may not use that account or partition; see `sacctmgr show associations`"),
     (r"[Ii]nvalid qos", "this user may not use that quality of service; see `sacctmgr show associations`"),
     (r"time limit is (invalid|missing)|Requested time limit", "the partition's time limit is shorter; lower hold.time"),
@@ -86,7 +86,7 @@ def slurm_complaint(stderr: str) -> str:
         for line in lines:
             if re.search(pattern, line):
                 return f"{line[:300]}: {remedy}"
-    return "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
+    return "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed without a message"
 
 
 def run_slurm_quietly(command: list[str], *, environ: Mapping[str, str]) -> None:
