@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
-from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
+from harness.model import GOOD, LEVELS, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -96,7 +96,7 @@ def judge_block(
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
         verdicts = with_values(with_levels(compared, verdicts, asked), values)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
-        changes = (*changes, *(change for metric in values.values() for change in metric.changes))
+        changes = (*_sized(changes, compared), *(change for metric in values.values() for change in metric.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
@@ -122,6 +122,13 @@ def baseline_of(block: Block) -> int | None:
     """Return the position of the image that bad is measured against; None if the matrix names none."""
     versions = [image.version for image in block.series.images]
     return versions.index(block.series.baseline) if block.series.baseline in versions else None
+
+
+def _sized(changes: Iterable[Change], compared: Compared) -> Iterator[Change]:
+    """Yield the changes without the sizes that mean nothing: ratios to levels too small to be compared."""
+    for change in changes:
+        little = compared.little(change.metric) if change.metric in LEVELS else {}
+        yield replace(change, effect=None) if little.keys() & {change.before, change.after} else change
 
 
 def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:

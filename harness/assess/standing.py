@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 from harness.assess.row_verdicts import JudgedBlock
+from harness.judge.comparison.level_figures import RULES
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Change, Trials, signal_of
 from harness.schedule.confirming import to_confirm
 from harness.schedule.priority import RowStanding
@@ -63,9 +64,13 @@ def _of_growth(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
 def _of_level(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
     """Yield how much worse a level is than in the version before, as a share of the limit."""
     signals = [cell.signals[name] for cell in cells if name in cell.signals]
-    figures = [signal for signal in signals if signal.seen != "none" and signal.value and signal.limit]
-    for old, new in pairwise(figures):
-        if not (old.value and new.value and new.limit) or max(old.value, new.value) < signal_of(name).least:
+    figures = [
+        (max(signal.value, RULES[name].least), signal.limit)
+        for signal in signals
+        if signal.seen != "none" and signal.value is not None and signal.limit
+    ]
+    for (old, _), (new, limit) in pairwise(figures):
+        if not old or not new or max(old, new) < signal_of(name).least:
             continue
-        ratio = old.value / new.value if signal_of(name).falls else new.value / old.value
-        yield max(0.0, ratio - 1) / new.limit
+        ratio = old / new if signal_of(name).falls else new / old
+        yield max(0.0, ratio - 1) / limit

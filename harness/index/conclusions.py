@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.index.lives import RunOfHistory, lives_of
 from harness.index.queries import OpenIndex
+from harness.judge.comparison.level_figures import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.judge.history.level_changes import log_of
 from harness.model import BAD, LEVELS, SIGNALS
@@ -95,7 +96,9 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
         known = [
             (measurement, figure)
             for measurement in usable
-            if (figure := measurement.figures.get(signal)) and figure.value is not None and figure.value > 0
+            if (figure := measurement.figures.get(signal))
+            and figure.value is not None
+            and (figure.value > 0 or RULES[signal].least)
         ]
         limit = next((figure.limit for _, figure in reversed(known) if figure.limit is not None), None)
         if limit is None or limit <= 0:
@@ -105,7 +108,7 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
             LevelPoint(
                 run=measurement.run_id,
                 version=order[measurement.version],
-                log=sign * math.log(figure.value or 1.0),
+                log=sign * math.log(max(figure.value or 0.0, RULES[signal].least) or 1.0),
                 launches=max(1, measurement.trials),
             )
             for measurement, figure in known

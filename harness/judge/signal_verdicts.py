@@ -83,10 +83,14 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
         replace(verdict, why=HASTY) if verdict.seen == "blind" and verdict.value is None and is_slow else verdict
         for verdict, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
     ]
-    if limit is None:
-        return verdicts
-    by_one = name == "late_step_time" and name not in compared.tables
-    return _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one, apart=apart)
+    if limit is not None:
+        by_one = name == "late_step_time" and name not in compared.tables
+        verdicts = _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one, apart=apart)
+    little = compared.little(name)
+    return [
+        replace(verdict, value=little[place], ci=None) if place in little and verdict.value is not None else verdict
+        for place, verdict in enumerate(verdicts)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

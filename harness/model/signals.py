@@ -208,6 +208,6 @@ def signal_of(name: str) -> Signal:
         return SIGNALS[name]
     metric = name.removeprefix(METRIC_PREFIX)
     return Signal(
-        name=name, kind="value", group="values", title=metric, noun=f"another {metric}", verb=f"has another {metric}",
-        unit="", help="a number that the scenario returns",
+        name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
+        verb=f"returns another {metric}", unit="", help="a number that the scenario returns",
     )  # fmt: skip

@@ -101,3 +101,19 @@ def searched(versions: int, *, first_bad: int) -> JudgedBlock:
             run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
     block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     return judge_block(block, runs, least=1, seed=1, searched=search)
+
+
+def test_a_ratio_to_what_hardly_prints_is_no_size() -> None:
+    """Output of 856 B/step was 8.56 times that of a silent version: the ratio to the least amount that is compared."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5", "1.0.6"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    trials = [[build.trial(cell.id, number, build.flat()) for number in range(1, 5)] for cell in cells]
+    runs = [
+        CellRun(cell=cell, trials=[
+            replace(one, round=place, output_bytes=size * (one.last_step or 0)) for place, one in enumerate(own)
+        ])
+        for cell, own, size in zip(cells, trials, (0, 856, 8560), strict=True)
+    ]  # fmt: skip
+    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    found = [change for change in judge_block(block, runs, least=3, seed=1).changes if change.metric == "output"]
+    assert [(one.before, one.after, one.effect is None) for one in found] == [(0, 1, True), (1, 2, False)]

@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.level_figures import EXACT, RULES, late_spread
+from harness.judge.comparison.level_figures import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -110,6 +110,18 @@ class Compared:
     def own_levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of each version's own launches by position, comparable or not."""
         return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
+
+    def little(self, name: str) -> Mapping[int, float]:
+        """Return what was measured, by position, where a level is so small that the least amount was compared instead:
+        its ratio to another level means nothing.
+        """
+        rule = RULES[name]
+        if not rule.least:
+            return {}
+        launches = usable(name, self.of(name), steps=self.steps)
+        figure = rule.prepare(launches)
+        figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
+        return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= rule.least}
 
     def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
         if acquitted(self.launches, limit=limit) is None:

@@ -56,11 +56,13 @@ class FigureRule:
     """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
     `any_round`: the figure does not depend on the machine; launches of different rounds or days are compared as well.
+    Figures below `least` are compared as if they were that: a figure of zero has no ratio.
     """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
+    least: float = 0.0
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -82,15 +84,15 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
 
 def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
     """Return the function that gives the figure of each of these `usable` launches; a larger figure is worse."""
-    figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
+    figure, falls, least = RULES[name].prepare(launches), SIGNALS[name].falls, RULES[name].least
 
     def positive(trial: Trial) -> float | None:
         value = figure(trial)
         if value is None or not math.isfinite(value) or value < 0:
             return None
-        if value == 0 and name not in MAY_BE_NOTHING:
+        if value == 0 and not least and name not in MAY_BE_NOTHING:
             return None
-        value = max(value, NOTHING)
+        value = max(value, least, NOTHING)
         return 1 / value if falls else value
 
     return positive
@@ -251,10 +253,8 @@ def _fact(name: str) -> LaunchFigure:
 
 
 def _output(trial: Trial) -> float | None:
-    """Return the bytes printed per step, but at least the least amount that counts: a figure of zero has no ratio."""
-    if trial.output_bytes is None or not trial.last_step:
-        return None
-    return max(trial.output_bytes / trial.last_step, SIGNALS["output"].least)
+    """Return the bytes printed per step."""
+    return None if trial.output_bytes is None or not trial.last_step else trial.output_bytes / trial.last_step
 
 
 RULES: Mapping[str, FigureRule] = {
@@ -268,7 +268,7 @@ RULES: Mapping[str, FigureRule] = {
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
-    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=SIGNALS["output"].least),
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from harness.judge.comparison.which_launches import Launches
 from harness.judge.history.transitions import transitions
 from harness.model import Change, Metric, Trial
@@ -17,7 +19,14 @@ AGREE = 2
 
 def returned_names(trial: Trial) -> set[str]:
     """Return the names of the numbers that the scenario returned."""
-    return {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
+    names = {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
+    return {name for name in names if is_returned(name, trial)}
+
+
+def is_returned(name: str, trial: Trial) -> bool:
+    """Return whether a step returned this number, NaN included. A column that has none is that of a text."""
+    column = None if trial.trace is None else trial.trace.column(name)
+    return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +49,7 @@ class ReturnedNan:
         return tuple(map(self._state, self.launches))
 
     def _state(self, version: Sequence[Trial]) -> bool | None:
-        asked = [trial for trial in version if trial.measured and self.name in returned_names(trial)]
+        asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
         is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
         if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
             return None

@@ -21,7 +21,7 @@ from harness.judge.comparison.which_launches import Launches, common_steps, is_c
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
-from harness.judge.history.returned_nan import AGREE, ReturnedNan, returned_names
+from harness.judge.history.returned_nan import AGREE, ReturnedNan, is_returned, returned_names
 from harness.judge.history.transitions import transitions
 from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
 from harness.judge.remedies import SETTLED, at_least, more_launches, wider
@@ -66,21 +66,20 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
     for name in sorted(returned | set(given)):
         limit = given.get(name)
         if limit is None or limit.rule != "none":
-            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed, returned=returned)
+            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed)
             judged[metric.signal] = metric.judged()
     return judged
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """One metric of a block. `clean` are the launches whose values can be compared; `returned` are all metrics."""
+    """One metric of a block. `clean` are the launches whose values can be compared."""
 
     name: str
     limit: MetricLimit | None
     launches: Launches
     clean: Launches
     seed: int
-    returned: set[str]
 
     @property
     def signal(self) -> str:
@@ -95,9 +94,14 @@ class _Metric:
         """Return the number of steps that all launches have."""
         return common_steps(self.clean)
 
+    @cached_property
+    def returned(self) -> Sequence[bool | None]:
+        """Return for each version whether a step returned the number; None if no launch can be compared."""
+        return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
+
     def judged(self) -> Values:
         rows = [[self._rows(trial) for trial in version] for version in self.clean]
-        returned = [[values for values in version if len(values)] for version in rows]
+        returned = [[values for values in version if np.isfinite(values).any()] for version in rows]
         exact = [_exact(version) for version in returned]
         is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
         if is_noisy:
@@ -114,9 +118,17 @@ class _Metric:
         return Values(
             changes=(*self.nan.changes(self.signal), *changes),
             seen=tuple(seen),
-            observed=() if self.nan.first_step else observed,
+            observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
             is_tested=is_noisy and visible is not None,
         )
+
+    def _came_and_went(self) -> Iterator[Observed]:
+        """Yield where versions begin or cease to return a number without a limit; one with a limit is blind there."""
+        known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
+        for (before, old), (after, new) in pairwise(known):
+            if old != new:
+                text = f"{self.name} {'is now returned' if new else 'is no longer returned'}"
+                yield Observed(signal=self.signal, before=before, after=after, text=text)
 
     # ------------------------------------------------------------ exact values
 
@@ -236,25 +248,33 @@ class _Metric:
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
-        if not self.launches[place] or (self.limit is None and not any(map(len, rows))):
+        if not self.launches[place] or (self.limit is None and not self.returned[place]):
             return replace(plain, seen="none", why=f"this version returned no `{self.name}`" if rows else _UNFINISHED)
         if is_nan:
-            return replace(plain, seen="none", why="a step returned NaN, as in all versions before")
+            where = " in every version" if all(self.nan.states) else ""
+            why = f"a step returned NaN or infinity as `{self.name}`{where}"
+            return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why="a step returned NaN in one launch", remedy=SETTLED)
         if self.limit is None:
             return replace(plain, visible=None, why="checked for NaN only: it has no limit")
-        return self._by_limit(plain, rows, limit=self.limit, is_noisy=is_noisy)
+        return self._by_limit(plain, rows, place=place, limit=self.limit, is_noisy=is_noisy)
+
+    def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
+        """Return why a version has no value of a metric with a limit."""
+        if self.returned[place]:
+            return f"no step that all launches made returned `{self.name}`"
+        told = "a number as " if any(map(len, rows)) else ""
+        return f"no step returned {told}`{self.name}`{', unlike in other versions' if any(self.returned) else ''}"
 
     def _by_limit(
-        self, plain: SignalVerdict, rows: Sequence[Floats], *, limit: MetricLimit, is_noisy: bool
+        self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit could not be kept."""
         if not rows:
             return replace(plain, seen="none", why=_UNFINISHED)
-        if not any(map(len, rows)):
-            others = ", ".join(sorted(self.returned - {self.name})) or "none"
-            return replace(plain, seen="blind", why=f"no step returned `{self.name}`; other values returned: {others}")
+        if plain.value is None:
+            return replace(plain, seen="blind", why=self._why_absent(place, rows), visible=None)
         if is_noisy and limit.rule == "equal":
             why = f"`{self.name}: equal` cannot be kept: it differs between launches of one version"
             instead = f"seed the scenario, or write `{self.name}: {{change: 1%}}`"

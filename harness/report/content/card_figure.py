@@ -117,6 +117,7 @@ _WORDS: Mapping[str, Callable[[float], str]] = {
     "B": lambda value: numbers.mebibytes(value / (1 << 20)),
     "failures": lambda value: f"{numbers.number(100 * value)} % of launches",
     "rise": numbers.percent,
+    "ratio": lambda value: f"{numbers.number(value)}×",
 }
 
 

@@ -43,7 +43,7 @@ def lines(result: RunResult) -> list[str]:
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
         told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
     return [
-        *(_line(*key, cells=[entry.cell for entry in some]) for key, some in told.items()),
+        *(_line(*key, cells=[entry.cell for entry in some], result=result) for key, some in told.items()),
         *_blind(result),
         *_unprinted(result),
     ]
@@ -95,7 +95,8 @@ def _blind(result: RunResult) -> Iterator[str]:
             told.setdefault((name, blind.seen, _place(entry), signal_words.reason(blind)), []).append((entry, blind))
     for (name, _, place, reason), some in told.items():
         what = _range(name, [signal for _, signal in some])
-        yield _line(what, place, reason, cells=[entry.cell for entry, _ in some])
+        others = words.others_returned(name, [entry for entry, _ in some])
+        yield _line(what, place, f"{reason}{others}", cells=[entry.cell for entry, _ in some], result=result)
 
 
 def _unprinted(result: RunResult) -> Iterator[str]:
@@ -146,8 +147,10 @@ def _place(entry: CellResult) -> str:
     return f"{plain(entry.cell.image.series)} on {words.lane_text(entry.cell.lane)}"
 
 
-def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
-    versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
+def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], result: RunResult) -> str:
+    named = {cell.image for cell in cells}
+    images = (entry.cell.image for entry in result.cells)  # in the order of the series
+    versions = list(dict.fromkeys(version(image.version) for image in images if image in named))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
     some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
     if len(set(cells)) < len(versions) * len(variants):  # not every variant of every version

@@ -93,16 +93,16 @@ def _suspects(result: RunResult) -> list[str]:
 
 def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
-    titles = list(dict.fromkeys(shown_signal(name).title for verdict in good for name in verdict.blind))
-    rows: dict[tuple[object, ...], list[CellResult]] = {}
-    for entry in result.cells:
-        rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
     blind = dict.fromkeys(name for verdict in good for name in verdict.blind)
-    absent = dict.fromkeys(text for row in rows.values() for name in blind if (text := words.absent(name, row)))
-    if not titles or absent:
-        return list(absent)
-    cells = numbers.count(len(good), "cell")
-    return [f"{words.some_of(titles, _MOST_TITLES)} could not be measured as finely as the limit requires in {cells}"]
+    absent = {name: words.absent(name, result.cells) for name in blind}
+    texts = sorted((text for some in absent.values() for text in some), key=lambda text: text.startswith("in "))
+    told = words.at_most(texts, _MOST_TITLES, rest="and {} more below")
+    coarse = [name for name, some in absent.items() if not some]
+    if not coarse:
+        return told
+    titles = words.some_of([shown_signal(name).title for name in coarse], _MOST_TITLES)
+    cells = numbers.count(sum(any(name in coarse for name in verdict.blind) for verdict in good), "cell")
+    return [*told, f"{titles} could not be measured as finely as the limit requires in {cells}"]
 
 
 def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:

@@ -63,7 +63,7 @@ def value_text(name: str, value: float | None) -> str:
         return ""
     signal = shown_signal(name)
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "infinity"
+        return "not finite"
     if signal.kind == "value":
         return numbers.number(value)
     return _in_unit(value, signal.unit)

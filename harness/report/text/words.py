@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -188,17 +189,33 @@ def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     return together(at_most(names, most, rest=rest))
 
 
-def absent(name: str, row: Iterable[CellResult]) -> str:
-    """Return `no step returned `extra`; …` if that is why a row's value is blind, with the versions of which it is
-    true if others returned it: `in 6.2.0, no step returned `extra`; …`; "" otherwise.
+def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
+    """Return why the scenario's own value is blind where no step returned it: `no step returned `extra``, or, where
+    that is not true of all cells, `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`.
     """
-    known = [(entry, seen) for entry in row if (seen := entry.verdict.signals.get(name)) is not None]
-    lacking = [(entry, seen) for entry, seen in known if seen.seen == "blind" and seen.value is None]
-    if not lacking or not name.startswith(METRIC_PREFIX):
+    known = [(entry, seen) for entry in cells if (seen := entry.verdict.signals.get(name)) is not None]
+    lacking: dict[str, list[CellResult]] = {}
+    for entry, seen in known:
+        if seen.seen == "blind" and (seen.value is None or math.isnan(seen.value)) and name.startswith(METRIC_PREFIX):
+            lacking.setdefault(plain(seen.why), []).append(entry)
+    told = []
+    for why, some in lacking.items():
+        versions = list(dict.fromkeys(version(entry.cell.image.version) for entry in some))
+        is_all = len(some) == sum(version(entry.cell.image.version) in versions for entry, _ in known)
+        where = some_of(versions, 3) if is_all else f"{len(some):,} of {numbers.count(len(known), 'cell')}"
+        told.append(why if len(some) == len(known) else f"in {where}, {why}")
+    return told
+
+
+def others_returned(name: str, cells: Iterable[CellResult]) -> str:
+    """Return `; other values returned: acc and loss` for cells of which none has a value of its own metric `name`."""
+    signals = [entry.verdict.signals for entry in cells]
+    own = [known[name] for known in signals]
+    if not name.startswith(METRIC_PREFIX) or any(seen.seen != "blind" or seen.value is not None for seen in own):
         return ""
-    versions = list(dict.fromkeys(version(entry.cell.image.version) for entry, _ in lacking))
-    where = "" if all(seen.value is None for _, seen in known) else f"in {some_of(versions, 3)}, "
-    return f"{where}{plain(lacking[0][1].why)}"
+    others = {other for known in signals for other, seen in known.items() if seen.value is not None}
+    names = sorted(signal_words.shown_signal(other).title for other in others if other.startswith(METRIC_PREFIX))
+    return f"; other values returned: {together(names) if names else 'none'}"
 
 
 # ---------------------------------------------------------------- places, hosts

@@ -134,7 +134,7 @@ def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
 def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     trials = [[trial_of(number, steps=ROWS) for number in range(3)] for _ in range(2)]
     seen = judged(trials, limit("change", 0.1)).seen[0]
-    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`; other values returned: none")
+    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`")
 
 
 def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
@@ -142,6 +142,40 @@ def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
     trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]
     found = judged(trials, limit("change", 0.1))
     assert [found.seen[place].seen for place in range(3)] == ["good", "blind", "good"]
+    assert found.seen[1].why == "no step returned `loss`, unlike in other versions"
+    assert found.observed == ()  # it is told beside the cell
+
+
+def test_a_metric_without_a_limit_that_comes_and_goes_is_observed_once_each_time() -> None:
+    trials = versions([1.0] * 4)
+    trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]
+    told = [(one.before, one.after, one.text) for one in judged(trials).observed]
+    assert told == [(0, 1, "loss is no longer returned"), (1, 2, "loss is now returned")]
+
+
+@pytest.mark.parametrize("rule", ["equal", "change"])
+def test_a_text_is_no_number_and_not_good(rule: str) -> None:
+    """The agent sends a column without any number for a metric that every step returned as a text."""
+    found = judged(versions([np.nan] * 2), limit(rule, 0.01))
+    assert {(seen.seen, seen.why) for seen in found.seen} == {("blind", "no step returned a number as `loss`")}
+    some = judged(versions([1.0, np.nan, 1.0]), limit(rule, 0.01))
+    assert [seen.seen for seen in some.seen] == ["good", "blind", "good"]
+    assert some.changes == ()
+
+
+def test_nan_in_every_version_is_blind_if_the_metric_has_a_limit() -> None:
+    trials = [[replace(one, not_finite={"loss": (500, 1)}) for one in version] for version in versions([np.nan] * 2)]
+    told = "a step returned NaN or infinity as `loss` in every version"
+    for limits, seen in (((), "none"), ((limit("change", 0.01),), "blind")):
+        assert {(one.seen, one.why) for one in judged(trials, *limits).seen} == {(seen, told)}
+
+
+def test_nan_of_one_version_is_not_said_to_be_in_others() -> None:
+    trials = versions([1.0] * 3)
+    trials[1] = [replace(trial, not_finite={"loss": (400, 1)}) for trial in trials[1]]
+    found = judged(trials, limit("change", 0.01))
+    assert [seen.seen for seen in found.seen] == ["good", "blind", "good"]  # the change makes it bad
+    assert found.seen[1].why == "a step returned NaN or infinity as `loss`"
 
 
 @pytest.mark.parametrize("rule", ["equal", "change"])

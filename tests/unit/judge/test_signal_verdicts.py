@@ -253,6 +253,15 @@ def test_what_no_version_prints_needs_no_comparison() -> None:
     assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
 
 
+def test_what_hardly_prints_shows_what_was_measured() -> None:
+    """Its output was `100 B/step`: the least amount that is compared."""
+    sizes = (0, 2000, 50, 9**6)
+    trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(block(), sizes, strict=True)]
+    values = [cell.signals["output"].value for cell in told(trials)]
+    assert values == pytest.approx([size / 1000 for size in sizes])
+    assert of_block(trials).levels("output", limit=1.0)[0][0] == pytest.approx(100.0)
+
+
 @pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
 def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
     """A host that is 30 % slower now and then hides a version whose late steps are slower by as much."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
+from harness.report.content.card_figure import Figure, Point, change_text
 from harness.report.content.cards import card_lines, cards
 from harness.report.text.faults.blame import numbered
 from tests.unit.report import build, faults
@@ -195,3 +196,11 @@ def test_every_finding_that_is_no_consequence_is_on_a_card(result: RunResult) ->
 def test_a_run_without_findings_has_no_cards() -> None:
     assert cards(build.quiet()) == ()
     assert cards(faults.judged(build.unreachable())) == ()
+
+
+def test_a_ratio_of_times_has_a_sign() -> None:
+    """It was `late step time 1 → 2 ratio`."""
+    sides = [Point(version=name, value=value, low=None, high=None, tone="good", own=False, most=None)
+             for name, value in (("1.0", 1.0), ("2.0", 2.0))]  # fmt: skip
+    figure = Figure(title="late step time", unit="ratio", points=tuple(sides))
+    assert change_text(figure, "1.0", "2.0") == "late step time 1× → 2×"

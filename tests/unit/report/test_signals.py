@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
+from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict, Variant
 from harness.report.content import old_to_new, table, totals
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
@@ -327,7 +327,7 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
 
 def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> None:
     """It was "no step returned `extra`" of a row, and of the run, where the newest version did return it."""
-    why = "no step returned `extra`; other values returned: none"
+    why = "no step returned `extra`"
 
     def judged(*returning: str) -> RunResult:
         def judge(version: str, *_: object) -> CellVerdict:
@@ -344,7 +344,30 @@ def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> Non
     assert told(judged()) == why
     some = judged("3.7.8", "3.7.10")
     assert told(some) == f"in 3.7.7 and 3.7.9, {why}"
-    assert f"Nothing bad found, but in 3.7.7 and 3.7.9, {why}" in headline.sentence(some)
+    assert f"Nothing bad found, but in 3.7.7 and 3.7.9, {why}." in headline.sentence(some)
+
+
+def test_a_value_that_no_step_returned_has_one_line_and_one_clause() -> None:
+    """A mistyped name gave a line for each set of other values, and a clause for each in the first sentence."""
+
+    def judge(version: str, _lane: object, of: Variant) -> CellVerdict:
+        lacking = {
+            f"metrics.{name}": SignalVerdict(seen="blind", why=f"no step returned `{name}`") for name in ("typo", "b")
+        }
+        own = {f"metrics.{of.params[0][1]}": SignalVerdict(seen="good", value=1.0)}
+        if version == "3.7.8" and of is build.SIGNAL[0]:
+            lacking["metrics.b"] = SignalVerdict(seen="good", value=1.0)
+        return build.seen(build.flat(), **lacking, **own)
+
+    result = build.run([(build.ORJSON, [build.HERE], build.SIGNAL[::2])], judge, verdict="inconclusive")
+    typo, *others = sorted(gaps.lines(result), key=lambda line: not line.startswith("typo"))
+    assert typo.startswith("typo: cannot be judged: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, 2 variants): ")
+    assert typo.endswith("no step returned `typo`; other values returned: b, fft and rfft")
+    assert len(others) == 1
+    assert "7 cells of 3.7.7, 3.7.8, 3.7.9 and 3.7.10" in others[0]  # in the order of the series
+    assert headline.sentence(result) == (
+        "Nothing bad found, but no step returned `typo`; in 7 of 8 cells, no step returned `b`."
+    )
 
 
 def test_a_version_that_has_no_figure_is_no_end() -> None:
@@ -450,7 +473,7 @@ def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:
         ("memory", 7.838, "7.84 KiB/step"), ("open_files", 1.0, "1 file/step"), ("zombies", 0.5, "0.5 zombies/step"),
         ("image_size", 3.1e9, "2.89 GiB"), ("output", 120.0, "120 B/step"), ("late_step_time", 1.3, "1.3×"),
         ("outcome", 0.5, "50 % failed"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
-        ("metrics.loss", float("nan"), "NaN"), ("step_time", None, ""),
+        ("metrics.loss", float("nan"), "not finite"), ("step_time", None, ""),
     ],
 )  # fmt: skip
 def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, text: str) -> None:
