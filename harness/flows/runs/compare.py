@@ -10,15 +10,13 @@ from typing import Any
 
 from harness import exit_codes
 from harness.errors import UsageError
-from harness.facts import installed_otherwise
+from harness.flows.runs.comparable_runs import CellOfRun, refused_fields, row_name, same_questions
 from harness.flows.runs.merge_runs import put_together
 from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.comparison.aa_noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import (
     Block,
-    Build,
-    Cell,
     Column,
     Comparison,
     Lane,
@@ -139,9 +137,9 @@ def _partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) ->
 
 def _pairs(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
     """Yield the cells that were measured in both columns."""
-    theirs = {_name(block): block for block in other.plan.blocks if block.lane == right.lane}
+    theirs = {row_name(block): block for block in other.plan.blocks if block.lane == right.lane}
     for block in one.plan.blocks:
-        twin = theirs.get(_name(block))
+        twin = theirs.get(row_name(block))
         if block.lane != left.lane or twin is None:
             continue
         versions = {cell.image.version: cell for cell in twin.cells}
@@ -152,13 +150,6 @@ def _pairs(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Ite
                     yield pair
 
 
-def _name(block: Block) -> tuple[str, str, str]:
-    return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
-
-
-CellOfRun = tuple[StoredRun, Block, Cell]
-
-
 def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
     cells = [run.cells[cell.id] for run, _, cell in (one, other)]
     first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
@@ -167,7 +158,7 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
     if not first or not second:
         return None
-    refused = tuple(_refused(one, other, first=first[0], second=trials[1][0])) if trials[1] else (TAKEN_OVER,)
+    refused = tuple(refused_fields(one, other, first=first[0], second=trials[1][0])) if trials[1] else (TAKEN_OVER,)
     steps = one[1].variant.scenario.steps
     sides = [
         ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, block, steps=steps))
@@ -185,43 +176,6 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
         else compare_cell(sides[0], sides[1], steps=steps, limits=one[1].variant.scenario.limits),
         refused=refused,
     )
-
-
-def _refused(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
-    """Yield the differences that forbid a comparison: all except host, GPU and day. Images that each host built itself
-    are compared by their content.
-    """
-    axis = ["host", "gpu"]
-    if isinstance(one[2].image.source, Build):
-        axis.append("image.digest")
-    yield from map(str, differences(conditions(first), conditions(second), axis=axis))
-    for each in installed_otherwise(first, second):
-        yield f"wheel of {each.name} {each.before} and {each.after}"
-    yield from _asked_otherwise(one[0], one[1], other[0], other[1])
-
-
-def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
-    """Yield how the settings and files of two runs of a variant differ. Settings that one plan lacks are ignored."""
-    settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
-    for name in sorted(settings[0].keys() & settings[1].keys()):
-        if settings[0][name] != settings[1][name]:
-            texts = [json.dumps(side[name], sort_keys=True) for side in settings]
-            yield f"{name} {' and '.join(texts)}"
-    payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
-    if None not in payloads and payloads[0] != payloads[1]:
-        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
-
-
-def _same_questions(runs: Sequence[StoredRun]) -> bool:
-    """Return whether every run has a variant of a series in common with the first, and all that they have are asked
-    alike.
-    """
-    first = {_name(block): block for block in runs[0].plan.blocks}
-    for run in runs[1:]:
-        shared = [(first[_name(block)], block) for block in run.plan.blocks if _name(block) in first]
-        if not shared or any(any(_asked_otherwise(runs[0], one, run, other)) for one, other in shared):
-            return False
-    return True
 
 
 def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
@@ -247,7 +201,7 @@ def _together(
     Even runs that share no image have a result: it names the cell that would settle the cause.
     """
     machines = [column.machine for column in columns.values()]
-    if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):
+    if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not same_questions(runs):
         return None
     lanes = {}
     for (number, lane), column in columns.items():
@@ -288,7 +242,7 @@ def _on_one_side(
 def _launched(run: StoredRun, lane: Lane) -> set[tuple[str, str, str, str]]:
     """Return the series, scenario, params and version of the cells of a lane that have launches."""
     return {
-        (*_name(block), cell.image.version)
+        (*row_name(block), cell.image.version)
         for block in run.plan.blocks
         if block.lane == lane
         for cell in block.cells

@@ -1,0 +1,56 @@
+"""Finds what forbids a comparison of two cells: only host, GPU and day may differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from harness.facts import installed_otherwise
+from harness.judge.comparable import conditions, differences
+from harness.model import Block, Build, Cell, Trial
+from harness.store.saved_run import StoredRun
+
+CellOfRun = tuple[StoredRun, Block, Cell]
+"""A run, a block of its plan, and a cell of that block."""
+
+
+def row_name(block: Block) -> tuple[str, str, str]:
+    """Return the series, the scenario and the params of a block as text: what is the same in two runs of one matrix."""
+    return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
+
+
+def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
+    """Yield the differences that forbid a comparison: all except host, GPU and day. Images that each host built itself
+    are compared by their content.
+    """
+    axis = ["host", "gpu"]
+    if isinstance(one[2].image.source, Build):
+        axis.append("image.digest")
+    yield from map(str, differences(conditions(first), conditions(second), axis=axis))
+    for each in installed_otherwise(first, second):
+        yield f"wheel of {each.name} {each.before} and {each.after}"
+    yield from _asked_otherwise(one[0], one[1], other[0], other[1])
+
+
+def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
+    """Yield how the settings and files of two runs of a variant differ. Settings that one plan lacks are ignored."""
+    settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
+    for name in sorted(settings[0].keys() & settings[1].keys()):
+        if settings[0][name] != settings[1][name]:
+            texts = [json.dumps(side[name], sort_keys=True) for side in settings]
+            yield f"{name} {' and '.join(texts)}"
+    payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
+    if None not in payloads and payloads[0] != payloads[1]:
+        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+
+
+def same_questions(runs: Sequence[StoredRun]) -> bool:
+    """Return whether every run has a variant of a series in common with the first, and all that they have are asked
+    alike.
+    """
+    first = {row_name(block): block for block in runs[0].plan.blocks}
+    for run in runs[1:]:
+        shared = [(first[row_name(block)], block) for block in run.plan.blocks if row_name(block) in first]
+        if not shared or any(any(_asked_otherwise(runs[0], one, run, other)) for one, other in shared):
+            return False
+    return True
