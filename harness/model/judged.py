@@ -98,6 +98,8 @@ class CellVerdict:
     agreeing: int = 0
     """Number of launches on which the verdict rests; 0 in results of harnesses that did not record it."""
     failed: int = 0
+    said: str = ""
+    """The last words of the launch that the reason of a failure quotes; "" if it said none, or did not fail."""
     signal: int | None = None
     steps: int = 0
     layer: str | None = None

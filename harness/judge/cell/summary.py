@@ -35,6 +35,7 @@ def summarized(
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
+        said="" if quoted.failure is None else gist(quoted.trial.message),
         signal=next(iter(signals), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=_layer(names, support),

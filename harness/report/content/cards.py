@@ -5,7 +5,6 @@ A fault is a set of findings, merged over variants and lanes. Its consequences s
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from harness.report.text.clean import plain, shortened
 from harness.report.text.faults import blame, fault, finding_phrases
 from harness.report.text.faults.param_rule import evidence, rule_text
 
-_OF_ONE_VARIANT = re.compile(r" in \d+ of \d+ trials| after step \d+")
 _MOST_REASONS, _REASON_LENGTH = 4, 120
 """Reasons of one failure that are quoted if its variants differ, and the most characters of each; the others are
 counted."""
@@ -146,7 +144,9 @@ class _Maker:
         found: dict[str, list[str]] = {}
         for episode in sorted(self.of.episodes, key=lambda episode: episode is not telling):
             for entry in self._entries([(episode, _sides(episode)[0])]):
-                why = shortened(_OF_ONE_VARIANT.sub("", entry.verdict.why), most=_REASON_LENGTH)
+                why = shortened(
+                    ": ".join(filter(None, (entry.verdict.verdict, entry.verdict.said))), most=_REASON_LENGTH
+                )
                 found.setdefault(why, []).append(words.params_text(entry.cell.variant))
         told = [f"with {words.some_of(list(dict.fromkeys(names)), 3)}, {why}" for why, names in found.items()]
         return "; ".join(words.at_most(told, _MOST_REASONS, rest="and {} more reasons"))
