@@ -15,7 +15,7 @@ import pytest
 from tests.integration.conftest import ROOT, Ended, Harness
 from tests.lab.running import Lab
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]  # its slowdowns are step times
 EXAMPLE = ROOT / "examples" / "two-hosts"
 SENTENCE = (
     "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards, when input is random or variable; "
@@ -64,7 +64,6 @@ def launched(story: Harness) -> set[tuple[str, str]]:
     return {(one["lane"], version) for one in decisions for version in one["launch"]}
 
 
-@pytest.mark.alone  # its slowdowns are step times
 def test_the_story(story: Harness) -> None:
     """The sentence that three days of hand work led to."""
     ended = story.run("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
