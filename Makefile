@@ -1,5 +1,5 @@
 # make demo    a virtual environment, the harness in it, and a first sweep (no Docker needed)
-# make test    all the tests by day, with what they need set up: style and types, the units, the rest (10 minutes)
+# make test    all the tests by day, with what they need set up: style and types, the units, the rest (12 minutes)
 # make unit    the units alone: no Docker, no network (a minute)
 # make nightly all that make test leaves out: more random examples, every Python in full, kills again and again
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
