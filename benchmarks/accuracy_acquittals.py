@@ -50,7 +50,7 @@ def rows(*, seed: int, count: int) -> list[AcquittalRow]:
 
 
 def table(rows: Sequence[AcquittalRow]) -> str:
-    head = f"{'beside the trials':>21}{'spread':>8}{'quiet':>8}{'limit':>8}{'more':>8}"
+    head = f"{'disturbed by':>21}{'spread':>8}{'quiet':>8}{'limit':>8}{'more':>8}"
     lines = [f"{row.beside:>21}{row.spread:8.1%}{row.quiet:8.3f}{row.limit:8.3f}{row.more:8.3f}" for row in rows]
     return "\n".join([head, *lines])
 
