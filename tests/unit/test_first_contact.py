@@ -701,4 +701,4 @@ def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     (launch,) = ended("setup", NO_STEP).cells[0].trials
     run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
     assert not run_.runnable
-    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x")]).runnable
+    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x", shortfall="")]).runnable
