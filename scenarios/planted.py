@@ -27,7 +27,7 @@ def setup(
     layer="native",
     bytes=KIB,  # a step, for a growth; in total, for `plateau` and `cache`
     start=0,  # the first steps are healthy
-        at=50,  # the step at which a one-time fault strikes
+    at=50,  # the step at which a one-time fault strikes
     period=500,  # steps for a buffer or a cache to fill
     factor=2.0,  # `slow`: how much slower; `slowdown`: how much slower after `period` steps
     work_us=0,  # how long a healthy step takes
