@@ -59,7 +59,7 @@ def test_an_entry_that_is_none_or_several_says_what_is_there(gpus: tuple[str, ..
 
 @pytest.mark.parametrize("entry", ["GTX 1080", "gtx 1080", "GeForce GTX 1080", "NVIDIA GeForce GTX 1080"])
 def test_a_whole_name_means_no_card_whose_name_goes_on(entry: str) -> None:
-    """`GTX 1080` was two cards beside a GTX 1080 Ti, and no name meant the one."""
+    """`GTX 1080` matched two cards in a machine with a GTX 1080 Ti, and no name selected the first."""
     card = replace(OLD, name="NVIDIA GeForce GTX 1080")
     more = replace(NEW, name="NVIDIA GeForce GTX 1080 Ti")
     (lane,) = choose_lanes(host((entry,)), [more, card])
@@ -82,7 +82,7 @@ def test_all_each_and_none() -> None:
 
 
 def test_a_fingerprint_holds_what_stays() -> None:
-    """A card that moved to another slot is the same card; one with another power limit gives other figures."""
+    """A card that moved to another slot is the same card; another power limit gives different figures."""
     assert replace(OLD, index=5, processes=3).fingerprint == OLD.fingerprint
     assert replace(OLD, power_limit_w=200.0).fingerprint != OLD.fingerprint
     assert replace(OLD, driver="535.54").fingerprint != OLD.fingerprint
@@ -114,7 +114,7 @@ def test_what_an_engine_lacks_is_asked_in_another_way() -> None:
 
 
 def test_podman_is_asked_by_cdi_alone() -> None:
-    """It takes any other request without a word, and starts the container without a GPU."""
+    """It silently accepts any other request, and starts the container without a GPU."""
     access = GpuAccess({"BuildahVersion": "1.39.3", "ServerVersion": "5.4.2", "Runtimes": {"crun": {}, "nvidia": {}}})
     (request,) = access.host_config(["all"])["device_requests"]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=all"])
@@ -122,7 +122,7 @@ def test_podman_is_asked_by_cdi_alone() -> None:
 
 
 def test_no_gpu_is_had_unasked() -> None:
-    """NVIDIA's images ask for all GPUs by themselves, and such an engine gives them."""
+    """NVIDIA's images request all GPUs by themselves, and such an engine gives them."""
     access = GpuAccess({"Runtimes": {"nvidia": {}}, "DefaultRuntime": "nvidia"})
     assert access.environment([]) == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
@@ -163,7 +163,7 @@ def test_a_probe_that_says_something_else(output: str) -> None:
     ],
 )
 def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: str) -> None:
-    """Two GPUs of one UUID made two lanes of one name, and one cell was measured for both."""
+    """Two GPUs with one UUID made two lanes with one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
         parse_gpus(json.dumps({"gpus": gpus}), place="p")
     assert str(caught.value) == f"p: the driver's list of GPUs is wrong: {said}; see `nvidia-smi -L` there"
