@@ -1,4 +1,4 @@
-"""repro, issue and diff: from a run's directory alone, for people who do not have the harness."""
+"""repro, issue and diff: from a run's directory alone, for readers who do not have the harness."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def script_of(run: StoredRun, *words: str) -> str:
 
 
 def played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run as plain Python, in a folder where nothing else is."""
+    """Run a script as plain Python, in a folder that contains nothing else."""
     folder.mkdir()
     (folder / "repro.py").write_text(code)
     command = [sys.executable, "-I", "-u", "repro.py"]
@@ -99,7 +99,7 @@ def test_an_interrupted_run_without_a_finding_is_not_said_to_have_found_no_chang
 
 
 def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep of hours is under way: what the last one found must still be there to look at."""
+    """While a sweep runs for hours, the result of the last one must still be readable."""
     path = stored_run.write(tmp_path)
     going = path.with_name("20250302T120000Z-3c4d")
     going.mkdir()
@@ -117,7 +117,7 @@ def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkey
 
 
 def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
-    """Who wrote `issue latest 1` writes `compare latest` next."""
+    """A user who typed `issue latest 1` will type `compare latest` next."""
     path = stored_run.write(tmp_path)
     out = ["--out", str(tmp_path / "reports")]
     with pytest.raises(UsageError, match="a run on one host or card only"):
@@ -169,7 +169,7 @@ def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
 
 
 def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRun, tmp_path: Path) -> None:
-    """What the scenario needs is inside; what the harness never ran is not."""
+    """Everything that the scenario needs is included; what the harness never ran is not."""
     code = script_of(run, "6.3.0").replace("steps=4000", "steps=400")
     done = played(code, tmp_path / "bare")
     assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRu
 
 @pytest.mark.parametrize("hostile", ["$(touch x)", "`touch x`", "'; touch x; '", '"\n', "END_OF_SCRIPT\ntouch x", "\\"])
 def test_a_param_starts_nothing(tmp_path: Path, hostile: str) -> None:
-    """The shell script is fed to a real shell with a docker that only says what it was given."""
+    """The shell script is run by a real shell with a docker that only prints its arguments."""
     run = run_of(stored_run.write(tmp_path, params=(("keep", False), ("say", hostile)), environment=(("A", hostile),)))
     text = shell(recipe(run, find_cell(run, ["6.3.0"])))
     bench = tmp_path / "bench"

@@ -156,7 +156,7 @@ def test_text_is_bounded_and_can_be_written() -> None:
 
 @given(parts=PARTS, cut=st.integers(1, 20))
 def test_frames_may_be_cut_anywhere(parts: list[bytes], cut: int) -> None:
-    """Even frames are stdout, odd ones stderr."""
+    """Even frames are stdout, odd frames are stderr."""
     stream = b"".join(bytes([1 + i % 2, 0, 0, 0]) + len(part).to_bytes(4, "big") + part for i, part in enumerate(parts))
     demux = Demux()
     stdout = b"".join(demux.feed(stream[at : at + cut]) for at in range(0, len(stream), cut))
