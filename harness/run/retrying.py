@@ -32,10 +32,10 @@ class NetworkTrouble(ImageUnavailable):
     """An image is unavailable because of a network error: a retry may help."""
 
 
-def unavailable(message: str, *, cause: str) -> ImageUnavailable:
+def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
     """Return the error for an image: NetworkTrouble if `cause`, a message of the engine, pip or uv, reports a network
     error, else ImageUnavailable."""
-    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
+    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
 
 
 class NetworkRetries:

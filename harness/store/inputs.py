@@ -25,7 +25,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
-    """Write the script and `files:` of a scenario below `directory`; return {path relative to the script's folder: sha256}.
+    """Write the script and `files:` of a scenario below `directory`; return {path relative to the script: sha256}.
 
     Raises MatrixError if a file cannot be read, InfrastructureError if one cannot be written.
     """

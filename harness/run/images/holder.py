@@ -49,7 +49,9 @@ class Holder:
         code, output = self.execute(command)
         if code != 0:
             why = why_failed(output)
-            raise ImageUnavailable(f"{self.place}: `{command[0]}` failed in the base image: {why}; use another base")
+            raise ImageUnavailable(
+                f"`{command[0]}` failed in the base image: {why}; use another base", place=self.place
+            )
         return output
 
     def execute(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -67,7 +69,7 @@ class Holder:
             self.say(line)
             if time.monotonic() > until_s:
                 took = f"took more than {COMMAND_S / 3600:.0f} h"
-                raise ImageUnavailable(f"{self.place}: `{command[0]}` {took}; use `build:`")
+                raise ImageUnavailable(f"`{command[0]}` {took}; use `build:`", place=self.place)
         return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
     def commit(self, *, tag: str, digest: str, environment: Sequence[str] | None = None) -> Found:
@@ -100,9 +102,9 @@ def hold_image(
     The container waits for the end of its stdin, so that it does not outlive this process. It has the restrictions of a
     trial's container, but may have network access, and may replace files of any user.
     """
-    place, python = f"{image.where}: {image.series} {image.version}", find_python(client, image_id)
+    place, python = image.place, find_python(client, image_id)
     if python is None:
-        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; use another base")
+        raise ImageUnavailable("the base image has no python3 or python on its PATH; use another base", place=place)
     with (
         helpers.created(
             client,

@@ -111,9 +111,7 @@ def test_folders_without_rights_are_removed_too() -> None:
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "REMOVAL_S", 0.05)
     (tmp_path / "file").write_text("a file where a folder is expected")
-    with pytest.raises(
-        InfrastructureError, match=r"file: cannot be removed: Not a directory; end the processes"
-    ):
+    with pytest.raises(InfrastructureError, match=r"file: cannot be removed: Not a directory; end the processes"):
         leftovers.remove_folder(tmp_path / "file")
 
 

@@ -92,13 +92,15 @@ class Hold:
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             raise InfrastructureError(
-                f"{self.place}: node {allocation.node} has changed ({different}); sweep again: its trials are not mixed"
-                " with those from before"
+                f"node {allocation.node} has changed ({different}); sweep again: its trials are not mixed with"
+                " those from before",
+                place=self.place,
             )
         if self.gpus not in (None, allocation.gpus):
             raise InfrastructureError(
-                f"{self.place}: Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
-                " them are not mixed with those from before"
+                f"Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
+                " them are not mixed with those from before",
+                place=self.place,
             )
         self.facts, self.gpus = facts, allocation.gpus
         config = run_slurm(["scontrol", "show", "config"], environ=self.environ, place=self.place)
@@ -129,7 +131,7 @@ class Hold:
                     return allocation
             allocation.close()
             if node is not None:
-                raise InfrastructureError(f"{self.place}: node {node} already belongs to this pool")
+                raise InfrastructureError(f"node {node} already belongs to this pool", place=self.place)
 
     def _facts_of(self, allocation: Allocation, say: Say) -> dict[str, Any]:
         """Return the facts about the node, and store its GPUs in `allocation`. Raises InfrastructureError."""
@@ -154,7 +156,8 @@ class Hold:
             }
         except ValueError as error:
             raise InfrastructureError(
-                f"{self.place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
+                f"node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there",
+                place=self.place,
             ) from error
 
 
