@@ -44,7 +44,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessE
     """Return this machine as an engine. Raises EngineUnreachable on other systems than Linux, which the agent needs."""
     if platform.system() != "Linux":
         raise EngineUnreachable(
-            f"engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
+            f"engine: process needs Linux, but this is {platform.system()}; use engine: docker, or the "
             "address of a Linux machine such as ssh://user@host",
             place=host.where,
         )

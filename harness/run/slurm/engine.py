@@ -158,7 +158,7 @@ class SlurmEngine:
         held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
-            holder=None if held is None else f"{owner.in_words()}, has node {held.node} as job {held.job}",
+            holder=None if held is None else f"{owner.in_words()}, holds node {held.node} as job {held.job}",
             room=self._images.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),

@@ -32,7 +32,7 @@ TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 PREFERRED_S = 20.0
 """Seconds to wait for the node that measured rows in earlier runs; after that, any node is accepted."""
-WAITING = Waiting("waiting for a node of Slurm")
+WAITING = Waiting("waiting for a Slurm node")
 LEAST_LEFT_S = 30.0
 """Smallest remaining time of an allocation, in seconds, with which another trial is started."""
 
