@@ -242,7 +242,7 @@ class Conversation:
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         hint = "its Python did not start"
         if self._keeps_entrypoint:
-            hint = "its Python, or its entrypoint, did not start the agent; `entrypoint: false` skips the entrypoint"
+            hint = "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
         return self._ended("infrastructure", f"{what}: {why or silent}; {hint}", last)
 
     def _ended(self, end: End, message: str, last: Exit = NOT_ASKED) -> Trial:
