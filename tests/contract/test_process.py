@@ -1,4 +1,4 @@
-"""What this machine can refuse the process engine: told in one line with what to do, never a traceback."""
+"""What this machine can refuse the process engine: reported in one line with the remedy, never as a traceback."""
 
 from __future__ import annotations
 

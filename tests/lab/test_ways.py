@@ -1,4 +1,4 @@
-"""Engines reached from elsewhere: a whole trial in each way, and what is said where the way is barred."""
+"""Engines reached from elsewhere: a whole trial with each kind of address, and the error if it does not work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tls(folder: Path) -> dict[str, str]:
 
 
 def whole_trial(engine: str, environ: Mapping[str, str]) -> World:
-    """Opened, leased, run and left: nothing stays."""
+    """Open the host, lease it, run a trial and leave it: nothing remains."""
     world = World.open(engine, environ)
     with closing(world.engine), world.engine.lease(quiet, lambda: False) as lease:
         trial = world.trial("quiet")
@@ -112,7 +112,7 @@ def test_ssh_that_is_refused(lab: Lab, tmp_path: Path, spoil: Callable[[Path], N
 def test_tls_that_does_not_fit(lab: Lab, tmp_path: Path) -> None:
     other, mixed = make_certificates(tmp_path / "other"), tmp_path / "mixed"
     shutil.copytree(other, mixed)
-    shutil.copy(lab.certificates / "ca.pem", mixed)  # the engine is believed, and believes us not
+    shutil.copy(lab.certificates / "ca.pem", mixed)  # we trust the engine, but it does not trust us
     assert "it requires TLS; set DOCKER_TLS_VERIFY=1" in refusal(lab.tls_address, os.environ)
     assert "it does not speak TLS; unset DOCKER_TLS_VERIFY" in refusal(lab.tcp_address, tls(lab.certificates))
     for folder in (other, mixed):
@@ -121,7 +121,7 @@ def test_tls_that_does_not_fit(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_user_there_for_whom_docker_does_not_answer(lab: Lab) -> None:
-    """The SSH server takes us, and then there is no engine: it is down, or that user may not use it."""
+    """The SSH server accepts us, but there is no engine: it is down, or that user may not use it."""
     alone = replace(lab.sshd, folder=lab.sshd.folder / "alone", engine="unix:///nonexistent", port=free_port())
     alone.start()
     try:

@@ -1,4 +1,4 @@
-"""pyxis on a node: a container is unpacked once for each image, and does not outlive the sweep. It is a double."""
+"""pyxis on a node: a container is unpacked once for each image, and does not outlive the sweep. pyxis is a double."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def containers(node: Node) -> list[str]:
 
 
 def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: Node) -> None:
-    """Some GB for each image would stay on the node's disk."""
+    """Otherwise some GB for each image would stay on the node's disk."""
     prepared = node.prepared()
     for _ in range(2):
         assert node.world.trial("quiet", prepared=prepared).end == "completed"
