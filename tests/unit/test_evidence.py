@@ -109,7 +109,7 @@ def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkey
     assert {find_run(name, out=out) for name in named} == {path}
     assert read_run(out / "quickstart").path == path
     for name in (going.name, str(going)):
-        with pytest.raises(UsageError, match=r"result\.json: .*the run goes on or was killed"):
+        with pytest.raises(UsageError, match=r"result\.json: .*the run is still going on or was killed"):
             open_run(name, out=out)
     monkeypatch.chdir(tmp_path)
     (path / "result.json").rename(going / "result.json")

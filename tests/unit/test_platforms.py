@@ -82,6 +82,6 @@ def test_macos_is_told_that_the_process_engine_needs_linux(
         "hosts: {here: {engine: process}}\nscenarios: {one: {script: one.py}}\n"
     )
     assert run(["sweep", str(tmp_path / "m.yaml"), "--out", str(tmp_path / "reports")]) == 3
-    assert "engine: process needs Linux, and this is Darwin; use engine: docker" in " ".join(
+    assert "engine: process needs Linux, but this is Darwin; use engine: docker" in " ".join(
         capsys.readouterr().out.split()
     )

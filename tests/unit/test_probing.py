@@ -244,11 +244,11 @@ def test_a_lease_that_could_not_be_given_back_is_told_after_an_interruption(
                 try:
                     yield lease
                 finally:
-                    say("the lease could not be given back")
+                    say("the lease could not be released")
 
     with pytest.raises(Interrupted):
         probed(tmp_path, only="kept", engine=Stuck, stopped=stopped)
-    assert "the lease could not be given back" in capsys.readouterr().err
+    assert "the lease could not be released" in capsys.readouterr().err
 
 
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_counts_that_cannot_be_are_refused(tmp_path: Path, counts: dict[str, lis
     content["trace"]["counts"] = counts
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="not a trial of ours"):
+    with pytest.raises(UsageError, match="not a trial of the harness"):
         read_trial(path)
 
 

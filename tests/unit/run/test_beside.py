@@ -182,7 +182,7 @@ def test_a_failure_beside_others_accuses_no_version(end: End) -> None:
     assert told.end == "infrastructure"
     assert not run.measured
     assert run.alone
-    assert f"{end} beside 1 other launch," in told.message
+    assert f"{end} alongside 1 other launch," in told.message
     add_trial(run, trial(2), doubtful=False)
     assert [each.end for each in run.measured] == ["completed"]
 

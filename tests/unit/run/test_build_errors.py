@@ -73,7 +73,7 @@ hint: see the documentation
             "  × Failed to download `six==1.16.0`\n  ╰─▶ Hash mismatch for `six==1.16.0`\n\n      Expected:\n"
             "        sha256:0000\n\n      Computed:\n        sha256:8abb\n"
         )
-        == "the file of six==1.16.0 is not the one that its --hash names; if you trust the file, write "
+        == "the file of six==1.16.0 does not match its --hash; if you trust the file, write "
         "--hash=sha256:8abb"
     )
     assert build_errors.of_uv("") == "uv failed without a message"
@@ -113,8 +113,8 @@ def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> Non
     missing = "ERROR: No matching distribution found for mine==7\n"
     told = str(_failure("here", missing, {"PIP_FIND_LINKS": "/wheels", "UV_INDEX_URL": ""}))
     assert told.startswith(
-        "here: No matching distribution found for mine==7; PIP_FIND_LINKS of this machine does not reach a container: "
-        "give a base"
+        "here: No matching distribution found for mine==7; a container does not get PIP_FIND_LINKS of this machine: "
+        "use a base"
     )
     assert str(_failure("here", missing, {})) == "here: No matching distribution found for mine==7"
     assert "PIP_FIND_LINKS" not in str(_failure("here", "ERROR: gcc: not found\n", {"PIP_FIND_LINKS": "/wheels"}))

@@ -294,7 +294,10 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
     trial, _ = play(b"== Banner ==\nno driver\n", last=Exit(exit_code=1, stderr_tail="exec: python3: not found\n"))
     assert trial.end == "infrastructure"
     assert "exec: python3: not found" in trial.message
-    assert "entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first" in trial.message
+    assert (
+        "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
+        in trial.message
+    )
     assert "Banner" in trial.output_tail
 
 
@@ -367,7 +370,7 @@ def test_facts_of_a_wrong_type_are_refused_on_receipt(fields: dict[str, Any]) ->
     """A list in place of a record ended the whole sweep with an AttributeError, far from where it was received."""
     trial, _ = play(lines({**HELLO, **fields}, DONE))
     assert trial.end == "infrastructure"
-    assert f"hello: {next(iter(fields))} is of another type than the agent sends" in trial.message
+    assert f"hello: {next(iter(fields))} has another type than the agent sends" in trial.message
 
 
 def test_interrupted_at_once() -> None:

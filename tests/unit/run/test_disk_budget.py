@@ -173,7 +173,7 @@ def test_another_image_under_the_same_name_is_refused() -> None:
     assert isinstance(first, Prepared)
     engine.there.clear()
     engine.digests["A"] = "sha256:other"
-    with pytest.raises(ImageUnavailable, match="is another image now"), images.in_use(cell(A), first):
+    with pytest.raises(ImageUnavailable, match="now names another image"), images.in_use(cell(A), first):
         pass
 
 

@@ -70,7 +70,7 @@ def test_an_environment_that_was_removed_is_told(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     remove_all(tmp_path)
     with (
-        pytest.raises(InfrastructureError, match=r"another run removed this environment .*; start again"),
+        pytest.raises(InfrastructureError, match=r"another run removed this environment .*; run again"),
         environments.in_use(environments.python_of(folder)),
     ):
         pytest.fail("it is gone")
@@ -159,7 +159,7 @@ def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) 
 
     python = prepared(right)
     assert subprocess.run([python, "-c", "import harness_test_one"], check=False).returncode == 0
-    with pytest.raises(ImageUnavailable, match="the file of harness-test-one==7 is not the one that its --hash names"):
+    with pytest.raises(ImageUnavailable, match="the file of harness-test-one==7 does not match its --hash"):
         prepared(f"sha256:{'0' * 64}")
 
 

@@ -157,16 +157,16 @@ def test_a_probe_that_says_something_else(output: str) -> None:
 @pytest.mark.parametrize(
     ("gpus", "said"),
     [
-        ([fields(OLD), fields(OLD)], "two of them have the same UUID"),
-        ([fields(OLD, uuid="")], "'' is not a name"),
-        ([fields(OLD, name="\x1b[31mred")], r"'\x1b[31mred' is not a name"),
+        ([fields(OLD), fields(OLD)], "two GPUs have the same UUID"),
+        ([fields(OLD, uuid="")], "'' is not a valid name"),
+        ([fields(OLD, name="\x1b[31mred")], r"'\x1b[31mred' is not a valid name"),
     ],
 )
 def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: str) -> None:
     """Two GPUs with one UUID made two lanes with one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
         parse_gpus(json.dumps({"gpus": gpus}), place="p")
-    assert str(caught.value) == f"p: the driver's list of GPUs is wrong: {said}; see `nvidia-smi -L` there"
+    assert str(caught.value) == f"p: the driver's list of GPUs is invalid: {said}; see `nvidia-smi -L` there"
 
 
 # ---------------------------------------------------------------- what a trial had
@@ -193,4 +193,4 @@ def test_the_gpu_asked_for_is_the_gpu_had() -> None:
 def test_another_gpu_than_asked_for_is_told(facts: dict[str, Any], inside: str) -> None:
     said = mismatch((OLD,), facts)
     assert OLD.uuid in said
-    assert said.endswith(f"inside there is: {inside}") or f"({inside})" in said.split("inside")[1]
+    assert said.endswith(f"the trial sees: {inside}") or f"({inside})" in said.split("the trial sees")[1]

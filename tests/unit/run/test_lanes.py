@@ -273,7 +273,7 @@ def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails
     messages = {trial.message for trial in trials if trial.end == "infrastructure"}
     assert len(messages) == 1
     (message,) = messages
-    assert message.startswith("a fault of the harness hit this launch: AttributeError at test_lanes.py:")
+    assert message.startswith("a bug in the harness ended this launch: AttributeError at test_lanes.py:")
     assert "\n" not in message
 
 

@@ -111,7 +111,7 @@ def test_folders_without_rights_are_removed_too() -> None:
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "REMOVAL_S", 0.05)
     (tmp_path / "file").write_text("a file where a folder is expected")
-    with pytest.raises(InfrastructureError, match=r"file: cannot be removed: Not a directory; end what uses it"):
+    with pytest.raises(InfrastructureError, match=r"file: cannot be removed: Not a directory; end the processes"):
         leftovers.remove_folder(tmp_path / "file")
 
 
@@ -125,7 +125,7 @@ def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
 
 def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
     with pytest.raises(
-        InfrastructureError, match=r"memory: no limit of 4096 bytes can be set in .*gone: .*; use docker"
+        InfrastructureError, match=r"memory: a limit of 4096 bytes cannot be set in .*gone: .*; use docker"
     ):
         TrialCgroup(path=tmp_path / "gone", version=2).limit(4096)
 

@@ -63,9 +63,7 @@ def test_no_name_leads_out_of_the_trial(script: Path, text: str) -> None:
 )
 def test_two_files_for_one_place_are_refused_and_named(script: Path, files: list[str], place: str) -> None:
     shutil.copytree(script.parents[1] / "other", script.parents[1] / "more" / "other")
-    with pytest.raises(
-        MatrixError, match=rf"^m\.yaml:1: k: files: \S+ and \S+ would both be {place} beside the script;"
-    ):
+    with pytest.raises(MatrixError, match=rf"^m\.yaml:1: k: files: \S+ and \S+ would both be copied to {place};"):
         placed(*[script.parent / text for text in files], script=script)
 
 

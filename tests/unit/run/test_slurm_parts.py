@@ -43,7 +43,7 @@ def test_another_job_s_card_is_never_taken(found: tuple[Gpu, ...], visible: str,
 
 
 def test_a_card_that_the_driver_does_not_list_is_told() -> None:
-    with pytest.raises(InfrastructureError, match=r"here: Slurm gave the GPUs 7, and the driver lists .*RTX 3090"):
+    with pytest.raises(InfrastructureError, match=r"here: Slurm gave the GPUs 7, but the driver lists .*RTX 3090"):
         allocated_gpus(CARDS, "7", place="here")
 
 
