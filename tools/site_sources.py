@@ -1,10 +1,10 @@
 """A hook of MkDocs: the files of the repository that the pages link to become pages of the site.
 
 Links in `docs/` are relative, so that they work in a checkout and on a forge: `../examples/quickstart.yaml`. The site
-is made from `docs/` alone, and there such a link would lead nowhere. So the hook shows each file outside `docs/` that a
-page links to on a page of its own below `source/`, and changes the links to lead there. It leaves a link to a file that
-does not exist as it is: MkDocs then warns, and `mkdocs build --strict` fails. The hook also warns of a list inside a
-list that a forge shows as one and MkDocs does not.
+is made from `docs/` alone, and there such a link would lead nowhere. The hook therefore makes a page below `source/` for each
+file outside `docs/` that a page links to, and changes the links to lead there. It leaves a link to a file that does not
+exist unchanged: MkDocs then warns, and `mkdocs build --strict` fails. The hook also warns of nested lists that a forge
+shows as such and MkDocs does not.
 """
 
 from __future__ import annotations
