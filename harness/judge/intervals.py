@@ -36,7 +36,7 @@ def t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def log_t_interval(values: Sequence[float]) -> Interval | None:
-    """Return the 95 % t interval of the geometric mean; None for fewer than two values, or if one is not positive."""
+    """Return the 95 % t confidence interval of the geometric mean; None for fewer than two values or if one is <= 0."""
     if any(value <= 0 for value in values):
         return None
     interval = t_interval([math.log(value) for value in values])
@@ -44,6 +44,6 @@ def log_t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def widest(intervals: Sequence[Interval | None]) -> Interval | None:
-    """Return the widest of the known intervals; None without any."""
+    """Return the widest of the known intervals; None if none is known."""
     known = [interval for interval in intervals if interval is not None]
     return max(known, key=lambda interval: interval[1] - interval[0]) if known else None
