@@ -382,7 +382,7 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
     """Otherwise 4000 steps took 20 minutes a launch, and less was no whole launch."""
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
-    assert "up to step 996, where its time of 300 s ended" in flat.why
+    assert "up to step 996, when its time of 300 s was over" in flat.why
     assert flat.excluded_kib_per_step is not None
     assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
 
@@ -441,7 +441,7 @@ def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_vers
     seen = cell_of(mixed).signals["shm"]
     assert (seen.seen, "launches beside it" in seen.why) == ("blind", True)
     assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
-    assert more(mixed) == "its files in /dev/shm could not be told from those of launches beside it"
+    assert more(mixed) == "its files in /dev/shm could not be distinguished from those of other launches"
     alone = [*mixed, in_shm(3, grows=False)]
     assert cell_of(alone).signals["shm"].seen == "good"
     assert more(alone) is None

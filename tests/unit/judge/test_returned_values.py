@@ -127,7 +127,7 @@ def test_a_noisy_loss_that_moves_is_found_and_one_that_does_not_is_not() -> None
 def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
     seen = judged(versions([1.0] * 3, noise=0.02), limit("equal")).seen[1]
     assert seen.seen == "blind"
-    assert "cannot be kept" in seen.why
+    assert "cannot be checked" in seen.why
     assert "{change: 1%}" in seen.why
 
 
