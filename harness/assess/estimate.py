@@ -16,8 +16,8 @@ MOST_READ = 40
 
 
 def estimate(folder: Path, plan: Plan) -> Estimate | None:
-    """Return the probable launches and duration of a sweep of all the plan's cells, estimated from the earlier runs in
-    `folder`; None if no earlier run has trials of these cells.
+    """Return the probable number of launches and duration of a sweep of all the plan's cells, estimated from the
+    earlier runs in `folder`; None if no earlier run has trials of these cells.
 
     A row is expected to need as many launches as it had in one of the newest runs (the one with most of them); a new
     row, as many for each cell as the other rows of its scenario. Durations are those of a sample of trials. Reused
@@ -62,7 +62,7 @@ def _trial_files(runs: Sequence[Path], block: Block) -> list[Path]:
 
 
 def _likely_launches(row: _Row, known: Sequence[_Row], *, least: int) -> int:
-    """Return the launches of a new row: for each cell, the median of the scenario's other rows, or else `least`."""
+    """Return the number of launches of a new row: per cell, the median of the scenario's other rows, else `least`."""
     rates = [len(other.files) / other.cells for other in known if other.scenario == row.scenario]
     return round((median(rates) if rates else float(least)) * row.cells)
 

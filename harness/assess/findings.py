@@ -16,7 +16,7 @@ from harness.model import Change, Finding, Metric, Observation, signal_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """A change of a block; `row` is the block's position among all."""
+    """A change of a block; `row` is the position of the block among all blocks."""
 
     row: int
     block: JudgedBlock
@@ -97,7 +97,7 @@ def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
 
 
 def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Found]:
-    """Return the level changes that pass Holm's correction. Comparisons without a change count, with a p-value of 1."""
+    """Return the level changes that pass Holm's correction. Comparisons without a change are included, with p = 1."""
     held: set[_Found] = set()
     for scenario in {item.block.scenario for item in changes}:
         family = [
@@ -122,7 +122,7 @@ def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Foun
 
 def _between(change: Change) -> Sequence[int]:
     """Return all positions between the two sides of a change: versions that could not run or resemble both sides. In a
-    drift every version has its part of the change, so only the untestable versions are returned.
+    drift, every version has a part in the change, so only the untestable versions are returned.
     """
     if change.before is None or change.kind == "drift":
         return change.untestable

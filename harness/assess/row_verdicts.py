@@ -187,8 +187,8 @@ def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[C
     """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         yield (
-            f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
-            "neighbours; --search full runs them all"
+            f"{block.series.name} on {block.lane}: after a bisection, versions that were not launched may differ "
+            "from their neighbours; --search full runs them all"
         )
 
 

@@ -36,7 +36,7 @@ def t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def log_t_interval(values: Sequence[float]) -> Interval | None:
-    """Return the 95 % t confidence interval of the geometric mean; None for fewer than two values or if one is <= 0."""
+    """Return the 95 % t interval of the geometric mean; None for fewer than two values, or if one is not positive."""
     if any(value <= 0 for value in values):
         return None
     interval = t_interval([math.log(value) for value in values])

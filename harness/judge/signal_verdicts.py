@@ -22,7 +22,7 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
 OFF = "its limit is none"
-COLD = "no launch began with its files in the page cache and no other launch running"
+COLD = "no launch started with its files in the page cache while no other launch ran"
 UNUSABLE = "none of its launches can be compared"
 HASTY = "its steps are so slow that its launches ended early, and only their times are compared"
 SEARCHED = "a bisection does not compare this signal; `--search full` does"
@@ -148,7 +148,9 @@ def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
 
 
 def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, others: int) -> SignalVerdict:
-    """Judge a version without a figure: `blind` if other versions have one, so that it should, too; else `none`."""
+    """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure; else
+    `none`.
+    """
     if not cell.trials:
         return replace(plain, why="not measured")
     if not others:

@@ -72,8 +72,8 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
 
 
 def _countable(side: ComparedCell) -> Sequence[Trial]:
-    """Return the trials of a side. Trials that waited for an image count as normal ones if the cell's step times were
-    compared although fewer than FEWEST_ROUNDS trials did not wait: the equivalence test then rests on those that did.
+    """Return the trials of a side. If the cell's step times were compared with fewer than FEWEST_ROUNDS launches in
+    turn, launches that waited for an image count like the others, because the equivalence test rested on them.
     """
     in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
     if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:

@@ -86,7 +86,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
-    """Return the position of each column; None if the first row is no header, so that the columns are as in NAMES.
+    """Return the position of each column; None if the first row is not a header: the columns are then as in NAMES.
     Raises UsageError.
     """
     names = [cell.lower() for cell in row]

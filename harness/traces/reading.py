@@ -42,8 +42,8 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) 
     line that seems truncated, which is left out.
 
     `metrics` are further columns that must be present; other numeric columns are kept, too. In the logs of samplers
-    that know no steps (mprof, psrecord), each sample counts as one step. Blank cells and infinities are NaN; other
-    values are within LARGEST. Whatever the file holds, only UsageError is raised, with `path:line:` (`path: key:` for
+    without steps (mprof, psrecord), each sample counts as one step. Blank cells and infinities are NaN; other values
+    are within LARGEST. Whatever the file holds, only UsageError is raised, with `path:line:` (`path: key:` for
     JSON), the problem and the remedy.
     """
     content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="keep every tenth row")

@@ -270,7 +270,7 @@ class _Group:
 
     def _cell(self, square: Square, place: SquareCell) -> Cell | None:
         """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if its
-        state is known, as where another fault hides this one.
+        state is known, for example because another fault hides this one.
         """
         lane, image = place
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}

@@ -108,7 +108,7 @@ def _rules_out(launch: JudgedTrial) -> float | None:
 
 
 def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
-    """Return the leak rate that the quoted launch rules out, as the reason says; else the lowest of all launches."""
+    """Return the leak rate that the quoted launch rules out, as in the reason; else the lowest of all rated ones."""
     own = None if quoted.failure is not None else _rules_out(quoted)
     return own if own is not None else min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None)
 

@@ -84,7 +84,7 @@ def judge_launches(
 
 
 def _is_bad_setup(trial: Trial, *, limits: Limits, exit_only: bool) -> bool:
-    """Return whether a failure before the first step counts; with exit code 125, the image could not be tested."""
+    """Return whether a failure before the first step counts. Exit code 125 means that the image could not be tested."""
     return limits.setup_bad and not (exit_only and trial.exit_code == 125)
 
 
@@ -113,7 +113,9 @@ def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
 
 
 def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
-    """Judge the counts of a launch of the whole budget; in a shorter one, a filling cache would look like a leak."""
+    """Judge the counts of a launch of the whole budget. Return none for a shorter launch, in which a filling cache
+    would look like a leak.
+    """
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}
     growths = judge_counts(trial.trace, limits=limits)

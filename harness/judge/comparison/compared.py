@@ -1,4 +1,4 @@
-"""Computes the versions' levels in a block, which the findings compare. Reports show the same levels."""
+"""Computes the levels of a block's versions, which the findings compare. Reports show the same levels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Compared:
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials whose conditions differ only in the image."""
+        """Return each version's trials whose conditions differ from those of the others only in the image."""
         return set_apart(self.trials)[0]
 
     @cached_property

@@ -174,7 +174,7 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 def _cpu(launches: Launches) -> LaunchFigure:
     """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
-    at the same step, up to the last look of each. It is None if launches take less than SHORTEST_CPU_S.
+    at the same step, up to the last look of each. It is None if the median is below SHORTEST_CPU_S.
     """
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
     cpu_s = [values for trace in traces if (values := look_values(trace.looks, "cpu_s"))]

@@ -24,7 +24,7 @@ COSTLY_S = 30.0
 """Seconds that the budget must take at a version's own pace for its launches to end early. Ending shorter launches
 saves little, and shows less of the version, above all of its memory."""
 LONG_SHARE = 0.5
-"""Share of the steps of a version's longest launch from which a launch counts for the version's pace."""
+"""Fewest steps of a launch that counts for its version's pace, as a share of the steps of the longest launch."""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25

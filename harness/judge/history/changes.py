@@ -28,8 +28,8 @@ def find_changes(
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
     `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
-    must exceed. With `exit_only`, only the way that launches end counts. `miss` is the largest probability allowed that
-    the last good version has the failure, too, and its launches missed it; a bisection passes its own.
+    must exceed. With `exit_only`, only the way that launches end counts. `miss` is the highest probability allowed that
+    the last good version also has the failure, but its launches missed it; a bisection passes its own.
     """
     cells = compared.cells
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)

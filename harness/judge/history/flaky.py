@@ -12,12 +12,12 @@ from harness.model import FAILURES, CellVerdict, Trial, Trials
 from harness.model.judged import State
 
 MISS = 1e-3
-"""Largest probability allowed that a version that counts as good has the failure, too, and its launches missed it.
+"""Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
 According to `benchmarks/accuracy_failures.py`, a wrong version is named in 2 to 3 of 100 histories at 0.01, in 1 of 100
 at 0.002, and in up to 6 of 1,000 at this value. If four launches failed and no launch of a bad version ended well,
 three good launches are enough."""
 MISS_BETWEEN = 3e-4
-"""The same for good versions between two bad ones; lower, because two further changes are unlikely in advance."""
+"""The same for good versions between two bad ones; lower, because two further changes are unlikely a priori."""
 
 ENOUGH = 4
 """Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in

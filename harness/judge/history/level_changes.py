@@ -37,7 +37,7 @@ def signal_share_of(name: str, log: float) -> float:
 
 
 LARGEST_DROP = 0.999
-"""Largest drop that is converted to a log: a drop to zero has none."""
+"""Largest drop that is converted to a log: a drop to zero has no finite log."""
 
 
 def strictest(name: str, *, blocks: int) -> float:
@@ -186,7 +186,7 @@ def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: C
 
 
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
-    """Return the ratio of the new level to the old one; if a signal is worse when it falls, so is a ratio below one."""
+    """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(logs.ratio_of(sign * bound) for bound in interval)
     return Effect(value=logs.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))

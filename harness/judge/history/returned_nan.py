@@ -24,7 +24,7 @@ def returned_names(trial: Trial) -> set[str]:
 
 
 def is_returned(name: str, trial: Trial) -> bool:
-    """Return whether a step returned this number, even as NaN. A column without any number is one of text."""
+    """Return whether a step returned this number, even as NaN. A column without numbers holds text."""
     column = None if trial.trace is None else trial.trace.column(name)
     return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
 
@@ -56,7 +56,7 @@ class ReturnedNan:
         return any(is_nan)
 
     def changes(self, metric: Metric) -> tuple[Change, ...]:
-        """Return the changes at which NaN or an infinity began or ended; NaN in the first known version is none."""
+        """Return the changes at which NaN or an infinity began or ended; NaN from the start is not a change."""
         return tuple(
             Change(metric=metric, kind=kind, before=before, after=after, verdict="nan",
                    untestable=tuple(place for place in range(before + 1, after) if self.states[place] is None))

@@ -41,7 +41,7 @@ from harness.model import (
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
-_UNFINISHED = "not measured: no launch made its steps"
+_UNFINISHED = "not measured: no launch completed its steps"
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 

@@ -66,7 +66,7 @@ def wants_round(
 
 
 def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
-    """Return why an apparent change of a signal that needs more than FEWEST_ROUNDS rounds needs another one, or None.
+    """Return why an apparent change needs another round, in signals that take more than FEWEST_ROUNDS rounds; or None.
 
     A signal that changes by the same ratio as the step time only reflects the step time, and needs no further round.
     """

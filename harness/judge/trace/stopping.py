@@ -57,7 +57,7 @@ def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
 
 
 def is_brief(trace: Trace) -> bool:
-    """Return whether the steps were timed and took less than LONG_ENOUGH_S in all."""
+    """Return whether the steps were timed and took less than LONG_ENOUGH_S in total."""
     return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
 
 

@@ -192,4 +192,4 @@ def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limit
     """It was killed before its first look, with all that its steps had returned."""
     trials = [*versions([1.0]), [replace(trial_of(number, steps=ROWS, end="oom"), trace=None) for number in range(2)]]
     seen = judged(trials, *limits).seen[1]
-    assert (seen.seen, seen.why) == ("none", "not measured: no launch made its steps")
+    assert (seen.seen, seen.why) == ("none", "not measured: no launch completed its steps")

@@ -124,7 +124,7 @@ def test_a_cold_launch_is_no_figure_of_the_start() -> None:
 def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
     trials = with_facts(block(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
     cold = [[replace(trial, cold=True) for trial in version] for version in trials]
-    never = "no launch began with its files in the page cache and no other launch running"
+    never = "no launch started with its files in the page cache while no other launch ran"
     assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
     one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
     assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")

@@ -18,7 +18,7 @@ RESAMPLES = 4999
 BATCH_CELLS = 1_000_000
 """Most elements of an array of scores: this bounds the memory that a test takes."""
 EXCEEDED = 100
-"""Number of permutations at least as extreme at which a test stops: p is far from small (Besag and Clifford, 1991)."""
+"""Number of permutations at least as extreme at which a test stops, as p is not small (Besag and Clifford, 1991)."""
 ALL_ARCS = 64
 """Most versions for which stretches of all lengths are tried; in longer series lengths grow by a factor of 1.5."""
 

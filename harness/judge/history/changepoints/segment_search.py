@@ -23,7 +23,7 @@ from harness.model import Floats
 FEWEST_VERSIONS = 4
 """Fewest versions for a permutation test; fewer have too few permutations."""
 DISTINCT_SHARE = 0.5
-"""Share of `alpha`, the probability of a false alarm, that the search for distinct levels has."""
+"""Share of `alpha`, the probability of a false alarm, that the search for distinct levels may use."""
 SMALLEST = 0.001
 """p-value that a permutation test must be able to reach; otherwise the t-test decides alone."""
 PIECE_SHARE = 1 / 6

@@ -35,7 +35,7 @@ class Changepoint:
 
     `before` and `after` enclose it: they are neighbours if the version can be named, and further apart otherwise.
     `size` and `interval` are logs of the ratio between the two levels, which are those of the versions in `stretch`.
-    With `drift`, the level changes from version to version between `before` and `after`, the ends of `stretch`.
+    With `drift`, the level changes from version to version, from `before` to `after`: the first and last of `stretch`.
     """
 
     first: int
@@ -146,7 +146,7 @@ class _Finder:
 
 def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], finder: _Finder) -> Levels:
     """Join the levels of the sections with the ramps between them. An end of a ramp is a separate level if it differs
-    from the adjacent level, or if there is none.
+    clearly from the adjacent level, or if there is none.
     """
     bounds: list[int] = [0]
     means: list[float] = []

@@ -35,7 +35,7 @@ CLEAR = 5.0
 FEWEST = 9
 """Minimum number of jumps of a leak: the sign test cannot distinguish fewer from a random walk."""
 FEW = 3
-"""Maximum number of jumps that is too small for a coefficient of variation of the intervals between them."""
+"""Largest number of jumps that is too small for a coefficient of variation of the intervals between them."""
 ALPHA_WALK = 0.0025
 """Significance level of the sign test against a random walk."""
 ALPHA_UNEVEN = 0.005
@@ -216,7 +216,9 @@ def find_losses(values: Floats, *, grain: float) -> Losses:
 
 
 def _between_floors(values: Floats, *, pieces: int, grain: float) -> Losses:
-    """Return the jumps between block floors: differences of at least CLEAR times the median difference plus `grain`."""
+    """Return the jumps between block floors: differences of at least CLEAR times the sum of the median difference and
+    `grain`.
+    """
     pieces = len(values) // (len(values) // pieces)  # the number of blocks that leaves the fewest rows out
     floors = block_levels(values, share=FLOOR, blocks=pieces)
     changes = np.diff(floors)

@@ -51,7 +51,7 @@ class LeakRate:
 class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
 
-    `values` has shape (n,), n >= 64, at even spacing; `quantum` is the smallest amount by which it often changes,
+    `values` has shape (n,), n >= 64, evenly spaced; `quantum` is the smallest amount by which it often changes,
     `grain` the smallest amount by which it can change, and `limit` the least bad growth per step.
     """
 

@@ -62,8 +62,8 @@ def judge_growth(
     quanta: Interval,
     looks: Sequence[Look] = (),
 ) -> Growth:
-    """Judge the growth of `values`, shape (n,), at even spacing, none missing; `limit` is the least bad growth per
-    step, `alpha` the significance level of a leak.
+    """Judge the growth of `values`, shape (n,), evenly spaced, none missing; `limit` is the least bad growth per step,
+    `alpha` the significance level of a leak.
 
     `plateau` is the rise above which "flat" becomes "plateau", and `quanta` are the bounds of the quantum, all in the
     unit of `values`. If gc.collect at the `looks` frees the growth of a leak, it is a plateau.
