@@ -51,7 +51,7 @@ def test_a_leak_against_clean_launches_is_inconclusive():
     mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
     cell = cell_of(mixed)
     assert cell.verdict == "inconclusive"
-    assert "needs more" in cell.why
+    assert "two must agree, so run more trials" in cell.why
     assert more(mixed) is not None
     assert more([*mixed, trial_of(3), trial_of(4)]) is None
 
@@ -439,7 +439,7 @@ def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_vers
     """Launches without containers share /dev/shm: one that wrote nothing there was inconclusive."""
     mixed = [in_shm(number, grows=True, beside=1) for number in range(3)]
     seen = cell_of(mixed).signals["shm"]
-    assert (seen.seen, "launches beside it" in seen.why) == ("blind", True)
+    assert (seen.seen, "other launches used the same /dev/shm" in seen.why) == ("blind", True)
     assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
     assert more(mixed) == "its files in /dev/shm could not be distinguished from those of other launches"
     alone = [*mixed, in_shm(3, grows=False)]
