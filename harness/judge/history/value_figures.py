@@ -31,7 +31,7 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two positive values; None for others: of negative ones, "20 % more" would say the opposite."""
+    """Return the ratio of two positive values, else None: of negative values, "20 % more" would say the opposite."""
     if min(old, new) <= 0 or not math.isfinite(new / old):
         return None
     return Effect(value=new / old, unit="ratio")
