@@ -156,7 +156,7 @@ def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(
     assert not launched
     assert {cell.verdict.why for cell in result.cells} == {TIME}
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
-    assert "12 of 12 cells had none" in headline.sentence(result)
+    assert "12 of 12 cells had no launch" in headline.sentence(result)
 
 
 def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> None:

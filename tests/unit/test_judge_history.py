@@ -52,7 +52,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     done = judge(rows(STEP))
     assert done.exit_code == 0
     first, change, visible, noise = done.stdout.splitlines()
-    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
+    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse; the limit is a change of 10 %")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
     sure = r"a change of 15\.\d % in a single version would have shown"

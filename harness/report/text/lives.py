@@ -1,4 +1,4 @@
-"""Writes the findings of many runs, and drifts, as sentences."""
+"""Describes findings over many runs, and drifts, in sentences."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from harness.report.text.signal_words import shown_signal
 
 Runs = Mapping[int, IndexedRun]
 MOST_TITLES = 3
-"""Signals that are named for one measurement; the others are counted."""
+"""Most signals named for one measurement; the rest are counted."""
 
 
 def day(started: str) -> str:
-    """Return the day of a time: `2026-03-01`."""
+    """Return the date part of an ISO 8601 time: `2026-03-01`."""
     return plain(started[:10]) or "an unknown day"
 
 
 def minute(started: str) -> str:
-    """Return a time to the minute: `2026-03-01 04:00`."""
+    """Return an ISO 8601 time to the minute: `2026-03-01 04:00`."""
     return plain(started[:16].replace("T", " ")) or "an unknown day"
 
 
 def run_verdict(run: IndexedRun) -> str:
-    """Return how a run ended: `bad`; the kind of a run that has no verdict, such as `probes`."""
+    """Return the verdict of a run, such as `bad`; for a run without a verdict, its kind, such as `probe`."""
     if run.problem:
         return "cannot be read"
     return words.RUN_VERDICTS.get(run.verdict, run.verdict) if run.verdict else run.kind
 
 
 def measured_verdict(measurement: Measurement) -> str:
-    """Return `✗ leak`, or `✗ step time` where another signal of the cell is worse than memory."""
+    """Return `✗ leak`, or `✗ step time` if signals other than memory make the cell's state worse than its verdict."""
     word = measurement.verdict
     own = words.tone(word)
     if own in ("good", "unsure") and own != measurement.state and measurement.state in _OTHER_SIGNALS:
@@ -48,7 +48,7 @@ _OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
     "bad": (("bad",), "worse than before"),
     "unsure": (("suspect", "blind"), "good in part"),
 }
-"""The states of signals that make a cell bad or unsure, and the words used if the index was not asked for them."""
+"""The signal states that make a cell bad or unsure, and the words used if the query left out those signals."""
 
 
 def place(history: IndexedHistory) -> str:
@@ -85,7 +85,7 @@ def _between(ends: SeenFinding) -> str:
 
 
 def standing(life: FindingLife, runs: Runs) -> str:
-    """Return when that was found, and how it stands: `found 2026-03-01, last seen 2026-03-04`."""
+    """Return when a finding was found and its status: `open: found 2026-03-01, last seen 2026-03-04`."""
     found, seen = day(runs[life.found].started), day(runs[life.seen].started)
     closed = "" if life.closed is None else day(runs[life.closed].started)
     if life.status == "fixed":

@@ -22,7 +22,7 @@ def number(value: float, *, zeros: bool = False) -> str:
 
 
 def rough(value: float) -> str:
-    """Return two significant digits, as many as repeated launches on a busy machine agree in: `7.8`, `24`, `310`."""
+    """Return two significant digits, `7.8`, `24`, `310`: repeated launches on a busy machine agree in no more."""
     if value == 0 or not math.isfinite(value):
         return number(value)
     rounded = float(f"{value:.1e}")
@@ -49,14 +49,14 @@ def percent(fraction: float) -> str:
 
 
 def rate(kib_per_step: float) -> str:
-    """Return `7.84 KiB/step`; from 1024 KiB on in MiB."""
+    """Return `7.84 KiB/step`, or MiB/step from 1024 KiB/step up."""
     if abs(kib_per_step) >= 1024:
         return f"{number(kib_per_step / 1024)} MiB/step"
     return f"{number(kib_per_step)} KiB/step"
 
 
 def milliseconds(value_ms: float) -> str:
-    """Return a duration in µs, ms or s, always with three digits, so that neighbours in a table compare well."""
+    """Return a duration in µs, ms or s, always with three digits, so that adjacent table cells are easy to compare."""
     if abs(value_ms) >= 1000:
         return f"{number(value_ms / 1000, zeros=True)} s"
     if abs(value_ms) < 0.1:
@@ -65,7 +65,7 @@ def milliseconds(value_ms: float) -> str:
 
 
 def mebibytes(value_mib: float) -> str:
-    """Return `31.2 MiB`; from 1024 MiB on in GiB."""
+    """Return `31.2 MiB`, or GiB from 1024 MiB up."""
     return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
 
 
@@ -92,7 +92,7 @@ def count(amount: int, noun: str) -> str:
 
 
 ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
-"""The units that have another form after `1`."""
+"""Singular forms of units, used after `1`."""
 
 
 def amount(value: float, unit: str) -> str:
@@ -102,12 +102,12 @@ def amount(value: float, unit: str) -> str:
 
 
 def change(value: Effect) -> str:
-    """Return a ratio without its interval, for tables: `5.62×`, below 2 `+12.3 %` or `-99.1 %`."""
+    """Return a ratio without its interval, for tables: `5.62×`, or below 2 a percentage, `+12.3 %` or `-99.1 %`."""
     return _ratio(Effect(value=value.value, unit=value.unit))
 
 
 def effect(value: Effect) -> str:
-    """Return an effect with its interval, in its own unit.
+    """Return an effect with its confidence interval, in its unit.
 
     `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 % (11 to 13.5)`;
     a share of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
@@ -120,7 +120,7 @@ def effect(value: Effect) -> str:
 
 
 _LEAST_SHARE = 0.001
-"""The least ratio that is a percentage in three digits: a smaller one would be `-100 %`."""
+"""The smallest ratio shown as a percentage: with three digits, a smaller ratio would read `-100 %`."""
 
 
 def _ratio(value: Effect) -> str:

@@ -147,7 +147,7 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
                    verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("incompatible", "no"),
-                   verdict="ok"), "Nothing was run: all 10 cells are excluded or cannot run there."),
+                   verdict="ok"), "Nothing was run: all 10 cells are excluded or incompatible with the host."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Names lanes in sentences about a fault: by the card, where only one lane has it."""
+"""Names lanes in sentences about a fault: by their card if no other lane has the same card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def host_name(name: str) -> str:
 
 
 class Names:
-    """The lanes of one attribution in words; "" in a run with one host and one lane, unless that has a named card."""
+    """Names the lanes of one attribution. In a run with one host and one lane, `on` names only a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
@@ -40,7 +40,7 @@ class Names:
         return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else words.lane_text(lane)
 
     def on(self, lanes: Sequence[Lane]) -> str:
-        """Return `on both cards`; "" if there is no other lane."""
+        """Return `on both cards`; "" if the run has only one lane and its card has no name."""
         return "" if self._is_only and not any(map(_has_name, lanes)) else f"on {self.all_of(lanes)}"
 
     def all_of(self, lanes: Sequence[Lane]) -> str:
@@ -75,7 +75,7 @@ class Names:
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def way_out(self, cell: Cell) -> str:
-        """Return the instruction that settles the question with this cell: run it, or give it more steps."""
+        """Return how to settle the question with this cell: run it, or give it more steps."""
         what = f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
         tried = next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
@@ -85,5 +85,5 @@ class Names:
 
 
 def _has_name(lane: Lane) -> bool:
-    """Return whether the lane's GPU has a name, not a number or `all`."""
+    """Return whether the lane's GPU is selected by a name, rather than by a number, `all` or `each`."""
     return lane.gpu is not None and lane.gpu not in ("all", "each") and any(map(str.isalpha, lane.gpu))
