@@ -1,4 +1,4 @@
-"""Names the files of the site after matrices, series and runs, whatever these are called."""
+"""Derives safe names for the files of the site from the names of matrices, series and runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
 
 
 def slug(name: str) -> str:
-    """Return a name for a file or folder, another one for each name: simple ones as they are, others with a hash."""
+    """Return a unique file or folder name for `name`: unchanged if `name` is simple, otherwise with a hash."""
     if _SIMPLE.fullmatch(name) and not name.endswith("."):
         return name
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "x"
@@ -47,7 +47,7 @@ def month(started: str) -> str:
 
 
 def year_page(year: str, part: int) -> str:
-    """Return `findings-2026.html`; "" stands for an unknown year."""
+    """Return `findings-2026.html`, or `findings-undated.html` if `year` is not a year."""
     named = year if re.fullmatch(r"[0-9]{4}", year) else "undated"
     return f"findings-{named}{f'~{part}' if part > 1 else ''}.html"
 

@@ -1,4 +1,4 @@
-"""Writes the result of one registry poll of `harness watch`, in one line or as JSON-ready data."""
+"""Writes the result of one registry poll of `harness watch`, as one line or as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def line(seen: RegistryLook) -> str:
 
 
 def as_json(seen: RegistryLook) -> dict[str, Any]:
-    """Return one JSON object for a poll. Every field is always there."""
+    """Return one JSON-ready object for a poll. Every field is always present."""
     spots = {
         name: [{"series": spot.series, "image": spot.version} for spot in getattr(seen, name)]
         for name in ("new", "republished", "gone")
