@@ -183,12 +183,12 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
     "GPUs": _gpus,
     "lanes": _lanes,
     "lease": _lease,
-    "free space": _room,
+    "disk space": _room,
     "memory": _memory,
     "images": _images,
     "noise": _noise,
     "control": _control,
-    "left behind": _leftovers,
+    "leftovers": _leftovers,
 }
 
 

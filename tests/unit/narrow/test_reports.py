@@ -64,7 +64,7 @@ def test_the_answer_stands_first_and_its_proof_below() -> None:
         "22.12 without g3: good in 2 launches",
         "20.12 reassembled from its own parts: good in 2 launches",
         "22.12 reassembled from its own parts: bad in 2 of 2 launches",
-        "7 hybrids of the two versions, in 23 launches",
+        "tried 7 hybrids of the two versions in 23 launches",
     ]
 
 
