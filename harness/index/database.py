@@ -113,7 +113,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         return
     connection.execute("PRAGMA journal_mode = WAL")  # has no effect on a network file system without WAL
     connection.execute("BEGIN IMMEDIATE")
-    if not _is_ours(connection, path):  # another process may have been faster
+    if not _is_ours(connection, path):  # another process may have created them meanwhile
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA user_version = {SCHEMA}")

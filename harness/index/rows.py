@@ -80,7 +80,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     told = result_file.read_result(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
     cells = tuple(_cells(plan, told))
-    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # merged, as reports have them
+    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # the faults that reports show
     return RunRows(
         run=_run(
             "sweep",

@@ -143,7 +143,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert result.verdict == "interrupted"
     assert _remedies(result) == {"run the same sweep again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
-    assert _remedies(quick) == {"stopped by --quick; the same sweep without it continues"}
+    assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
 
 
 def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:

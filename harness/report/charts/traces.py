@@ -67,7 +67,7 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
 
 
 def _column(trial: Trial, measure: Measure) -> Floats | None:
-    """Return a column of the trace; None if nothing was sampled."""
+    """Return a column of the trial's trace; None if it has no finite value."""
     values = None if trial.trace is None else trial.trace.column(measure.column)
     return values if values is not None and np.isfinite(values).any() else None
 

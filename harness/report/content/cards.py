@@ -188,7 +188,7 @@ class _Maker:
     # ------------------------------------------------------------ whose fault, with which params, and what follows
 
     def _params(self) -> str:
-        """Return `then = pop; 1 variant bad, 1 good`."""
+        """Return the rule for the params and its evidence: `then = pop; 1 variant bad, 1 good`."""
         if self.of.rule is None:
             return "no simple rule separates bad from good" if self.of.unruly else ""
         return "; ".join(filter(None, (rule_text(self.of.rule) or "all", evidence(self.of.rule))))

@@ -44,7 +44,7 @@ def render(found: EnvironmentDifference) -> str:
 
 
 def rows(sections: Iterable[Section]) -> list[DiffRow]:
-    """Return every change, by kind, as cleaned texts."""
+    """Return a row of cleaned texts for every change, grouped by kind."""
     return [
         (section.title, shortened(change.name, most=LONGEST), _shown(change.before), _shown(change.after))
         for section in sections

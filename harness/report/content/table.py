@@ -1,4 +1,4 @@
-"""Makes the table that all reports show for a series and lane: a row per variant, a column per version."""
+"""Makes the table of each series and lane that all reports show: a row per variant, a column per version."""
 
 from __future__ import annotations
 

@@ -79,12 +79,12 @@ def _rows(view: HistoryView, names: Sequence[str]) -> Iterator[list[Any]]:
 
 
 def _place(history: IndexedHistory) -> dict[str, Any]:
-    """Return the fields PLACE_COLUMNS."""
+    """Return the fields named in PLACE_COLUMNS."""
     return {name: getattr(history, name) for name in PLACE_COLUMNS} | {"params": dict(history.params)}
 
 
 def _measured(measurement: Measurement) -> dict[str, Any]:
-    """Return the fields MEASURED_COLUMNS, in their order."""
+    """Return the fields named in MEASURED_COLUMNS, in that order."""
     return {name: measurement.version if name == "image" else getattr(measurement, name) for name in MEASURED_COLUMNS}
 
 

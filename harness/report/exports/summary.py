@@ -98,7 +98,7 @@ def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
 
 
 def cell_json(entry: CellResult) -> dict[str, Any]:
-    """Return an entry of `cells`."""
+    """Return a cell's entry in `cells` of summary.json."""
     cell, verdict = entry.cell, entry.verdict
     return {
         "series": cell.image.series,
@@ -138,12 +138,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield the entries of `attribution`."""
+    """Yield the entries of `attribution` in summary.json."""
     return (attribution_json(attribution, result) for attribution in result.attribution)
 
 
 def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, Any]:
-    """Return an entry of `attribution`."""
+    """Return an attribution's entry in `attribution` of summary.json."""
     about = {finding for episode in attribution.episodes for finding in episode.findings}
     return {
         **_fields_of(attribution, ("series", "scenario", "metric", "cause")),

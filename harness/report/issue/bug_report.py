@@ -23,7 +23,7 @@ from harness.report.text import finding_words, narrowed, numbers, signal_words, 
 from harness.report.text.clean import plain_lines
 
 TEXT = "issue.md"
-"""The name of the file that holds the report."""
+"""Name of the file with the report."""
 MOST_CODE = 30_000
 """The longest script included in the text, in characters; a longer one is only attached. Trackers accept 65,536."""
 MOST_CHANGES = 40

@@ -20,7 +20,7 @@ LINE_BYTES = 84
 
 @functools.cache
 def templates() -> Environment:
-    """Return the environment for templates that are not HTML; callers must quote what they insert."""
+    """Return the environment for templates that are not HTML, which escapes nothing: callers quote what they insert."""
     return Environment(
         loader=PackageLoader("harness.report"),
         undefined=StrictUndefined,

@@ -19,7 +19,7 @@ def left_out(result: RunResult, in_full: frozenset[str]) -> int:
 def shown_in_full(result: RunResult) -> frozenset[str]:
     """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
 
-    The two sides of findings come first, then bad cells, undecided cells, and good ones.
+    Both versions of each finding come first, then bad cells, undecided cells and good cells.
     """
     sides = {side_of(finding, version) for finding in result.findings for version in (finding.before, finding.after)}
     measured = [entry for entry in result.cells if entry.trials]

@@ -43,7 +43,7 @@ _PARTS = 1000
 
 
 def render(result: RunResult, *, library: str = "") -> str:
-    """Return the page as text."""
+    """Return the page as text. See `encoded` for `library`."""
     return encoded(result, library=library).decode()
 
 

@@ -39,7 +39,7 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         yield f"  {_visible(found)}"
         yield f"  {_noise(found)}"
     for name in found.odd:
-        yield f"  not judged: {version(name)} has one value, far from its neighbours'; measure it and them again"
+        yield f"  not judged: {version(name)} has one value, far from its neighbours; measure all of these again"
     for text in found.left_out:
         yield f"  left out: {plain(text)}"
 
@@ -69,7 +69,7 @@ def _visible(found: SeriesVerdict) -> str:
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
         beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
-        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # a sum of logs
+        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # logs of relative changes add up
         shown, at_limit = f"a change of {sure} in {what} would have shown", f"one of {limit} (the limit)"
         return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist"

@@ -14,7 +14,7 @@ MOST_NAMES = 6
 
 
 def line(seen: RegistryLook) -> str:
-    """Return `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
+    """Return a poll's line: `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
     begin = f"{seen.at} {seen.matrix}: "
     if seen.problem:
         return plain(f"{begin}{seen.problem}")

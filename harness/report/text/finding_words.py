@@ -35,12 +35,12 @@ def text(finding: Finding) -> str:
 
 
 def line(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
+    """Return `text` with its place: `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0)`."""
     return f"{place(finding)}: {text(finding)}"
 
 
 def place(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop`."""
+    """Return a finding's series, lane and variant: `multidict on local, multidict_pop`."""
     return f"{plain(finding.series)} on {words.lane_text(finding.lane)}, {words.variant_text(finding.variant)}"
 
 

@@ -25,7 +25,7 @@ _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
 """The prefix of a reason that locates an image in its matrix file: `matrix.yaml:5: series.six.versions[0]: `."""
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
-_TO_GO_ON = "the same sweep without it continues"
+_TO_GO_ON = "run the same sweep without it to continue"
 _LIMIT_NONE = "the limit is none"
 _NO_METRICS = "the scenario returns none"
 _NOTHING_LOGGED = "the program logs none"
@@ -156,7 +156,7 @@ def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], result: 
     versions = list(dict.fromkeys(version(image.version) for image in images if image in named))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
     some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
-    if len(set(cells)) < len(versions) * len(variants):  # not every variant of every version
+    if len(set(cells)) < len(versions) * len(variants):  # some variants of some versions only
         some = f"{numbers.count(len(set(cells)), 'cell')} of {some}"
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
     return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"

@@ -52,12 +52,12 @@ _OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
 
 
 def place(history: IndexedHistory) -> str:
-    """Return `framework on old/RTX 3090, train batch=32`."""
+    """Return a history's series, lane and variant: `framework on old/RTX 3090, train batch=32`."""
     return f"{plain(history.series)} on {plain(history.lane)}, {plain(history.variant)}"
 
 
 def life_text(life: FindingLife) -> str:
-    """Return `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step (7.83 to 7.85)`."""
+    """Return a finding's life: `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step`."""
     begins = life.begins
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
     end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
@@ -96,7 +96,7 @@ def standing(life: FindingLife, runs: Runs) -> str:
 
 
 def drift_text(drift: Drift) -> str:
-    """Return `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = 0.0001`."""
+    """Return a drift: `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = …`."""
     size = f"{numbers.effect(drift.effect)} over {drift.versions} versions in {drift.runs} runs"
     title = shown_signal(drift.signal).title
     return (

@@ -75,14 +75,14 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
     what = " and ".join(_part(part, narrowed) for part in culprit.parts)
     said = {
         "culprit": f"culprit: {what}; {good} with it is bad, {bad} without it is good",
-        "together": f"culprits together: {what}; {good} with all is bad, {bad} without any one of them is good",
+        "together": f"culprits together: {what}; {good} with all of them is bad, {bad} without any one of them is good",
         "needed": f"necessary: {what}; {bad} without it is good; whether it is sufficient is not known",
         "enough": f"sufficient: {what}; {good} with it is bad, {_another(culprit, bad)}",
         "switch": f"involved: {what}; of two hybrids that differ only in it, one is good and one is bad",
     }[culprit.kind]
     partners = ""
     if culprit.partners:
-        partners = f"; a partner would be among {named_groups(culprit.partners, narrowed)}"
+        partners = f"; if it needs a partner, that is among {named_groups(culprit.partners, narrowed)}"
     return f"{said}{_share(culprit)}{_inside(culprit, narrowed)}{partners}"
 
 
@@ -146,7 +146,7 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+    """Return a component's change: `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`.
 
     A private value of a variable is withheld.
     """
@@ -190,7 +190,7 @@ def proof(narrowed: Narrowed) -> list[str]:
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
-    """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
+    """Return a hybrid's name: `20.12 with cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
     own = _own(cell, narrowed)
     others = f", along with {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
@@ -213,7 +213,7 @@ def _own(cell: ProofCell, narrowed: Narrowed) -> str:
 
 
 def result_text(result: HybridResult) -> str:
-    """Return `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
+    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {numbers.count(result.launches, 'launch')} ({share})"

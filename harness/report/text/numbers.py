@@ -30,13 +30,13 @@ def rough(value: float) -> str:
 
 
 def between(interval: Interval) -> str:
-    """Return `7.83 to 7.85`."""
+    """Return an interval: `7.83 to 7.85`."""
     low, high = interval
     return f"{number(low)} to {number(high)}"
 
 
 def with_interval(value: float | None, interval: Interval | None) -> str:
-    """Return `7.84 (7.83 to 7.85)`; "" if there is no value."""
+    """Return a value with its confidence interval, `7.84 (7.83 to 7.85)`; "" without a value."""
     if value is None:
         return ""
     return number(value) if interval is None else f"{number(value)} ({between(interval)})"
@@ -49,7 +49,7 @@ def percent(fraction: float) -> str:
 
 
 def rate(kib_per_step: float) -> str:
-    """Return `7.84 KiB/step`, or MiB/step from 1024 KiB/step up."""
+    """Return a growth rate: `7.84 KiB/step`, or MiB/step from 1024 KiB/step up."""
     if abs(kib_per_step) >= 1024:
         return f"{number(kib_per_step / 1024)} MiB/step"
     return f"{number(kib_per_step)} KiB/step"
@@ -65,12 +65,12 @@ def milliseconds(value_ms: float) -> str:
 
 
 def mebibytes(value_mib: float) -> str:
-    """Return `31.2 MiB`, or GiB from 1024 MiB up."""
+    """Return a size: `31.2 MiB`, or GiB from 1024 MiB up."""
     return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
 
 
 def duration(seconds: float) -> str:
-    """Return `8 s`, `3 min 20 s` or `2 h 5 min`."""
+    """Return a duration: `8 s`, `3 min 20 s` or `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -82,12 +82,12 @@ def duration(seconds: float) -> str:
 
 
 def probability(p: float) -> str:
-    """Return `p = 0.003` or `p < 0.0001`."""
+    """Return a p-value: `p = 0.003` or `p < 0.0001`."""
     return "p < 0.0001" if p < 0.0001 else f"p = {number(p)}"
 
 
 def count(amount: int, noun: str) -> str:
-    """Return `1 trial`, `2 launches` or `1,200 trials`."""
+    """Return a count with its noun in singular or plural: `1 trial`, `2 launches` or `1,200 trials`."""
     return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
@@ -96,7 +96,7 @@ ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies": 
 
 
 def amount(value: float, unit: str) -> str:
-    """Return `0.5 files/step` or `1 file/step`."""
+    """Return a value with its unit: `0.5 files/step` or `1 file/step`."""
     told, (noun, slash, per) = number(value), unit.partition("/")
     return f"{told} {ONE.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
 

@@ -13,7 +13,7 @@ SLOW = "Grows, but more slowly than the limit"
 
 
 def is_needless(entry: CellResult) -> bool:
-    """Return whether the cell was not run because the answer was known without it."""
+    """Return whether the cell was not run because its result was not needed."""
     skipped = entry.skipped is not None and entry.skipped.by != "stop"
     return skipped and entry.verdict.verdict == "untested"
 

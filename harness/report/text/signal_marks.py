@@ -52,12 +52,12 @@ def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
 
 
 def marks(of: Strip) -> str:
-    """Return `✓✓✓?✓·`."""
+    """Return a strip as marks: `✓✓✓?✓·`."""
     return "".join(MARKS[tone] for tone in of)
 
 
 def strip_text(of: Strip) -> str:
-    """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
+    """Return a strip as text for screen readers: `outcome good, memory good, …`."""
     return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
 
 
@@ -69,5 +69,5 @@ def legend(tones: Iterable[Tone]) -> str:
 
 
 def is_open(name: str, verdict: CellVerdict) -> bool:
-    """Return whether a cell is suspect or blind in a signal."""
+    """Return whether a signal of a cell is suspect or blind."""
     return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"

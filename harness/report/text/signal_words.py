@@ -110,12 +110,12 @@ def value_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def figure_text(name: str, verdict: CellVerdict) -> str:
-    """Return a cell's figure of a signal with its unit; "" if it has none."""
+    """Return a cell's figure of a signal with its unit; "" if the cell has none."""
     return value_text(name, value_of(name, verdict))
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -128,7 +128,7 @@ def limit_text(name: str, limit: float | None) -> str:
 
 
 def _least(signal: Signal) -> str:
-    """Return the least absolute change, `0.5 s`, without the trailing zeros of a measured figure."""
+    """Return the smallest absolute change that counts, `0.5 s`, without the trailing zeros of a measured figure."""
     if signal.unit == "s":
         return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
     return _in_unit(signal.least, signal.unit)

@@ -174,7 +174,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
+    """Join names: `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
@@ -185,7 +185,7 @@ def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> li
 
 
 def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
-    """Return `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
+    """Join at most `most` names: `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
     return together(at_most(names, most, rest=rest))
 
 
@@ -232,7 +232,7 @@ def variant_text(variant: Variant) -> str:
 
 
 def params_text(variant: Variant) -> str:
-    """Return `a=1 b=2`, cleaned."""
+    """Return the variant's params, cleaned: `a=1 b=2`."""
     return plain(" ".join(f"{name}={value}" for name, value in variant.params))
 
 

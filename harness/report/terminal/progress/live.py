@@ -62,7 +62,7 @@ class LiveProgress(LanesProgress):
         self._say("!", text, style="bold yellow")
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
-        """Print one line above the bars. Do not hold the lock: the display takes its own lock, then calls `_bars`."""
+        """Print one line above the bars. Do not hold `_lock`: the display takes its own lock, then calls `_bars`."""
         self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
 
     # ------------------------------------------------------------ the bars
@@ -127,5 +127,5 @@ def _bar(state: LaneState) -> ProgressBar | Text:
 
 
 def _short(cell: str, lane: str) -> str:
-    """Return the cell without its lane, which the line already names."""
+    """Return the cell's name without its lane, which the line already shows."""
     return cell.replace(f" on {lane}:", ":")

@@ -33,7 +33,7 @@ def numbered(result: RunResult) -> list[Finding]:
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
-    """Return `signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's …`."""
+    """Return a fault's sentence: `signal leaks 24 KiB a step since 22.12, on both cards; not the RTX 4090's fault.`"""
     return sentences([attribution], result)[0]
 
 
@@ -129,7 +129,7 @@ def _gpu(attribution: Attribution, names: Names) -> str:
 
 
 def _or_of_hosts(attribution: Attribution) -> str:
-    """Return `, or of its host (new)` for hosts where no card is good; "" if one kind of card is bad in several."""
+    """Return `, or of its host (new)` for hosts without a good card; "" if one kind of card is bad on several."""
     hosts = {lane.host.name for lane in attribution.bad_lanes}
     if len(attribution.machines) > 1:  # the fault is on several machines of a pool
         hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}

@@ -181,7 +181,7 @@ def _size(episode: Episode, effect: Effect) -> Effect:
 def _growths(
     episode: Episode, result: RunResult, order: Order, cells: dict[tuple[str, str, str, str], CellResult]
 ) -> Iterator[Effect]:
-    """Yield the growth rates of the episode's versions, up to the version where the growth got worse."""
+    """Yield the growth rates of the episode's versions, up to the next version at which the growth gets worse."""
     finding = episode.finding
     if signal_of(finding.metric).kind != "growth":
         return

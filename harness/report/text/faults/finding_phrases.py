@@ -32,7 +32,7 @@ def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
 
 
 def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """Return ` (fixed in 6.3.2)`; "" if no version fixes it."""
+    """Return the end of an episode: ` (fixed in 6.3.2)`; "" if no version fixes it."""
     if bounds.ends is None:
         return ""
     last, first = bounds.ends
@@ -110,7 +110,7 @@ def _is_rate(effect: Effect) -> bool:
 
 
 def size(effect: Effect) -> str:
-    """Return `7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
+    """Return an effect's size: `7.8 KiB a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
     if effect.unit == "ratio":
         return _ratio(effect.value)
     if effect.unit == "failures":

@@ -11,7 +11,7 @@ from harness.report.text.clean import plain, version
 
 _EITHER = "host or card"
 LOCAL = "local"
-"""The default host's name; a sentence calls that host `this machine`."""
+"""The name of the default host, which sentences call `this machine`."""
 
 
 def host_name(name: str) -> str:
@@ -44,7 +44,7 @@ class Names:
         return "" if self._is_only and not any(map(_has_name, lanes)) else f"on {self.all_of(lanes)}"
 
     def all_of(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
+        """Return a phrase for all these lanes: `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
         if len(lanes) < 2 or set(lanes) != set(self._lanes) or self.kind(lanes) == _EITHER:
             return words.together([self.one(lane) for lane in lanes])
         return f"both {self.kinds(lanes)}" if len(lanes) == 2 else f"all {len(lanes)} {self.kinds(lanes)}"
@@ -60,16 +60,16 @@ class Names:
         return " or ".join(f"{noun}s" for noun in self.kind(lanes).split(" or "))
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090` or `host new`."""
+        """Return the card or host to blame: `the RTX 4090` or `host new`."""
         return words.together([self.one(lane) if lane.gpu else host_name(lane.host.name) for lane in lanes])
 
     def faults(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090's fault` or `the fault of a and b`."""
+        """Return the possessive phrase: `the RTX 4090's fault` or `the fault of a and b`."""
         name = self.blamed(lanes)
         return f"{name}'s fault" if name.startswith(("the ", "this ")) and len(lanes) == 1 else f"the fault of {name}"
 
     def good_with(self, attribution: Attribution) -> str:
-        """Return `22.12 is good on the RTX 3090` or `the same images are good on the RTX 3090`."""
+        """Return where the bad images are good: `22.12 is good on the RTX 3090`, `the same images are good on …`."""
         image = version(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
