@@ -210,8 +210,8 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
 
 
 def _stack(frames: Sequence[str]) -> str:
-    """Return the four innermost frames that have a name, which identify the owner of the block; without names, any
-    four.
+    """Return the four innermost frames that have a name, which identify the owner of the block; if no frame has a name,
+    the four innermost frames.
     """
     named = [frame for frame in frames if not frame.startswith("???")]
     return BETWEEN_FRAMES.join(_text(frame) for frame in (named or frames)[:4])

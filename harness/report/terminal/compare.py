@@ -159,7 +159,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     """Yield for each signal its title, the two figures, their ratio, and how the second figure compares.
 
     A signal without any figure is left out. A signal that is not in _ALWAYS is also left out if the sides do not differ
-    in it.
+    in it and neither side is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
     verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
