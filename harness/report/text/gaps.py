@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.model import (
@@ -21,8 +20,6 @@ from harness.model import (
 from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
-_PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
-"""The prefix of a reason that locates an image in its matrix file: `matrix.yaml:5: series.six.versions[0]: `."""
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
 _TO_GO_ON = "run the same sweep without it to continue"
@@ -36,9 +33,8 @@ _MOST_SCENARIOS = 3
 def lines(result: RunResult) -> list[str]:
     """Return the lines on cells and signals that were not decided, or not measured as planned.
 
-    Cells with the same verdict or signal, series, lane and reason share a line; to that end, reasons omit the image's
-    place in the matrix file. Problems of a whole host are in `words.troubles`; cells that a search did not need are
-    not gaps.
+    Cells with the same verdict or signal, series, lane and reason share a line. Problems of a whole host are in
+    `words.troubles`; cells that a search did not need are not gaps.
     """
     told: dict[tuple[str, str, str], list[CellResult]] = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
@@ -55,8 +51,7 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     fail_alone = set(_fails_alone(result))
     for entry in result.cells:
         known = words.tone(entry.verdict.verdict) in ("good", "bad")
-        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # may follow the place in a reason
-        reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
+        reason = entry.problem if known else words.why(entry)
         if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"
             if entry.cell in fail_alone:
