@@ -22,7 +22,7 @@ def line(result: RunResult) -> str:
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     replicates = f" and {numbers.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
-    earlier = f", {known:,} more launched before" if known else ""
+    earlier = f", {known:,} more from earlier runs" if known else ""
     cells = numbers.count(len(result.cells), "cell")
     time = numbers.duration(result.duration_s)
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"

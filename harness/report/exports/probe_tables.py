@@ -170,7 +170,7 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
         rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = _lost(probed)
     rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
     return ProbeTable(
-        title=f"blocks definitely lost a step (in brackets: the total in valgrind's own summary){rest}",
+        title=f"blocks definitely lost per step (in parentheses: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
@@ -188,15 +188,15 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     lost = {kind: probed.lost(kind) for kind in sorted({leak.kind for leak in probed.leaks})}
     yield ProbeTable(
         title="lost by kind",
-        columns=("kind", "bytes", "blocks", "blocks a step"),
+        columns=("kind", "bytes", "blocks", "blocks per step"),
         rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", _a_step(added))
                    for kind, (size, blocks, added) in lost.items()),
     )  # fmt: skip
     growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
     if growing:
         yield ProbeTable(
-            title="lost by each step, by stack",
-            columns=("kind", "blocks a step", "bytes a step", "stack"),
+            title="lost per step, by stack",
+            columns=("kind", "blocks per step", "bytes per step", "stack"),
             rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
             ends_in_text=True,

@@ -11,7 +11,7 @@ def dry_run(plan: Explanation) -> str:
     left_out = f", {plan.excluded} left out" if plan.excluded else ""
     lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
     if plan.searched:
-        lines.append("  the expected number assumes that each search has one clear change; otherwise there are more")
+        lines.append("  the expected number assumes that each search has one clear change; otherwise more are needed")
     if plan.estimate is not None:
         launches, time = sum(plan.estimate.launches.values()), numbers.duration(plan.estimate.seconds)
         lines.append(

@@ -10,7 +10,7 @@ from harness.report.text.signal_words import shown_signal
 UNCONFIRMED = "one side has fewer than two launches"
 _WHAT = {
     "leak": "memory leak",
-    "slowdown": "steps that get slower as it runs",
+    "slowdown": "steps that get slower during a launch",
     "oom": "running out of memory",
     "crash": "crash",
     "hang": "hang",

@@ -22,7 +22,7 @@ def sentence(result: RunResult) -> str:
 
 def _regression(result: RunResult) -> str:
     if not result.attribution:
-        return f"{_bad_cells(result)}, but the history does not show since which version."
+        return f"{_bad_cells(result)}, but the history does not show which version began it."
     top, more = _worst(result)
     return f"{' '.join(blame.sentences(top, result))}{f' And {more} below.' if more else ''}"
 

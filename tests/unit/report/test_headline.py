@@ -131,7 +131,7 @@ def test_more_changes_than_fit_are_counted() -> None:
 
 
 def test_bad_cells_without_a_history_are_still_bad() -> None:
-    assert told() == "4 of 10 cells bad (4 leak), but the history does not show since which version."
+    assert told() == "4 of 10 cells bad (4 leak), but the history does not show which version began it."
 
 
 @pytest.mark.parametrize(
