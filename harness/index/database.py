@@ -99,7 +99,9 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise InfrastructureError unless the index and its side files are regular: SQLite follows links to others."""
+    """Raise InfrastructureError unless the index and its side files are regular files, because SQLite follows links and
+    waits for pipes.
+    """
     for end in _BESIDE:
         beside = path.with_name(f"{path.name}{end}")
         with suppress(FileNotFoundError):

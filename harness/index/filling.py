@@ -67,7 +67,7 @@ def _stamp(folder: str, name: str) -> str:
 
 
 def _write(connection: sqlite3.Connection, out: Path, gone: Iterable[str], changed: Mapping[str, str]) -> list[str]:
-    """Remove the runs in `gone`, and write those in `changed`. Return why runs that cannot be read cannot be."""
+    """Remove the runs in `gone`, and write those in `changed`. Return a text on each run that cannot be read."""
     from harness.index import writing  # noqa: PLC0415 - slow, and needed only where a run is new
 
     for path in gone:

@@ -28,7 +28,7 @@ PAPER: Palette = dict(
 _TRIAL_COLOURS = NAMES[6:]
 _TONES = ("bad", "good", "unsure")
 _SILENT: Definition = {"aria": False}
-"""For marks that repeat what the points show, so that screen readers skip them."""
+"""Hides marks that repeat what the points show from screen readers."""
 _STATIC_WIDTH = 560
 _ROOM = 8
 """Pixels between the outermost points and the edge, so that the edge does not cut a point in half."""

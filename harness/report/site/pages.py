@@ -1,5 +1,4 @@
-"""Makes the pages of the site. Each page has a key that hashes its sources, so that a new run rewrites only the pages
-that it affects."""
+"""Makes the pages of the site, each with a key that hashes its sources, so that a new run rewrites few of them."""
 
 from __future__ import annotations
 

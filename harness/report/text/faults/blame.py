@@ -28,7 +28,7 @@ def numbered(result: RunResult) -> list[Finding]:
     known = set(result.findings)
     telling = (telling_of(attribution).finding for attribution in worst_first(result))
     leads = dict.fromkeys(finding for finding in telling if finding in known)
-    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # the same order as after a reload
+    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # the order survives a reload
     return list(dict.fromkeys([*leads, *by_place]))
 
 
