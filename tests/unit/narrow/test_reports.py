@@ -161,7 +161,7 @@ def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit
         [group("g1")], hybrids=5, launches=18, most=99, sweeps=True, by_exit_code=by_exit_code
     )
     assert told.startswith("the two versions differ in 1 group; proving that it is the culprit takes about 5 hybrids")
-    assert ("If it is a level" in told) == (not by_exit_code)
+    assert ("If a level such as" in told) == (not by_exit_code)
 
 
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])
