@@ -71,7 +71,7 @@ def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
 def test_one_value_of_each_is_judged_and_that_is_said(judge):
     done = judge(rows([1.0] * 20 + [1.25] * 20, rounds=1).replace(",0\n", "\n"))
     assert "first bad v20 (after v19)" in done.stdout
-    assert "from neighbouring versions, because each has one value" in done.stdout
+    assert "from neighbouring versions, because each has only one value" in done.stdout
 
 
 def test_less_may_be_worse(judge):
