@@ -1,4 +1,4 @@
-"""Sweeps that end early: what is named by then, what is said of the rest, and that nothing good is claimed."""
+"""Sweeps that end early: what is named by then, what is said about the rest, and that nothing is claimed to be good."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def swept(
 
 
 def test_quick_launches_every_version_once_and_calls_nothing_good(tmp_path: Path) -> None:
-    """A report that says "all good" after one launch of each would pass what fails every second time."""
+    """A report that says "all good" after one launch of each version would pass a failure of every second launch."""
     result, launched = swept(tmp_path, Stop(quick=True))
     assert sorted({*launched}) == sorted((f"v{version}", part) for version in range(1, 5) for part in range(3))
     assert len(launched) <= 12 + 1  # and the A/A replicate
@@ -107,7 +107,7 @@ def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -
 
 
 def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirmed(tmp_path: Path) -> None:
-    """Ctrl-C after the first round: the name of the bad version was in no sentence of the report."""
+    """After Ctrl-C in the first round, no sentence of the report had the name of the bad version."""
     stopped = threading.Event()
 
     def after(launched: list[tuple[str, int]]) -> None:
@@ -132,7 +132,7 @@ def _remedies(result: RunResult) -> set[str]:
 
 
 def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(tmp_path: Path) -> None:
-    """The report asked for more launches than were planned, and those that were planned had not been made."""
+    """The report asked for more launches than planned, although the planned ones had not been made."""
     stopped = threading.Event()
 
     def after(launched: list[tuple[str, int]]) -> None:

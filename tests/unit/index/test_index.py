@@ -1,4 +1,4 @@
-"""The index: whatever happens to it, a user loses nothing that the runs hold, and is told in one line."""
+"""The index: whatever happens to it, a user loses nothing that is in the runs, and is informed in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.index import made
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
-    """All that the index holds, without its own ids."""
+    """Return everything that the index holds, without its own ids."""
     joined = {
         "runs": "SELECT path, kind, verdict, cells, bad, findings, problem FROM runs ORDER BY path",
         "cells": "SELECT path, series, version, cells.verdict, state FROM cells JOIN runs ON run = runs.id"
@@ -54,12 +54,14 @@ def paths(out: Path, said: list[str] | None = None) -> list[str]:
 
 
 def test_it_looks_at_the_files_that_runs_have() -> None:
-    """It names them itself, because the import of what writes them takes longer than a list of a thousand runs."""
+    """It names the files itself, because importing the code that writes them takes longer than
+    listing a thousand runs.
+    """
     assert (result_file.FILE, saved_probes.FILE) == filling.FILES
 
 
 def test_a_list_of_runs_waits_for_no_statistics(tmp_path: Path) -> None:
-    """`harness history` over 1,000 runs took over a second, half of it for the import of numpy and pydantic."""
+    """`harness history` over 1,000 runs took over a second, half of it to import numpy and pydantic."""
     made.three_days(tmp_path)
     with_index(tmp_path, lambda index: None, say=print)
     seen = "import sys; from harness.cli import run; run(['history', '--in', sys.argv[1]]); print(sorted(sys.modules))"
@@ -90,7 +92,7 @@ def test_a_finding_is_open_from_one_run_to_the_run_that_fixed_it(tmp_path: Path)
 
 
 def test_what_was_added_run_by_run_is_what_is_made_anew(tmp_path: Path) -> None:
-    """The runs are the truth: an index that knows more or less than they do would mislead for ever."""
+    """The runs are the truth: an index that holds more or less than the runs would mislead permanently."""
     for number in range(1, 4):
         folder = tmp_path / "some"
         shutil.rmtree(folder, ignore_errors=True)
@@ -106,7 +108,7 @@ def test_what_was_added_run_by_run_is_what_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_result_is_written_again_is_read_again(tmp_path: Path) -> None:
-    """`harness probe` and a resumed sweep write into a directory that is known already."""
+    """`harness probe` and a resumed sweep write into a directory that the index already knows."""
     made.write_run(tmp_path, 1, {"1.0": made.good()})
     assert tables_after(tmp_path)["cells"][0][3] == "flat"
     shutil.rmtree(tmp_path / "nightly")
@@ -155,7 +157,7 @@ def test_an_index_of_a_newer_harness_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_triggers_of_a_copied_index_never_run(tmp_path: Path) -> None:
-    """Whoever gets a whole folder of runs gets its index, too."""
+    """A copied folder of runs comes with its index."""
     made.three_days(tmp_path)
     paths(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -204,7 +206,7 @@ def _fill(out: Path) -> None:
 
 
 def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    """A sweep ends while a watch does."""
+    """A sweep ends at the same time as a watch."""
     for day in range(1, 21):
         made.write_run(tmp_path, day, {"1.0": made.good(), f"1.{day}": made.good()})
     context = multiprocessing.get_context("fork")
@@ -277,7 +279,7 @@ def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path, k
     assert "\n" not in said[0]
     assert [bool(run.problem) for run in runs] == [False, True, False]
     assert len(tables(tmp_path)["cells"]) == 4
-    paths(tmp_path)  # it is told once
+    paths(tmp_path)  # reported once
 
 
 def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -> None:

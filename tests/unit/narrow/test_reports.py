@@ -1,4 +1,4 @@
-"""What people and programs read of a narrowed finding, and that nothing is lost on the way."""
+"""What people and programs read about a narrowed finding, and that nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_finding_comes_with_two_installs_that_differ_in_the_culprit_alone() ->
 
 @pytest.mark.parametrize("name", ["numpy; rm -rf ~", "numpy\nsecond", "-rfile", "$(id)", "`id`"])
 def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) -> None:
-    """Whoever made the image named it, and a reader pastes the lines into a shell."""
+    """The component's name comes from the image, and a reader pastes the lines into a shell."""
     bad = ComponentGroup(id="g0", components=(Component(kind="distribution", name=name, old="1.0", new="2.0"),))
     made = MadeVersions(groups=(bad, group("g1")), is_bad=holds({"g0"})).narrowed()
     assert text.install_lines(made) == []
@@ -166,7 +166,7 @@ def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit
 
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])
 def test_every_report_of_a_run_tells_it(render: Callable[[RunResult], str]) -> None:
-    """A run of one finding, narrowed down to one library: its sentence stands in each format."""
+    """In a run with one finding, narrowed down to one library, each format has its sentence."""
     result = replace(build.quickstart(), narrowed=(found({"g3"}),))
     text_of = html.unescape(render(result)).replace("\\", "")
     assert "culprit: g3 1.0 → 2.0" in " ".join(text_of.split())
