@@ -52,7 +52,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     done = judge(rows(STEP))
     assert done.exit_code == 0
     first, change, visible, noise = done.stdout.splitlines()
-    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
+    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse; the limit is a change of 10 %")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
     sure = r"a change of 15\.\d % in a single version would have shown"
@@ -71,7 +71,7 @@ def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
 def test_one_value_of_each_is_judged_and_that_is_said(judge):
     done = judge(rows([1.0] * 20 + [1.25] * 20, rounds=1).replace(",0\n", "\n"))
     assert "first bad v20 (after v19)" in done.stdout
-    assert "from neighbouring versions, because each has one value" in done.stdout
+    assert "from neighbouring versions, because each has only one value" in done.stdout
 
 
 def test_less_may_be_worse(judge):
