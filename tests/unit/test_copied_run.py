@@ -298,9 +298,9 @@ def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
     path = stored_run.write(tmp_path, lane=lane, network=True, cap_add=("SYS_ADMIN",))
     done = harness("repro", path, "6.3.0")
     for told in (
-        "It asks an engine: docker --host tcp://theirs.example:2376.",
-        f"It builds the image from the folder {folder} and sends all of it to the engine.",
-        "Its container has a network.",
+        "It uses another engine: docker --host tcp://theirs.example:2376.",
+        f"It builds the image from {folder} and sends that whole folder to the engine.",
+        "Its container has network access.",
         "Its container has the capability SYS_ADMIN.",
     ):
         assert f"harness: {told}\n" in done.stderr

@@ -210,7 +210,7 @@ def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> N
     assert new.wanted is not None
     assert (new.wanted.missing, new.wanted.missing_bytes) == (2, 3 * GIB)
     (text,) = shown(check(folder), 120)
-    assert text.count("NOT ENOUGH ROOM") == 1, "18 GiB unpacked and 5 kept, where 20 are allowed"
+    assert text.count("NOT ENOUGH SPACE") == 1, "18 GiB unpacked and 5 kept, where 20 are allowed"
 
 
 def test_a_host_that_cannot_be_used_ends_with_3(folder: Path) -> None:

@@ -143,7 +143,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert result.verdict == "interrupted"
     assert _remedies(result) == {"run the same sweep again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
-    assert _remedies(quick) == {"stopped by --quick; the same sweep without it continues"}
+    assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
 
 
 def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(
     assert not launched
     assert {cell.verdict.why for cell in result.cells} == {TIME}
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
-    assert "12 of 12 cells had none" in headline.sentence(result)
+    assert "12 of 12 cells had no launch" in headline.sentence(result)
 
 
 def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> None:

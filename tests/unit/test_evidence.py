@@ -298,8 +298,11 @@ def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "told"),
     [
-        (2000, "7.84 KiB/step makes 15.3 MiB in 2,000 steps: the resident memory that the script prints grows"),
-        (20, "7.84 KiB/step makes 0.153 MiB in 20 steps: too little to be seen in the resident memory that the script"),
+        (2000, "7.84 KiB/step adds up to 15.3 MiB in 2,000 steps: the resident memory that the script prints grows"),
+        (
+            20,
+            "7.84 KiB/step adds up to 0.153 MiB in 20 steps: too little to show in the resident memory that the script",
+        ),
     ],
 )
 def test_a_report_says_whether_its_script_can_show_the_leak(tmp_path: Path, steps: int, told: str) -> None:

@@ -137,7 +137,7 @@ def test_what_measuring_cost_is_told() -> None:
     trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
     cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
     pages = first_history(replace(result, cells=cells)).cells
-    told = [dict(page.facts).get("cost of measuring") for page in pages]
+    told = [dict(page.facts).get("measurement overhead") for page in pages]
     assert told.count("0.41 % of the steps' time") == 1
     assert dict(pages[0].facts).keys() >= {"why"}
 
@@ -200,7 +200,7 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
 def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
     """A version that left files open was red in the chart of its memory, which was flat."""
     drawings = {one.title: one.rows for one in first_history(build.signalled()).drawings}
-    files, memory = drawings["open files, files/step"], drawings["growth, KiB a step (grey: more is ruled out)"]
+    files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: higher rates are ruled out)"]
     assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
     assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
     assert [change["version"] for change in files["changes"]] == ["6.2.0"]

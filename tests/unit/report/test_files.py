@@ -205,7 +205,7 @@ def test_markdown_fits_a_step_summary() -> None:
     )
     text = markdown.render(replace(result, cells=tables))
     assert 500_000 < len(text.encode()) <= 1 << 20
-    assert "further tables would make this too long" in text
+    assert "further tables would make this report too long" in text
     assert "### Findings" in text
 
 

@@ -131,7 +131,7 @@ def test_more_changes_than_fit_are_counted() -> None:
 
 
 def test_bad_cells_without_a_history_are_still_bad() -> None:
-    assert told() == "4 of 10 cells bad (4 leak), but the history does not show since which version."
+    assert told() == "4 of 10 cells bad (4 leak), but the history does not show which version began it."
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
                    verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("incompatible", "no"),
-                   verdict="ok"), "Nothing was run: all 10 cells are excluded or cannot run there."),
+                   verdict="ok"), "Nothing was run: all 10 cells are excluded or incompatible with the host."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip
@@ -180,11 +180,11 @@ def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> Non
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:
-    why = "step time is 300 times that of the version before, by 1 launch"
+    why = "step time is 300 times that of the version before, in 1 launch"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text
-    assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text
+    assert "step time is 300 times that of the version before, in 1 launch; 6.6.3 before it is good so far." in text
 
 
 @pytest.mark.parametrize(

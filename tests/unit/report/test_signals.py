@@ -279,7 +279,7 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
     launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
     result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
-    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed such as: step 0 cost=0.500"]
+    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"]
     silent = replace(launch, output_head="", output_tail="")
     result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
     assert gaps.lines(result)[0].endswith("; it printed nothing")
@@ -432,7 +432,7 @@ def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:
     """An interrupted sweep reported `+1.7 %` as if it were a result."""
     once = replace(build.flat(), smallest_visible=None, trials=1, provisional=True, compared_step_ms=0.0143)
     (row,) = table.tables(one_row(once))[0].verdicts
-    told = "step time 14.3 → 14.3 µs (no change; too few launches to tell it from noise)"
+    told = "step time 14.3 → 14.3 µs (no change; too few launches to distinguish it from noise)"
     assert told in old_to_new.line(row)
 
 
@@ -547,7 +547,7 @@ def test_the_page_tells_the_marks_to_who_cannot_see_them() -> None:
     assert 'aria-label="outcome good, memory good, other growth good, step time not decided, ' in page
     assert '<i class="unsure" title="step time: not decided">?</i>' in page
     assert page.count('<span class="strip"') == 20
-    assert "Every signal, old → new" in page
+    assert "All signals, old → new" in page
     assert 'class="strip"' not in html_page.render(build.quickstart())
 
 

@@ -233,10 +233,10 @@ def test_a_list_that_is_cut_says_of_how_many_and_where_the_rest_is(
     publish(runs, site)
     (run,) = site.rglob("run-20260302*.html")
     told = words(run)
-    assert "1 of 2 cells are shown; the run's own report shows all." in told
-    assert "1 of 3 runs are shown; harness runs shows all." in words(site / "m-nightly" / "index.html")
+    assert "Showing 1 of 2 cells; see the run's own report for all." in told
+    assert "Showing 1 of 3 runs; see harness runs for all." in words(site / "m-nightly" / "index.html")
     (series,) = site.rglob("series-*.html")
-    assert "1 of 5 events are shown; harness history shows all." in words(series)
+    assert "Showing 1 of 5 events; see harness history for all." in words(series)
 
 
 def test_many_histories_take_several_pages(tmp_path: Path) -> None:
