@@ -149,7 +149,7 @@ TOLD = {"folder": "Is a directory|not a regular file", "pipe": "not a regular fi
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["plan.json", "result.json", "trials/*", "probes.json"])
 def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> None:
-    """A pipe made `harness report` wait for ever, and /dev/zero filled the memory."""
+    """A pipe made `harness report` wait endlessly, and /dev/zero filled the memory."""
     path = stored_run.write(tmp_path, lane=PROCESS)
     (path / "probes.json").write_text("[]")
     target = next(path.glob(name))

@@ -241,7 +241,7 @@ def test_a_script_of_another_encoding_keeps_its_letters() -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_script_keeps_its_form_feeds_and_separators(tmp_path: Path, newline: str) -> None:
-    """To Python they end no line: a script with one was torn apart in the middle of a text."""
+    """Python does not end lines there: a script with such a character was split in the middle of a string."""
     text = '"""Title"""\n\x0c\nSAID = "a\u2028b\x0cc\x85d"\nif __name__ == "__main__":\n    raise SystemExit(9)\n'
     text += "def setup(keep):\n    assert len(SAID) == 7, ascii(SAID)\n    return lambda: None\n"
     run = run_of(stored_run.write(tmp_path))

@@ -258,7 +258,7 @@ def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
 
 
 def test_valgrind_and_its_control_run_side_by_side(tmp_path: Path) -> None:
-    """One after the other they take twice as long, minutes per cell; here they would wait for each other for ever."""
+    """One after the other they take twice as long, minutes per cell; here they would wait for each other endlessly."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "valgrind").write_text(VALGRIND)
     (tmp_path / "bin" / "valgrind").chmod(0o755)
