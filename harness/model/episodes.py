@@ -18,7 +18,7 @@ Order = Mapping[str, int]
 class Episode:
     """One period in which one metric is bad at one place. `begins` is None if only its end was found, `ends` is None
     if it lasts. `seen`: the last version in which it was seen. `depth`: number of episodes that were already open
-    when it began. `states`: the state of the metric in all versions of the place, oldest first, whatever the
+    when it began. `states`: the state of the metric in all versions of the place, oldest first, also outside the
     episode."""
 
     begins: Finding | None

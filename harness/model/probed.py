@@ -51,7 +51,7 @@ class LineTable:
 class Leak:
     """Blocks that valgrind reports as lost, by kind and by the native part of the stack.
 
-    `bytes` and `blocks` are valgrind's own sums; `*_a_step` is what each further step added.
+    `bytes` and `blocks` are valgrind's own sums; `*_a_step` is the growth with each further step.
     """
 
     kind: str
