@@ -88,5 +88,5 @@ def test_a_lock_that_is_missing_or_empty_is_a_line_of_the_matrix(tmp_path: Path)
     with pytest.raises(MatrixError) as error:
         load_matrix(tmp_path / "m.yaml", environ={})
     assert "m.yaml:2: series.both.locks.old: " in str(error.value)
-    assert "names no requirement" in str(error.value)
+    assert "contains no requirement" in str(error.value)
     assert "series.both.locks.new: 'gone.txt' does not exist" in str(error.value)

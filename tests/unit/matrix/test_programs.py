@@ -54,7 +54,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is not a file"),
         ("program: m.yaml", "m.yaml:6: scenarios.a.program: m.yaml:2: is not Python"),
         ("program: train.py\ncommand: [x]", "scenarios.a: give exactly one of script, program, module and command"),
-        ("module: pkg.go", "scenarios.a.module: pkg lies beside the matrix, but is not copied; add it: files: [pkg]"),
+        ("module: pkg.go", "scenarios.a.module: pkg is next to the matrix file, but is not copied; add it: files:"),
         ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is not the name of a module"),
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
         (
@@ -62,7 +62,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
             "scenarios.a.printed.loss: 'loss: (.*)': write the text beside",
         ),
         ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
-        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text beside the number, and {} in"),
+        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text around the number, with {} in"),
         ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),
