@@ -17,13 +17,13 @@ NOT_OURS = "harness-"  # prefix of other trials' folders
 
 
 class Places(object):
-    """Measures /dev/shm and those places. Create it before the trial begins.
+    """Measures /dev/shm and these places. Create it before the trial begins.
 
-    In the trial's own folder every file counts, elsewhere only the user's files that changed since the trial began. In
-    a place that is too large to walk through, or that is shared with others, only changed folders are walked through;
-    if that is still too much, the place is left out. If the trial's home is its own folder, it runs on the machine
-    itself (not in a container) and shares the other places: these then count for no more than what the trial's
-    processes have written outside its own folder since the first count.
+    In the trial's own folder, every file counts; elsewhere, only the user's files that changed since the trial began.
+    In a place that is too large to walk through, or that is shared with others, only changed folders are walked
+    through; if that is still too much, the place is left out. If the trial's home is its own folder, the trial runs on
+    the machine itself (not in a container) and shares the other places: these then count for no more than what the
+    trial's processes have written outside its own folder since the first count.
     """
 
     def __init__(self, root, environment, output):

@@ -8,7 +8,7 @@ import sys
 
 
 class _HeadedBy(list):
-    """A list whose first element stays first: a program may insert finders of its own before all others."""
+    """A list whose first element stays first, even if a program inserts its own finders before all others."""
 
     def __init__(self, first, others):
         list.__init__(self, [first, *others])

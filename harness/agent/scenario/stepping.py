@@ -98,7 +98,7 @@ class Stepper(object):
         return busy_s
 
     def aside(self, look):
-        """Take a look, which is not a step; the supervisor sees when it began, as for a step."""
+        """Take a look, which is not a step; the supervisor sees when the look began, as for a step."""
         self._table.header[samples.STARTED] = time.perf_counter()
         return look()
 
@@ -136,7 +136,7 @@ def cost_limited(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """Return a float; NaN for a number that no float can hold, because what a step returns must not make it fail."""
+    """Return a float; NaN for a number that no float can hold, because a step must not fail for what it returns."""
     try:
         return float(number)
     except OverflowError:
@@ -144,8 +144,8 @@ def as_float(number):
 
 
 class Metrics(object):
-    """The scenario's own numbers: `step` returns them as a dict, or one number, called `items`. The first result names
-    them.
+    """The scenario's own numbers: `step` returns them as a dict, or as one number, called `items`. The first result
+    defines their names.
 
     Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
     """

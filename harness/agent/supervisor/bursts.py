@@ -1,8 +1,8 @@
 """Distinguishes the steps of a command from output that was held back in a buffer. Pure.
 
-A step is known only by the time at which its line arrives. If a program writes each line at once, its lines arrive one
-by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
-supervisor waits and then several lines arrive at once, they were held back: that is a burst. Lines that may have come
+A step is known only by the time at which its line arrives. If a program writes each line immediately, its lines arrive
+one by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
+supervisor waits and then several lines arrive together, they were held back: that is a burst. Lines that may have come
 one by one while other processes kept the supervisor from reading are neither. Rows do not count as steps if
 
 - more than half of the steps came in bursts; or
@@ -11,7 +11,7 @@ one by one while other processes kept the supervisor from reading are neither. R
   microseconds looks the same: its steps cannot be timed either.
 """
 
-WAIT_S = 0.01  # longer than other work keeps the supervisor from reading
+WAIT_S = 0.01  # longer than the supervisor's other work keeps it from reading
 FIRST_SHARE = 0.9
 
 
@@ -39,11 +39,11 @@ class Bursts(object):
     def words(self):
         """Return why the rows do not count as steps; "" if they do."""
         if 2 * self._bursts > self._steps:
-            return "%d of %d steps came in bursts, up to %d at once after %.3g s: it holds its output back" % (
+            return "%d of %d steps came in bursts, up to %d at once after %.3g s: it buffers its output" % (
                 self._bursts, self._steps, self._most, self._most_wait_s,
             )  # fmt: skip
         if 2 * self._together > self._steps and self._first_s > FIRST_SHARE * self._all_s:
-            return "%d of %d steps came together, and the first took %.3g of %.3g s: it may hold its output back" % (
+            return "%d of %d steps came together, and the first took %.3g of %.3g s: it may buffer its output" % (
                 self._together, self._steps, self._first_s, self._all_s,
             )  # fmt: skip
         return ""

@@ -1,4 +1,4 @@
-"""Keras: a step is a batch of `fit`, as its callbacks see it; the numbers are those of an epoch's end."""
+"""Keras: a step is a batch of `fit`, as its callbacks see it; the numbers are those logged at the end of an epoch."""
 
 import functools
 
