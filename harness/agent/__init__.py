@@ -26,7 +26,7 @@ job.json
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 
 Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".
-Anything else on stdout is noise of the image. Messages, in order:
+Anything else on stdout is noise from the image. Messages, in order:
 
     hello     {"protocol": 1, "agent": "…", "python": "3.8.10", "implementation": "CPython", "libc": "glibc 2.36",
                "packages": {"numpy": "1.26.4", …}, "wheels": {"numpy": "cp311-cp311-manylinux_2_17_x86_64", …},

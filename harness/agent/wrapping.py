@@ -32,7 +32,7 @@ class NoComponents(object):
     """Stands in for inside.components.Components in a launch that does not ask for components."""
 
     def look(self):
-        """Look at nothing."""
+        """Do nothing."""
 
     def files(self):
         return {}

@@ -1,4 +1,4 @@
-"""Holds what all later checks share: the file's data, its problems, and the folder that paths start from."""
+"""Holds what all later checks share: the file's data, its problems, and the folder that paths are relative to."""
 
 from __future__ import annotations
 

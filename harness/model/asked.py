@@ -1,4 +1,4 @@
-"""Records what the user asked for: a matrix file, checked, with its hosts."""
+"""Defines records of what the user requested: a checked matrix file with its hosts and lanes."""
 
 from __future__ import annotations
 

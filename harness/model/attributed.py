@@ -1,4 +1,4 @@
-"""Records the causes of faults: the image, the GPU, the host or several, and the params with which they appear."""
+"""Defines records of the causes of faults: the image, the GPU, the host or several, and the params that matter."""
 
 from __future__ import annotations
 

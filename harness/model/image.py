@@ -1,4 +1,4 @@
-"""Records the versions under test: images, what they are made from, and series; and places in a matrix file."""
+"""Defines records of the versions under test (images, their sources, series), and of places in a matrix file."""
 
 from __future__ import annotations
 

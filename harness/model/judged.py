@@ -1,4 +1,4 @@
-"""Records the judge's results: verdicts on traces and cells, changes along a history, findings."""
+"""Defines records of the judge's results: verdicts on traces and cells, changes along a history, findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ limit of `none`)."""
 class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
-    for growths); `why` is the reason for the state, "" where the figures say it; `remedy` would let it be judged."""
+    for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
+    """
 
     seen: SignalState
     value: float | None = None
@@ -96,7 +97,7 @@ class CellVerdict:
     why: str
     trials: int = 0
     agreeing: int = 0
-    """Number of launches on which the verdict rests; 0 in results of harnesses that did not record it."""
+    """Number of launches on which the verdict rests; 0 in results of older harnesses, which did not record it."""
     failed: int = 0
     said: str = ""
     """The gist of the failure message that `why` quotes; "" if the launch left none, or did not fail."""

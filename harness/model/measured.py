@@ -1,4 +1,4 @@
-"""Records measurements: trials and their samples."""
+"""Defines records of measurements: trials and their samples."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Look:
 
     GPU fields (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator
     (in use, and reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of
-    the working time in which heat and power did, and the highest temperature, power and load (percent). `gpu_xid` is
-    the driver's last error. For several GPUs, memory is the sum, and each other field that of the worst GPU.
+    the working time in which heat and power reduced it, and the highest temperature, power and load (percent).
+    `gpu_xid` is the driver's last error. For several GPUs, memory is the sum, other fields are of the worst GPU.
     """
 
     step: int
@@ -118,7 +118,7 @@ REMEDIES: Mapping[Remedy, str] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """The samples of one trial; a trace equals itself alone.
+    """The samples of one trial; a trace is equal only to itself.
 
     `step` is the 1-based number of the step after which row i was sampled, shape (n,).
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step

@@ -1,4 +1,4 @@
-"""Records components, hybrids of two versions, and what `harness narrow` concluded from them.
+"""Defines records of components, of hybrids of two versions, and of what `harness narrow` concludes from them.
 
 A is the last good version, B the first bad one. A hybrid is one of them with some groups of components from the other.
 """
@@ -132,8 +132,8 @@ class ProofCell:
 CulpritKind = Literal["culprit", "together", "needed", "enough", "switch"]
 """`culprit`: A with it is bad, and B without it is good. `together`: A with all parts is bad, and B without any one of
 them is good. `needed`: B without it is good; whether it suffices is unknown. `enough`: A with it is bad, and B has, or
-may have, another cause as well. `switch`: two hybrids that differ only in it are good and bad; its effect alone is
-unknown."""
+may have, another cause as well. `switch`: of two hybrids that differ only in it, one is good and the other is bad; its
+effect alone is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Records the plan of a run: its cells and blocks."""
+"""Defines the records of a plan: its cells and blocks, and its cost."""
 
 from __future__ import annotations
 

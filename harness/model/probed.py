@@ -1,4 +1,4 @@
-"""Records the results of probes. No verdict uses their trials."""
+"""Defines records of the results of probes. No verdict uses the trials of probes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeTry:
-    """One launch of the search for the largest size; `end` as a Trial's, `message` its last line."""
+    """One launch of the search for the largest size; `end` as in Trial, `message` the last line of the trial's."""
 
     size: int
     fits: bool

@@ -1,4 +1,4 @@
-"""Records a whole run."""
+"""Defines the records of a whole run: its cells, its hosts and its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records what is run on the versions: scenarios with their steps, limits and params."""
+"""Defines records of what runs on each version: scenarios with their steps, limits and params."""
 
 from __future__ import annotations
 

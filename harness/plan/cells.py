@@ -69,7 +69,7 @@ def make_plan(
 
 
 def including(plan: Plan, cells: Collection[str]) -> Plan:
-    """Return the plan with these cells (ids) included even if the matrix excludes them, as far as they can run."""
+    """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
     def kept(cell: Cell) -> Cell:
         lifted = cell.excluded is not None and cell.excluded.why != NEEDS_ENGINE and cell.id in cells

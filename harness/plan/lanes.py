@@ -16,7 +16,7 @@ def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:
     list of entries).
 
     An entry is an index, a UUID or MIG id (or its beginning), or a name in any case: the whole name of a card, else a
-    part. For an entry that does not mean exactly one GPU, raises InfrastructureError with the GPUs of the host, not a
+    part. For an entry that does not match exactly one GPU, raises InfrastructureError with the GPUs of the host, not a
     usage error: a card may have fallen off the bus, and the other hosts go on.
     """
     if host.gpus == "none":

@@ -8,7 +8,7 @@ from harness.errors import InfrastructureError
 
 
 class RegistryTrouble(InfrastructureError):
-    """A registry does not answer, or not like a registry, so that nothing may be concluded."""
+    """A registry gives no answer, or none that a registry would give; nothing may be concluded from that."""
 
 
 class RegistrySilent(RegistryTrouble):

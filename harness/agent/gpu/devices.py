@@ -61,7 +61,7 @@ def _cards(library):
 
 
 def visible_cards(cards, environment):
-    """Return the cards that CUDA will use by CUDA_VISIBLE_DEVICES; all of them if its numbers are ambiguous."""
+    """Return the cards that CUDA_VISIBLE_DEVICES lets CUDA use; all of them if its numbers are ambiguous."""
     if SUBSET not in environment:
         return cards
     names = {card.parent.name() for card in cards}

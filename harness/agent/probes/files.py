@@ -151,7 +151,7 @@ def _allocated(entry_stat):
 def _taken(entry_stat):
     """Return the bytes of a file: its size, which changes more smoothly than its blocks, or its blocks if it is sparse.
 
-    A file with content counts as one block at least, and an empty file as EMPTY bytes, for its name.
+    A file with content counts as at least one block, and an empty file as EMPTY bytes, for its name.
     """
     if stat.S_ISREG(entry_stat.st_mode) and entry_stat.st_size > BLOCK:
         return max(BLOCK, min(entry_stat.st_size, _allocated(entry_stat)))

@@ -6,7 +6,7 @@ It sends these events in addition to those of a script (scenario.py):
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
     {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes
-    {"type": "ended", "end": …, "cut": true}       cut: the program is ended here, before its own end
+    {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end
 """
 
 import ast

@@ -115,8 +115,8 @@ def clock_cost_s():
 
 
 def cost_limited(read, column, floor_s, clock=time.perf_counter):
-    """Return a probe that limits its own cost: after each sample it pauses until its share of the later steps amounts
-    to what the sample cost.
+    """Return a probe that limits its own cost: after each sample, it pauses until its share of the later steps equals
+    the cost of the sample.
 
     The smaller of the last two costs counts, so that one interruption does not pause it for long.
     """
@@ -136,7 +136,7 @@ def cost_limited(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """Return a float; NaN for a number that no float can hold, because a step must not fail for what it returns."""
+    """Return a float; NaN for a number that no float can hold, because a returned value must not fail the step."""
     try:
         return float(number)
     except OverflowError:
@@ -174,7 +174,7 @@ class Metrics(object):
         header[place] += 1
 
     def settle(self):
-        """Return the names of the metrics, in the order of their columns. After this, results add no more."""
+        """Return the names of the metrics, in the order of their columns. Later results add no names."""
         if self._columns is None:
             self._columns = []
         return [name for name, _ in self._columns]
@@ -190,7 +190,7 @@ class Metrics(object):
     def take(self, names):
         """Add a column for each name that has none and that the agent does not use itself; return the names added.
 
-        There are MOST_METRICS columns.
+        There are at most MOST_METRICS columns.
         """
         self._columns = self._columns or []
         known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}

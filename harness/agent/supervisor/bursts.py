@@ -3,7 +3,7 @@
 A step is known only by the time at which its line arrives. If a program writes each line immediately, its lines arrive
 one by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
 supervisor waits and then several lines arrive together, they were held back: that is a burst. Lines that may have come
-one by one while other processes kept the supervisor from reading are neither. Rows do not count as steps if
+one by one while other processes kept the supervisor from reading count as neither. Rows do not count as steps if
 
 - more than half of the steps came in bursts; or
 - the first step took more than nine tenths of the whole time, and most of the steps came together in few reads: they
@@ -24,8 +24,8 @@ class Bursts(object):
         self._most = self._most_wait_s = 0
 
     def came(self, count, took_s, waited_s, kept_s=0.0):
-        """Record `count` steps that arrived in one read, `took_s` after the read before and after a wait of
-        `waited_s`, in whose last `kept_s` the supervisor could have read, but other processes ran."""
+        """Record `count` steps that arrived in one read, `took_s` after the previous read. The supervisor had waited
+        for `waited_s`; in the last `kept_s` of them, it was ready to read, but other processes ran."""
         if not self._steps:
             self._first_s = took_s
         self._steps += count

@@ -82,7 +82,7 @@ def _send(pid, number):
 
 
 def _prepare(parent):
-    """Return the function that the child runs before it becomes the command."""
+    """Return the function that the child runs before exec."""
 
     def prepare():
         libc.die_with_parent(parent)

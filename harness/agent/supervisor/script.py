@@ -77,9 +77,9 @@ class ScriptWatch(Watch):
         return bool(data)
 
     def _is_another_program(self):
-        """Return whether the living process runs another program than the agent started.
+        """Return whether the living process runs a program other than the one that the agent started.
 
-        While it becomes one, or ends, its command line is empty for a moment.
+        During exec, and while the process ends, its command line is empty for a moment.
         """
         for _ in range(COMMAND_LINE_TURNS):
             words = tree.command_line(self.child.pid)

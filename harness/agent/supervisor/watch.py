@@ -60,7 +60,7 @@ class Watch(object):
     # -------------------------------------------------------------- the loop
 
     def run(self):
-        """Run until `done` is decided and sent. Whatever happens, every started process is ended."""
+        """Run until `done` is decided and sent. Every started process is ended in any case."""
         self.listen(0, self._heard)
         self.listen(self._signals, self._signalled)
         try:

@@ -188,7 +188,7 @@ class Largest(Shape):
     """The largest value of a param that fits in memory; each attempt is a separate launch."""
 
     param: Text
-    """The param whose largest value that fits is sought, among its values in `params`."""
+    """The param to maximise, over its values in `params`."""
     steps: Positive = 3
     """Number of steps that must fit."""
 
@@ -220,7 +220,7 @@ class ScenarioEntry(Shape):
     args: list[Anything] = []
     """For a program: its arguments; a param replaces its name in braces."""
     steps_are: AnyStepsAre | None = None
-    """For a program: what its steps are. auto, the default, is the first framework that makes one."""
+    """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
     printed: dict[Text, Text] = {}
     """For a program: metrics in the lines that it prints, such as {loss: "loss: {}"}, where {} is the number."""
     command: Arguments | None = None

@@ -1,4 +1,4 @@
-"""Records the results of `harness doctor`: the state of every host, and of every image on it."""
+"""Defines the results of `harness doctor`: the state of every host, and of every image on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCondition:
-    """The report of an engine about itself. Anything that it does not report is None.
+    """What an engine reports about itself. Anything that it does not report is None.
 
     `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who has its lease.
     `leftovers`: names of what killed runs left there. `kept_bytes`: size of the images and environments that the

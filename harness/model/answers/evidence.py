@@ -1,4 +1,4 @@
-"""Records evidence for others: how to launch a cell without the harness, what changed, and a bug report's content."""
+"""Defines records of evidence for others: how to launch a cell without the harness, what changed, and a bug report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records what the index holds about all runs: runs, histories over days, findings with their lives, drifts."""
+"""Defines records of what the index holds: runs, histories over days, findings with their lives, and drifts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class IndexedHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedFigure:
-    """One signal of one cell of one run, as `SignalVerdict` has it, in the signal's unit."""
+    """One signal of one cell of one run, with the fields of `SignalVerdict`, in the signal's unit."""
 
     seen: SignalState
     value: float | None = None

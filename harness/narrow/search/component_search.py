@@ -60,7 +60,7 @@ class ComponentSearch:
 
     @property
     def shams(self) -> tuple[Hybrid, ...]:
-        """Return A and B, each with all of its groups put in again that can be."""
+        """Return A and B, each with all of its swappable groups put in again."""
         shams = (self._swaps.sham(base, self._swaps.all) for base, *_ in SHAMS)
         return tuple(sham for sham in shams if sham is not None)
 
@@ -94,7 +94,7 @@ class ComponentSearch:
 
     def _replayed(self, evidence: HybridEvidence, *, to_the_end: bool) -> tuple[Narrowed | None, Ask | None]:
         """Return the answer and the first question that needs a launch. The replay stops at this question without an
-        answer; with `to_the_end`, it goes on and takes hybrids that were not launched for unresolved.
+        answer; with `to_the_end`, it goes on and treats hybrids that were not launched as unresolved.
         """
         replay = _Replay(self._swaps, self._cache, apart=self._apart).answer()
         missing: Ask | None = None

@@ -2,7 +2,7 @@
 Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), with sets chosen by their expected information.
 
 A good set of groups and a bad set that contains it come closer until their difference cannot be split further.
-Generators yield a question (`Ask`) and receive its result; others decide how a hybrid is made and how often launched.
+Generators yield a question (`Ask`) and receive its result; how hybrids are made and launched is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Swaps:
         return Hybrid(base=min(bases, key=lambda base: len(swaps[base])), from_b=from_b)
 
     def sham(self, base: Side, groups: Groups) -> Hybrid | None:
-        """Return a base with those of its own `groups` put in again that can be; None if none can."""
+        """Return a base with its own `groups` put in again, as far as it can take them; None if it can take none."""
         sham = groups & self._swappable[base]
         return Hybrid(base=base, from_b=frozenset() if base == "A" else self.all, sham=sham) if sham else None
 

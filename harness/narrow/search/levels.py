@@ -1,4 +1,4 @@
-"""Estimates a hybrid's share of the effect from A (0) to B (1), from rounds in which it ran along with both.
+"""Estimates a hybrid's share of the effect from A (0) to B (1), from rounds in which it ran alongside both.
 
 Figures are compared only within a round, because rounds differ in temperature and clock. For the logs of the figures,
 let y be the difference of a hybrid from the midpoint of A and B, and d the difference of B from A. The share is then

@@ -43,7 +43,7 @@ class MethodCheck:
                 raise MethodChangesIt
 
     def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
-        """Halve the groups until one is left that changes the version; then test all others, and it alone."""
+        """Halve the groups until one is left that changes the version; then test the others, and that one alone."""
         everything = frozenset(left)
         while self.apart and len(left) > 1:
             half = left[: len(left) // 2]

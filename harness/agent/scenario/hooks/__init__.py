@@ -1,6 +1,6 @@
 """Counts the steps of an unmodified program and reads the numbers that it logs, with one file for each framework.
 
-Each file has `MODULES`, module name -> function(module, hook), called when the program has imported the module. The
+Each file has `MODULES`: module name -> function(module, hook), called once the program has imported the module. The
 function changes the module so that `hook.mark()` is called after each step, and `hook.log({name: number})` with the
 logged numbers. What the framework computes stays the same.
 """

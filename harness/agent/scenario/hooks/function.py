@@ -1,5 +1,5 @@
 """Counts the calls of a named function as steps: `MODULE:NAME` or `MODULE:CLASS.NAME`. The program's own module may be
-written as `__main__` or by its own name."""
+given as `__main__` or by its own name."""
 
 import ast
 import functools
