@@ -185,7 +185,7 @@ def test_what_the_first_step_raises(tmp_path: Path, thorough_python: str, raised
         (
             "import os\ndef setup():\n    os.fork()\n    return int\n",
             "setup",
-            r"^setup: a process that it forked returned",
+            r"^setup: a forked process returned",
         ),
     ],
 )

@@ -63,7 +63,7 @@ SHAPE = [
     ("engine: docker", "engine: slurm, parallel: true", "14: hosts.here.parallel: is not for engine: slurm; ask"),
     ("engine: docker", "engine: slurm, select: {gers: x}", "14: hosts.here.select.gers: unknown key; did you mean 'gr"),
     ("engine: docker", 'engine: slurm, select: {qos: "a b"}', "14: hosts.here.select.qos: 'a b' has characters that"),
-    ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; the least"),
+    ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; it must be"),
     ("engine: docker", "engine: slurm, hold: {tmie: 1h}", "14: hosts.here.hold.tmie: unknown key; did you mean 'time'"),
     ("engine: docker", "engine: slurm, container: lxc", "14: hosts.here.container: 'lxc' is not allowed; allowed: 'n"),
     ("{engine: docker}", "docker", "14: hosts.here: must be a mapping, not 'docker'; its keys: engine, gpus"),

@@ -48,7 +48,7 @@ def test_a_requirement_without_a_hash_beside_one_that_has_one_is_told_with_its_l
     """With pip, on Docker, all of the file failed to install; with uv it was installed."""
     lock = tmp_path / "lock.txt"
     lock.write_text("numpy==1.26.4 \\\n    --hash=sha256:0123\nsix==1.16.0\n")
-    with pytest.raises(ValueError, match=r"lock\.txt:3: 'six==1\.16\.0' has no --hash, .* for all or for none"):
+    with pytest.raises(ValueError, match=r"lock\.txt:3: 'six==1\.16\.0' has no --hash, .* for all or none"):
         install_of(lock, python=None, base=None)
 
 

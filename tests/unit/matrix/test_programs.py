@@ -59,7 +59,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
         (
             "program: train.py\nprinted: {loss: 'loss: (.*)'}",
-            "scenarios.a.printed.loss: 'loss: (.*)': write the text beside",
+            "scenarios.a.printed.loss: 'loss: (.*)': write the text around",
         ),
         ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
         ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text around the number, with {} in"),
