@@ -287,14 +287,12 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
 
 
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
-    result, matrix = build.quickstart(), folder / "reports" / "try-train.yaml"
+    result = build.quickstart()
     nothing = replace(result, cells=tuple(replace(cell, trials=()) for cell in result.cells))
-    assert try_flow.unlaunched([nothing, result], matrix) is None, "earlier launches count"
-    host = replace(result.hosts[0], problem=f"{matrix}:10: hosts.local: no such machine")
-    assert (
-        str(try_flow.unlaunched([replace(nothing, hosts=(host,))], matrix)) == "nothing was launched: no such machine"
-    )
-    assert try_flow.unlaunched([nothing], matrix).__class__.__name__ == "Interrupted"
+    assert try_flow.unlaunched([nothing, result]) is None, "earlier launches count"
+    host = replace(result.hosts[0], problem="no such machine")
+    assert str(try_flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
+    assert try_flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
     (folder / "reports").mkdir()
     (folder / "reports" / "index.sqlite").touch()
     (folder / "reports" / "mine").touch()
