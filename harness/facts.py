@@ -71,7 +71,7 @@ def _texts(value: Any) -> dict[str, str] | None:
 
 
 def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare the wheels of packages on both sides: without a wheel for this Python, it may be another program."""
+    """Compare the wheels of packages on both sides: one version from different wheels may be different programs."""
     unknown = "an older launch did not record which wheels its packages came from"
     sides = [_texts(one.get("wheels")) for one in facts]
     before, after = ({} if side is None else side for side in sides)

@@ -23,7 +23,7 @@ def are_known() -> bool:
 
 
 def try_lock(file: int | IO[str] | IO[bytes], *, shared: bool = False) -> bool:
-    """Take the lock if it is free, and return whether it was. Raises OSError if the file system has no locks."""
+    """Take the lock if it is free; return whether it was. Raises OSError if the system or file system has no locks."""
     if fcntl is None:
         raise OSError(errno.ENOLCK, NO_LOCKS)
     try:

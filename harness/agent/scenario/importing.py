@@ -66,7 +66,7 @@ class Finder(object):
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            return  # a loader that cannot be covered: `_sweep` finds the module later
+            return  # a loader that cannot be changed: `_sweep` finds the module later
 
     def _sweep(self):
         """Handle awaited modules that were imported before the hook, or through a finder before this one."""

@@ -117,7 +117,7 @@ class ScriptRun(object):
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
-                raise  # in a child that the scenario forked: its end is its own matter
+                raise  # in a child that the scenario forked, how it ends does not matter here
             self._fail(error)
             return 1
         self._tear_down()
