@@ -99,7 +99,7 @@ SHAPE = [
     (
         "memory: 8GiB",
         "probes: {largest: {}}",
-        "21: scenarios.signal.probes.largest.param: is missing: the param whose l",
+        "21: scenarios.signal.probes.largest.param: is missing: the param to maximise",
     ),
     (
         "memory: 8GiB",
@@ -200,7 +200,7 @@ MEANING = [
         "21: scenarios.signal.series[0]: no series 'nmpy'; did you mean 'numpy'? known:",
     ),
     ("memory: 8GiB", "hosts: [there]", "21: scenarios.signal.hosts[0]: no host 'there'; did you mean 'here'? known:"),
-    ("script: signal.py", "script: gone.py", "18: scenarios.signal.script: 'gone.py' does not exist; paths start"),
+    ("script: signal.py", "script: gone.py", "18: scenarios.signal.script: 'gone.py' does not exist; paths are"),
     (
         "script: signal.py",
         "command: [a]\n    script: signal.py",

@@ -61,7 +61,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
             "program: train.py\nprinted: {loss: 'loss: (.*)'}",
             "scenarios.a.printed.loss: 'loss: (.*)': write the text around",
         ),
-        ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
+        ("program: train.py\nprinted: {loss: ' {} '}", "with {} in its place, such as 'loss: {}'"),
         ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text around the number, with {} in"),
         ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),

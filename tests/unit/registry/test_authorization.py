@@ -185,7 +185,7 @@ def test_a_helper_without_an_entry_leaves_it_to_the_file(world: World) -> None:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (f"echo the secret is {SECRET} >&2; exit 3", "docker-credential-mine: ended with 3"),
+        (f"echo the secret is {SECRET} >&2; exit 3", "docker-credential-mine: exited with 3"),
         (f"echo {SECRET}", "does not respond like a credential helper"),
     ],
 )

@@ -64,9 +64,9 @@ def test_a_whole_name_means_no_card_whose_name_goes_on(entry: str) -> None:
     more = replace(NEW, name="NVIDIA GeForce GTX 1080 Ti")
     (lane,) = choose_lanes(host((entry,)), [more, card])
     assert lane.gpus == (card,)
-    with pytest.raises(InfrastructureError, match="'1080' is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="'1080' matches 2 GPUs"):
         choose_lanes(host(("1080",)), [more, card])
-    with pytest.raises(InfrastructureError, match="is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="matches 2 GPUs"):
         choose_lanes(host((entry,)), [more, card, replace(card, uuid="GPU-2", index=2)])
 
 
