@@ -1,4 +1,4 @@
-"""The lab's two hosts as the tests have them: started once for all of them, and left out where they cannot be had."""
+"""The lab's two hosts for the tests: started once for all of them, or skipped where they cannot be started."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.lab.daemon import Daemon, LabError
 from tests.lab.ways import Sshd, free_port, make_certificates, tls_options
 
 FOLDER = Path("/var/tmp/harness-lab-tests")
-"""Kept between runs: bringing the base image to two engines takes 20 s."""
+"""Kept between runs: loading the base image into two engines takes 20 s."""
 HOSTS = Path(__file__).with_name("hosts.json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """`old` is reached by ssh as well, `new` by tcp; with TLS where the certificates are in `certificates`."""
+    """The two hosts. `old` is also reached by ssh, `new` by tcp, with TLS if its certificates are in `certificates`."""
 
     old: Daemon
     new: Daemon
@@ -36,7 +36,7 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of two test runs on one machine the second waits
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two test runs on one machine waits
         found = planned(tmp_path_factory.mktemp("lab"))
         try:
             start(found)

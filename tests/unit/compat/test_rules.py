@@ -1,4 +1,4 @@
-"""Image × GPU: what runs, what cannot, and what nobody knows. A cell left out by mistake is a blind spot."""
+"""Image × GPU: what runs, what cannot, and what is not known. A cell left out by mistake is a blind spot."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ VERSIONS = st.tuples(st.integers(9, 13), st.integers(0, 9)).map(lambda pair: f"{
 
 @given(VERSIONS, st.sampled_from([RTX_3090, RTX_4090, H100]))
 def test_a_newer_toolkit_has_no_less_code(cuda: str, card: Gpu) -> None:
-    """Of two toolkits the newer one is never the one that lacks the code."""
+    """Of two toolkits, the newer one never lacks code that the older one has."""
     major, minor = map(int, cuda.split("."))
     newer = replace(card, cuda="99.0", driver="999")
     if can_run(image(CUDA_VERSION=cuda), newer) is None:
@@ -161,7 +161,7 @@ TEXTS = st.one_of(
 def test_whatever_an_image_and_a_driver_say_there_is_an_answer(
     environment: dict[str, str], reference: str, capability: str | None, driver: str | None
 ) -> None:
-    """Images are not trusted, and drivers say strange things."""
+    """Images are not trusted, and drivers report strange things."""
     facts = DescribedImage(reference=reference, version=reference, environment=environment, labels=environment)
     card = gpu(reference, compute_capability=capability, driver=driver, cuda=driver)
     found = compatibility(facts, card)

@@ -1,4 +1,4 @@
-"""The shipped table says what is published."""
+"""The shipped table has the published values."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from harness.matrix.keys.scenario import MetricLimitEntry
 from harness.matrix.text.reading import MOST_BYTES, MOST_LEVELS
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
-# (what is replaced in GOOD, by what, the beginning of the message after "matrix.yaml:")
+# (what is replaced in GOOD, the replacement, the beginning of the message after "matrix.yaml:")
 SHAPE = [
     ("version: 1\n", "", "1: version: is missing: the version of this format, always 1"),
     ("version: 1", "version: 2", "1: version: 2 is not allowed; allowed: 1"),
@@ -313,7 +313,7 @@ TEXT = [
 
 
 def test_a_fall_that_no_value_can_have_is_no_limit() -> None:
-    """`{drop: 200%}` was taken, and never found anything."""
+    """`{drop: 200%}` was accepted, and never found anything."""
     with pytest.raises(ValueError, match="a value cannot fall by 100 % or more"):
         MetricLimitEntry.model_validate({"drop": "200%"})
 
@@ -383,7 +383,7 @@ def test_alias_bomb_is_refused(load: Load) -> None:
 
 
 def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
-    """`harness sweep m.yml` beside an m.yaml said only that there is no such file."""
+    """`harness sweep m.yml` next to an m.yaml said only that there is no such file."""
     (folder / "nightly.yaml").touch()
     (folder / "other.txt").touch()
     for typed in ("nightly.yml", "nigthly.yaml"):

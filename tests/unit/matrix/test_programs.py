@@ -1,4 +1,4 @@
-"""Programs in a matrix file: what is wrong is said with file, line and key, before anything starts."""
+"""Programs in a matrix file: mistakes are reported with file, line and key, before anything starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "version: 1\nseries:\n  env: {install: ['numpy=={version}'], versions: ['
 
 
 def read(folder: Path, text: str) -> list[str]:
-    """The matrix's problems; none if it is right."""
+    """Return the problems of the matrix; none if it is right."""
     (folder / "train.py").write_text('"""Train a net."""\nclass Net:\n    def one(self): pass\nasync def two(): pass\n')
     (folder / "pkg").mkdir()
     (folder / "pkg" / "loop.py").write_text("from os import getcwd\ndef one(): pass\n")

@@ -1,4 +1,4 @@
-"""A slip of the hand in a matrix file is told where it was made, in words that need no knowledge of parsers."""
+"""A typing mistake in a matrix file is reported where it was made, in words that need no knowledge of parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of two sides: a hybrid with the wrong parts accuses the wrong package."""
+"""Hybrids of two images: a hybrid with the wrong parts accuses the wrong package."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_graft_takes_the_old_files_out_and_puts_the_new_ones_in() -> None:
 
 
 def test_a_library_takes_the_place_of_the_one_that_is_mapped() -> None:
-    """However it is found: by the loader's path, by a path of the program's own, or by its full name."""
+    """This holds however it is found: by the loader's path, by the program's own path, or by its full name."""
     graft = source_of(Hybrid(base="B", from_b=everything() - {"libx.so"}))
     assert (graft.reference, graft.other) == ("sha256:b", "sha256:a")
     assert graft.copy == (("/cuda/libx.so.1.0", "/cuda/libx.so.1.1"),)

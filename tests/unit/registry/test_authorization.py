@@ -1,4 +1,4 @@
-"""Getting in: nobody, a key, a helper; and never telling anybody what they are."""
+"""Logins: none, a key, a credential helper; and no message ever contains them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAGS = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]
 
 
 def guarded(server: Server, challenge: str, *, accepts: str) -> None:
-    """A registry that lets in who has `accepts`, and its token service, which gives that to everybody."""
+    """Return a registry that accepts the token `accepts`, and its token service, which gives that token to everyone."""
 
     def answer(request: Request) -> Reply:
         if request.path.startswith("/proxy_auth"):
@@ -71,7 +71,7 @@ def test_basic(server: Server, world: World) -> None:
 
 
 def test_a_login_goes_to_no_other_machine_in_plain_text(server: Server, world: World) -> None:
-    """Who listens on the network would have it."""
+    """Anyone who listens on the network would get it."""
     guarded(server, 'Bearer realm="http://registry.example/token",service="s"', accepts="Bearer abc")
     world.docker_config(json.dumps({"auths": {server.host: {"auth": KEY}}}))
     with pytest.raises(RegistryTrouble, match="names no token service that is safe to ask"):
@@ -88,7 +88,7 @@ def test_an_identity_token_is_exchanged(server: Server, world: World) -> None:
 
 @pytest.mark.parametrize("challenge", [*NVCR, 'Basic realm="us"', "", "Negotiate", 'Bearer realm=""'])
 def test_a_registry_that_is_never_content_is_left(server: Server, world: World, challenge: str) -> None:
-    """401 for ever: asked twice, not again and again."""
+    """It answers 401 every time, and is asked only twice."""
     guarded(server, challenge, accepts="Bearer abc")
     inner = server.answer
     server.answer = lambda request: inner(Request(method="GET", path=request.path, headers={}))

@@ -1,4 +1,4 @@
-"""What a registry says, as records; and what it may not make of us."""
+"""A registry's answers as records, and the limits on what it can make us do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(server: Server, replies: dict[str, Reply]) -> None:
 
 
 def an_image(*sizes: int, **config: Any) -> dict[str, Reply]:
-    """The replies for an image of these layers: by digest, and as tag `one`."""
+    """Return the replies for an image with these layers: by digest, and as tag `one`."""
     blob = json.dumps(config).encode()
     layers = [{"digest": digest_of(b"%d" % size), "size": size} for size in sizes]
     manifest = as_json({"config": {"digest": digest_of(blob), "size": len(blob)}, "layers": layers}, kind=MANIFEST)
@@ -45,7 +45,7 @@ def an_image(*sizes: int, **config: Any) -> dict[str, Reply]:
 
 
 def test_six_hundred_tags_in_pages(server: Server, world: World) -> None:
-    """Pages are followed by relative and absolute links; the address in a link counts for nothing."""
+    """Pages are followed through relative and absolute links; the host in a link is ignored."""
     tags = [f"20.{number}" for number in range(600)]
 
     def answer(request: Request) -> Reply:
@@ -75,7 +75,7 @@ def test_no_tags_at_all(server: Server, world: World) -> None:
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> None:
-    """The same page again and again, or ever new ones."""
+    """It sends the same page repeatedly, or always new ones."""
 
     def answer(request: Request) -> Reply:
         at = int(request.path.partition("last=")[2] or 0) + step
@@ -91,7 +91,7 @@ def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> 
 def test_a_list_of_single_tags_without_end_is_left(
     server: Server, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each page is new, and brings next to nothing: it would be asked a hundred thousand times."""
+    """Each page is new, but has next to nothing: the client would ask a hundred thousand times."""
     monkeypatch.setattr(client, "MOST_PAGES", 20)
 
     def answer(request: Request) -> Reply:
@@ -105,7 +105,7 @@ def test_a_list_of_single_tags_without_end_is_left(
 
 
 def test_half_a_list_is_none(server: Server, world: World) -> None:
-    """The second page fails: the tags of the first would look as if the others were gone."""
+    """The second page fails: with only the tags of the first, the others would look as if they were gone."""
     first = as_json({"tags": ["1"]}, Link='</v2/team/app/tags/list?last=1>; rel="next"')
     serve(server, {"/v2/team/app/tags/list?n=1000": first})
     with pytest.raises(RegistryTrouble):

@@ -1,4 +1,4 @@
-"""summary.json is what other programs build on: a field that changes here breaks them."""
+"""summary.json is the interface for other programs: a field that changes here breaks them."""
 
 from __future__ import annotations
 
