@@ -33,7 +33,7 @@ class Sides:
         if self.is_end(hybrid):
             return version
         if len(hybrid.sham) == len(self.groups) > 1:
-            return f"{version} put together again from its own parts"
+            return f"{version} reassembled from its own parts"
         swapped = sorted(hybrid.sham) or [group.id for group in self.groups if self._is_foreign(group, hybrid)]
         names = ", ".join(swapped)
         if len(swapped) > MOST_NAMED:

@@ -1,4 +1,4 @@
-"""What a trial shows of the machine instead of the image, and what a watcher is told of one on a GPU."""
+"""What a trial shows about the machine instead of the image, and what progress shows about a trial on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = (
 
 
 class WithGpu(Engine):
-    """Its agents see no GPU all the same: what they measure does not count here."""
+    """An engine with a GPU that its agents do not see; what they measure does not matter here."""
 
     def gpus(self, images: Sequence[Image], say: Callable[[str], None]) -> tuple[Gpu, ...]:
         return (GPU,)
