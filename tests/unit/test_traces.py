@@ -101,7 +101,7 @@ def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
     path = written(tmp_path, "rss_kib,gpu_memory,cuda_allocated\n5,1,2\n")
     read_trace(path, note=told.append)
     assert [text.split("; ")[0] for text in told] == [
-        f"{path}:1: {name}: not judged, as its unit is not known" for name in ("gpu_memory", "cuda_allocated")
+        f"{path}:1: {name}: not judged, because its unit is unknown" for name in ("gpu_memory", "cuda_allocated")
     ]
 
 
@@ -110,7 +110,7 @@ def test_resident_memory_in_no_unit_is_told_of_beside_gpu_memory_that_can_be_jud
     told: list[str] = []
     read_trace(written(tmp_path, "gpu_mib,rss\n5,1\n"), note=told.append)
     (text,) = told
-    assert "rss: not judged, as its unit is not known; name it as `rss_mib`" in text
+    assert "rss: not judged, because its unit is unknown; use a name such as `rss_mib`" in text
     read_trace(written(tmp_path, "gpu_mib,rss_mib,rss_peak\n5,1,1\n"), note=pytest.fail)
 
 
@@ -131,7 +131,7 @@ def test_an_export_of_nvidia_smi(tmp_path):
 def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
     """Memory would rise and fall with every row."""
     path = written(tmp_path, "index, memory.used [MiB]\n" + f"0, 3{unit}\n1, 9000{unit}\n" * 40)
-    with pytest.raises(UsageError, match="index: the rows are of several"):
+    with pytest.raises(UsageError, match="index: has several values"):
         read_trace(path)
 
 
@@ -255,7 +255,7 @@ def test_psrecord(tmp_path):
         (b"\x7fELF\0\0", 1, "binary"),
         (b"step,rss_kib\n1,\xff\xfe\n", 1, "not a text file"),
         ("1,2,3\n4,5,6\n", 1, "no header"),
-        ("step,memory\n1,5\n", 1, "neither memory nor step time is a column (step, memory); rename one (memory: "),
+        ("step,memory\n1,5\n", 1, "no column holds memory or step time (step, memory); rename one (memory: "),
         ("step,step_s,rss\n1,5,5\n", 1, "not a known column: rss; rename one (memory: `rss_kib`"),
         ("step,step_s,private_mb\n1,5,5\n", 1, "not a known column: private_mb;"),
         ("rss_mb,RSS (KiB)\n1,5\n", 1, "the columns rss_mb, RSS (KiB) are the same measure; remove all but one"),
@@ -494,7 +494,7 @@ def test_a_history_is_told_from_a_trace(tmp_path):
     """It asked for a column rss_kib in a table of versions."""
     path = tmp_path / "hist.csv"
     path.write_text("round, Value ,version\n1,2,3\n")
-    with pytest.raises(UsageError, match=r"hist\.csv:1: is a history of versions, and no trace; give --history"):
+    with pytest.raises(UsageError, match=r"hist\.csv:1: is a history of versions, not a trace; use --history"):
         read_trace(path)
 
 

@@ -180,11 +180,11 @@ def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> Non
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:
-    why = "step time is 300 times that of the version before, by 1 launch"
+    why = "step time is 300 times that of the version before, in 1 launch"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text
-    assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text
+    assert "step time is 300 times that of the version before, in 1 launch; 6.6.3 before it is good so far." in text
 
 
 @pytest.mark.parametrize(
