@@ -93,7 +93,7 @@ def test_without_memory_for_its_imports_it_says_so_in_one_line(start: str) -> No
         {called if start == "the console script" else "runpy.run_module('harness', run_name='__main__')"}
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    line = "harness: no memory is left to start with; run the same command again\n"
+    line = "harness: not enough memory to start; free some and run the same command again\n"
     assert (done.returncode, done.stderr) == (3, line)
 
 

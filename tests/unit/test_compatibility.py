@@ -46,7 +46,7 @@ def trial(**fields: Any) -> Trial:
 
 def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> None:
     found = review(cell(), trial(message=REFUSED))
-    assert found.incompatible == "the image requires cuda>=11.8, and the host's driver is older"
+    assert found.incompatible == "the image requires cuda>=11.8, but the host's driver is older"
     assert review(cell(), trial(message="no space left on device")).incompatible == ""
 
 
@@ -67,7 +67,7 @@ def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:
     assert launched.count("launch 2") == 1
     (found,) = [each.verdict for each in result.cells if each.cell.image.version == "2"]
     assert (found.verdict, found.why) == (
-        "incompatible", "the image requires cuda>=11.8, and the host's driver is older",
+        "incompatible", "the image requires cuda>=11.8, but the host's driver is older",
     )  # fmt: skip
 
 

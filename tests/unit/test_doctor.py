@@ -97,7 +97,7 @@ class PlantedRegistry:
         if "silent" in reference:
             raise RegistrySilent("silent.example: cannot be reached; try again later")
         if "old-manifest" in reference:
-            raise RegistryTrouble("nvcr.io: does not send a manifest that is still in use for x")
+            raise RegistryTrouble("nvcr.io: does not send a manifest in a current format for x")
         tag = reference.rpartition(":")[2]
         if tag not in SIZES:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")

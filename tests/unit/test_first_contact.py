@@ -689,7 +689,7 @@ def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folde
         steps_of("loop:nix", of)
     (folder / "loop.py").write_text("for number in range(9): print(number)\n")
     with pytest.raises(
-        UsageError, match=r"loop.py has no step, and it defines no function: put what one step does into"
+        UsageError, match=r"loop.py has no step, and it defines no function: move the code of one step into"
     ):
         steps_of("loop:step", of)
     with pytest.raises(UsageError, match=r"--steps-are torhc: is not a kind of step; did you mean 'torch'\?"):

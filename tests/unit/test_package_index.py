@@ -123,7 +123,7 @@ def test_package_that_is_not_there(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not answer as a package index")]
+    ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not respond like a package index")]
 )
 def test_trouble_never_shows_the_password(server: Server, name: str, text: str) -> None:
     url = server.url.replace("127.0.0.1", "user:s3cret@127.0.0.1")
@@ -162,11 +162,11 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
 HOSTILE = {
     "packed": "answers with more than 32 MiB",
     "values": "answers with more than 2000000 values",
-    "drip": "has not finished its answer in 1 s",
+    "drip": "did not finish its answer within 1 s",
     "files": "lists more than 100 files of one package",
-    "nested": "does not answer as a package index",
-    "odd": "does not answer as a package index",
-    "away": "leads to an address that is not safe",
+    "nested": "does not respond like a package index",
+    "odd": "does not respond like a package index",
+    "away": "redirects to an unsafe address",
 }
 
 

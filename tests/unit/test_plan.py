@@ -155,7 +155,7 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
         ({"series": ["x"]}, r"--series 'x': the matrix has no such series; it has: tags, numpy"),
         (
             {"only": ["sig"]},
-            r"--only 'sig' fits no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
+            r"--only 'sig' matches no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
         ),
         ({"only": ["tool"], "hosts": ["here"]}, r"no cell is left"),
     ],

@@ -85,7 +85,7 @@ def test_those_that_stay_are_equal_and_the_most(drivers: list[str]) -> None:
 
 def test_a_slow_machine_is_named_by_its_control() -> None:
     assert unlike({"gpu1": 1.0, "gpu2": 1.31, "gpu3": 1.02, "gpu4": 0.99}) == {
-        "gpu2": "31 % slower than is usual in this pool"
+        "gpu2": "31 % slower than usual in this pool"
     }
     assert unlike({"gpu1": 1.0, "gpu2": 1.05}) == unlike({"gpu1": 1.0}) == {}
 

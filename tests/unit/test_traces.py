@@ -93,7 +93,7 @@ def test_a_unit_of_two_meanings_is_told(tmp_path):
     told = []
     path = written(tmp_path, "rss_mb,step_ms\n5,1\n")
     read_trace(path, note=told.append)
-    assert told == [f"{path}:1: rss_mb: 1 is 1,000,000 bytes; if 1,048,576 are meant, name it rss_mib"]
+    assert told == [f"{path}:1: rss_mb: the unit is 1,000,000 bytes; for 1,048,576, name it rss_mib"]
 
 
 def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):

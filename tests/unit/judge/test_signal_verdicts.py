@@ -128,7 +128,7 @@ def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> No
     assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
     one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
     assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")
-    assert "has no setup of its own" in told(block())[0].signals["setup_time"].why
+    assert "has no separate setup" in told(block())[0].signals["setup_time"].why
 
 
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:

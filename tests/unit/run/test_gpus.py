@@ -40,12 +40,12 @@ def test_an_entry_means_one_gpu(entry: str, meant: Gpu) -> None:
 @pytest.mark.parametrize(
     ("gpus", "said"),
     [
-        (("RTX 5090",), "matrix.yaml:4: hosts.lab.gpus[0]: no GPU like 'RTX 5090' on host lab; it has: 0 NVIDIA GeForce"
-         " RTX 3090 (GPU-1a2b3c4d-0001); 1 NVIDIA GeForce RTX 4090 (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX 4090"
-         " (GPU-99990000-0003)"),
-        (("0", "4090"), "matrix.yaml:4: hosts.lab.gpus[1]: '4090' is 2 GPUs on host lab: 1 NVIDIA GeForce RTX 4090"
+        (("RTX 5090",), "matrix.yaml:4: hosts.lab.gpus[0]: no GPU matches 'RTX 5090' on host lab; it has: 0 NVIDIA"
+         " GeForce RTX 3090 (GPU-1a2b3c4d-0001); 1 NVIDIA GeForce RTX 4090 (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX"
+         " 4090 (GPU-99990000-0003)"),
+        (("0", "4090"), "matrix.yaml:4: hosts.lab.gpus[1]: '4090' matches 2 GPUs on host lab: 1 NVIDIA GeForce RTX 4090"
          " (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX 4090 (GPU-99990000-0003); name one by its UUID"),
-        (("0", "3090"), "matrix.yaml:4: hosts.lab.gpus[1]: '0' and '3090' are one GPU, 0 NVIDIA GeForce RTX 3090"
+        (("0", "3090"), "matrix.yaml:4: hosts.lab.gpus[1]: '0' and '3090' are the same GPU, 0 NVIDIA GeForce RTX 3090"
          " (GPU-1a2b3c4d-0001); keep one"),
         (("7",), None), (("GPU-",), None), (("MIG-1",), None),
     ],
@@ -64,9 +64,9 @@ def test_a_whole_name_means_no_card_whose_name_goes_on(entry: str) -> None:
     more = replace(NEW, name="NVIDIA GeForce GTX 1080 Ti")
     (lane,) = choose_lanes(host((entry,)), [more, card])
     assert lane.gpus == (card,)
-    with pytest.raises(InfrastructureError, match="'1080' is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="'1080' matches 2 GPUs"):
         choose_lanes(host(("1080",)), [more, card])
-    with pytest.raises(InfrastructureError, match="is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="matches 2 GPUs"):
         choose_lanes(host((entry,)), [more, card, replace(card, uuid="GPU-2", index=2)])
 
 
