@@ -428,7 +428,7 @@ def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
     piped = capsys.readouterr()
     text = run.path / "issue-1" / "issue.md"
     assert piped.out == text.read_text()
-    assert f"wrote {text}, ready to paste; beside it: repro.py, versions.png" in piped.err
+    assert f"wrote {text}, ready to paste; next to it: repro.py, versions.png" in piped.err
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "harness", *words]
     shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)
