@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of a closed stream (`2>&-`); otherwise the next opened file would get its number."""
+    """Open /dev/null in place of a closed stream (`2>&-`); otherwise the next opened file would get its descriptor."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)

@@ -112,7 +112,7 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
 
 
 def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) -> None:
-    """Write files into a folder of a run. No link is followed, because the run's directory may be a foreign copy.
+    """Write files into a folder of a run. No link is followed, because the run's directory may come from elsewhere.
 
     Raises UsageError.
     """

@@ -125,7 +125,7 @@ class WatchedMatrix:
         return self.now().isoformat(timespec="seconds")
 
     def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
-        """Run the new images together with known ones, which run again: only step times of the same rounds compare."""
+        """Run the new images in the same rounds as known ones, because only such step times can be compared."""
         chosen = limited(matrix, images, memory, seen.to_run)
         beside = any(
             memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
@@ -223,8 +223,8 @@ def _standing(verdicts: set[str], *, worse: bool) -> ImageStanding:
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
-    """Return the images from each first bad version up to, but not including, the version that fixed it: the verdict on
-    a slower image alone is not bad.
+    """Return the images from each first bad version up to, but not including, the version that fixed it. They include
+    slower images, whose own verdicts are not bad.
     """
     order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
     found: set[ImageRef] = set()

@@ -51,7 +51,7 @@ class AAReplicate:
         return min(missing, default=None)
 
     def noise(self) -> Noise | None:
-        """Return the A/A noise, by the rounds with both the image and its replicate, those of earlier runs included."""
+        """Return the A/A noise from all rounds that have both the image and its replicate, earlier runs included."""
         if self.run is None:
             return None
         by_round = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}

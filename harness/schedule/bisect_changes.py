@@ -1,4 +1,4 @@
-"""Merges the changes that a bisection found with those that the judgement of the history finds in its few launches."""
+"""Merges the changes that a bisection found with those that the judge of histories finds in the same launches."""
 
 from __future__ import annotations
 

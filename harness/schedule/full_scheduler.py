@@ -25,8 +25,8 @@ REFERENCES = 2
 
 @dataclass(kw_only=True)
 class FullScheduler:
-    """One block, oldest image first. A round is one trial of every version. After the first one, a version that looks
-    bad and the last good one before it are launched until that is confirmed or denied. After `asked.least` rounds
+    """One block, oldest image first. A round is one trial of every version. After the first round, a version that looks
+    bad and the last good one before it are launched until this is confirmed or refuted. After `asked.least` rounds
 
     - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
     - a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
@@ -150,7 +150,7 @@ class FullScheduler:
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
         """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
-        this shows how waiting affects step times. Once it had all its launches, no other version replaces it.
+        this shows how waiting affects step times. Once it has had all its launches, no other version replaces it.
         """
         compared = [run for run in self.runs if run.runnable and is_compared(run)]
         waited = [run for run in compared if _awaited(run)]
@@ -237,7 +237,7 @@ class FullScheduler:
         return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
 
     def _always_fail(self) -> set[str]:
-        """Return the cells (ids) of versions that need no more launches to show that they always fail."""
+        """Return the ids of the cells that need no more launches to show that they always fail."""
         certain = always_fails([run.trials for run in self.runs])
         return {run.cell.id for run, is_certain in zip(self.runs, certain, strict=True) if is_certain}
 

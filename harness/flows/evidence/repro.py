@@ -122,9 +122,7 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
 
 
 def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
-    """Return the limits that the trial had according to its facts, or on which these are silent. An engine may have
-    refused the others.
-    """
+    """Return the limits that the trial's facts confirm or do not mention. An engine may have refused the others."""
     had = trial.facts.get("rlimits")
     limits = had if isinstance(had, dict) else {}
     return [limit for limit in scenario.ulimits if limits.get(limit[0]) in (None, f"{limit[1]}:{limit[2]}")]

@@ -52,8 +52,9 @@ def job_of(
 ) -> DraftJob:
     """Return the scenario of a command line: a program that is measured from inside, if Python runs a file or module of
     `folder`, else a command. `folder` is written as the matrix file names it. `files`: further files to copy in.
-    `step_pattern`: it is a command, and its lines of output that match are steps. `exit_code`: it is a command, and
-    only its exit code counts. `has_image`: an image may contain a program that `folder` lacks. Raises UsageError."""
+    `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
+    which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. Raises UsageError.
+    """
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
         hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
@@ -152,7 +153,7 @@ def _beside(module: str, folder: Path) -> str | None:
 
 
 def _imported(start: Path, home: Path) -> list[str]:
-    """Return the modules in `home` that a file or folder imports, and those that these import in turn."""
+    """Return the modules in `home` that a file or folder imports, directly or through other modules."""
     found: dict[str, None] = {}
     waiting, seen = [start], set[Path]()
     while waiting and len(seen) < MOST_READ:

@@ -47,7 +47,7 @@ def program(name: str) -> str:
 
 
 def histories(folder: Path, *, images: Sequence[str], index: Index, python: str) -> Iterator[tuple[str, ...]]:
-    """Yield versions that can be compared, each time oldest first, and the likeliest first of all: requirement files, a
+    """Yield groups of versions to compare, each oldest first, and the likeliest group first: requirement files, a
     pinned framework and the release before it, two tags of one image. `images` are sorted from oldest to newest."""
     files = sorted(folder.glob("requirements*.txt"), key=lambda path: path.stat().st_mtime)
     if len(files) > 1:
@@ -63,8 +63,8 @@ def histories(folder: Path, *, images: Sequence[str], index: Index, python: str)
 
 
 def pin(folder: Path) -> Mapping[str, str] | None:
-    """Return the name, version and file of the package that a folder's requirement files pin; None if they pin several
-    and not exactly one framework, or none."""
+    """Return the name, version and file of the package that a folder's requirement files pin; None unless they pin a
+    single package or a single framework."""
     files = sorted(folder.glob("requirements*.txt"))
     pins = [{"name": name, "version": version, "file": path.name} for path in files for name, version in _pins(path)]
     frameworks = [one for one in pins if one["name"].lower() in FRAMEWORKS]

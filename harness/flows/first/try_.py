@@ -81,7 +81,7 @@ def remove_index_of_nothing(out: Path) -> None:
 
 
 def remove_runs(results: Sequence[RunResult]) -> None:
-    """Remove the runs of a question that was refused. All belong to one matrix."""
+    """Remove the runs of a call that was refused. All of them belong to one matrix."""
     for result in results:
         shutil.rmtree(result.directory, ignore_errors=True)
     folder = results[0].directory.parent

@@ -43,7 +43,7 @@ class Ending:
 
     @property
     def reached(self) -> str:
-        """Return the early end that left rows unfinished; "" if none was asked for. Lost hosts and Ctrl-C are none."""
+        """Return why rows are unfinished, apart from lost hosts and Ctrl-C; "" if no early end was asked for."""
         return self.reason or (self._quick if self.asked.quick else "")
 
     @property

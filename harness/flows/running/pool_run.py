@@ -139,7 +139,7 @@ class PoolRun:
         return each.usable
 
     def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
-        """Wait for a lost machine if it may go on (`again`). Return whether it came back; if not, set its problem."""
+        """Wait for a lost machine if `again` is True. Return whether it came back; if it did not, set its problem."""
         name, where = each.host.machine, each.host.where
         if each.host.slurm is not None:
             return self._has_another(each, queue, error, again=again)

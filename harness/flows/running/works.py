@@ -125,7 +125,7 @@ class Works:
     # ------------------------------------------------------------ after a turn
 
     def standing(self, run: BlockRun) -> RowStanding:
-        """Judge a row after its turn, and return how it stands."""
+        """Judge a row after its turn, and return its standing."""
         standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
         self.open_rows.put_down(run)
         with self._lock:

@@ -52,7 +52,7 @@ def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
 
 
 def _prepare(site: Path) -> dict[str, str]:
-    """Make the folder, or make sure that it is a site of the harness. Return the keys of its pages."""
+    """Create the folder, or check that it is a site of the harness. Return the keys of its pages."""
     try:
         site.mkdir(parents=True, exist_ok=True)
         if not any(site.iterdir()):

@@ -1,4 +1,4 @@
-"""Records of a bisection: the evidence of each version, and its answers. Positions are places in the series."""
+"""Records of a bisection: the evidence for each version, and the answers. Positions are places in the series."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Models failures as survival times: how likely the good launches of a bad version are, by luck or by an early end.
 
 A launch that failed at step t is a survival time; one that ended well is censored after its last step. Survival times
-are Weibull distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
+are Weibull-distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
 the same step.
 """
 

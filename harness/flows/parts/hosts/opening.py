@@ -126,7 +126,7 @@ def _nodes_of(host: Host, homes: Mapping[tuple[str, str, str], str]) -> list[str
 
 
 def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
-    """Return the machine so that it asks the queue for a node that measured rows before, if there is one for it."""
+    """Return the machine, which asks the queue for one of the nodes that measured rows before if `place` has one."""
     if machine.slurm is None or place >= len(nodes) or not machine.machine:
         return machine
     return replace(machine, slurm=replace(machine.slurm, preferred=nodes[place]))
