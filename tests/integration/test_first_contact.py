@@ -53,7 +53,7 @@ def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness)
     assert ended.code == 2
     assert ended.err.count("trial local") == 1, "one launch is enough"
     assert ended.err.splitlines()[-1].endswith(
-        "such as --steps-are loop:train_one (it defines train_one), or count each line of its output that matches as a"
+        "such as --steps-are loop:train_one (it defines train_one), or count each matching line of its output as a"
         " step: --step-pattern '^step '"
     )
     assert not (harness.folder / "reports/try-loop.yaml").exists(), "a second call would be another file"

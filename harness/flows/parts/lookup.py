@@ -37,7 +37,7 @@ def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
         absent = "" if text == "latest" else "no such directory, and "
         raise UsageError(f"{text}: {absent}{out} holds no run; sweep first, or name another folder with {option}")
     there = ", ".join(str(run) for run in runs[:5])
-    raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. The newest: {there}")
+    raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. Newest runs: {there}")
 
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:

@@ -33,7 +33,7 @@ from harness.store.saved_run import StoredRun, read_run
 MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
-NOT_TWICE = "no image and variant was measured on two of these hosts or cards"
+NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
 APART = (
     "not measured side by side (another host or another day): heat, load and hardware of both sides affect the ratios, "
     "and trials are not pooled"

@@ -61,7 +61,7 @@ def _prepare(site: Path) -> dict[str, str]:
     except FileNotFoundError as error:
         raise UsageError(f"--out: {site}: holds other files; choose a new or an empty folder") from error
     except ValidationError as error:
-        text = f"--out: {site / MANIFEST}: is not by this harness; choose a new or an empty folder, or empty this one"
+        text = f"--out: {site / MANIFEST}: was not written by harness; choose a new or empty folder, or empty this one"
         raise UsageError(text) from error
     except OSError as error:
         raise InfrastructureError(f"{error.filename or site}: {error.strerror}; choose another place") from error

@@ -124,7 +124,7 @@ def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
             able = [place for place in run if versions[place].launchable(rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
-                reason = f"{version_name(versions, place)} was good between two bad versions: may it have been lucky?"
+                reason = f"{version_name(versions, place)} was good between two bad versions: was it only lucky?"
                 return Decision(launch=(place,), kind="repeat", reason=reason, metric=metric)
     return None
 

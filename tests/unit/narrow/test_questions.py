@@ -68,7 +68,7 @@ def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
 def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
     lane = run.findings[0].lane
     slurm = replace(lane, host=replace(lane.host, engine="slurm"))
-    assert "give --good and --bad on a node" in refused(run, replace(run.findings[0], lane=slurm))
+    assert "run it on a node with --good and --bad" in refused(run, replace(run.findings[0], lane=slurm))
 
 
 def test_a_value_that_the_run_withholds_is_named(tmp_path: Path) -> None:
