@@ -13,9 +13,24 @@ from harness import exit_codes
 
 
 class HarnessError(Exception):
-    """The base of all errors that are shown as a message, without a traceback."""
+    """The base of all errors that are shown as a message, without a traceback.
+
+    `str()` is the whole message: `place`, such as a line and a key of the matrix file, and `text`, the problem and its
+    remedy.
+    """
 
     exit_code = exit_codes.USAGE
+
+    def __init__(self, text: str, *, place: object = "") -> None:
+        super().__init__(text)
+        self.text, self.place = text, str(place)
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+    def text_at(self, place: object) -> str:
+        """Return the message for a reader who knows `place`: the text alone if the error is at or below that place."""
+        return self.text if self.place.startswith(str(place)) else str(self)
 
 
 class UsageError(HarnessError):
@@ -23,7 +38,18 @@ class UsageError(HarnessError):
 
 
 class MatrixError(HarnessError):
-    """Raised for an error in a matrix file, or in what it names. The text starts with `file:line: key.path:`."""
+    """Raised for an error in a matrix file, or in what it names. Its place is `file:line: key.path`."""
+
+
+class MatrixErrors(MatrixError):
+    """Raised for all errors of a matrix file together, in order of line. The message has a line for each."""
+
+    def __init__(self, errors: Iterable[MatrixError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(dict.fromkeys(error.text for error in self.errors)))
+
+    def __str__(self) -> str:
+        return "\n".join(dict.fromkeys(map(str, self.errors)))
 
 
 class InfrastructureError(HarnessError):
@@ -51,13 +77,13 @@ class Interrupted(HarnessError):
 
 @contextmanager
 def named_place(place: str, key: str = "") -> Iterator[None]:
-    """Begin the text of the block's InfrastructureError with the place in the matrix and the key, if it does not."""
+    """Give an InfrastructureError of the block this place in the matrix and this key, unless it has a place."""
     try:
         yield
     except InfrastructureError as error:
-        if str(error).startswith(place):
+        if error.place:
             raise
-        raise type(error)(f"{place}{key}: {error}") from error
+        raise type(error)(error.text, place=f"{place}{key}") from error
 
 
 def chain_of(error: BaseException) -> list[BaseException]:

@@ -174,7 +174,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
         if first is not None:
             results.append(first)
             if first.hosts[0].problem or stopped.is_set():
-                _refuse(flow.unlaunched(results, matrix), matrix, results, options)
+                _refuse(flow.unlaunched(results), matrix, results, options)
     if stopped.is_set():
         raise Interrupted("interrupted")
     if first is not None:
@@ -182,7 +182,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
         if budget is not None:
             say(ENDED.format(steps=budget))
     results.append(swept(matrix, options))
-    _refuse(flow.unlaunched(results, matrix), matrix, results, options)
+    _refuse(flow.unlaunched(results), matrix, results, options)
     say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
     print_result(results[-1], as_json=as_json)
     return results[-1].exit_code
@@ -197,7 +197,7 @@ def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResul
         matrix.unlink(missing_ok=True)
         flow.remove_runs(results)
         remember(options.out, say=say)
-        if flow.unlaunched(results, matrix) is not None:
+        if flow.unlaunched(results) is not None:
             flow.remove_index_of_nothing(options.out)
         raise error
 

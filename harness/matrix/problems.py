@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from harness.errors import MatrixError, did_you_mean
+from harness.errors import MatrixError, MatrixErrors, did_you_mean
 from harness.model import Where
 
 KeyPath = tuple[str | int, ...]
@@ -18,7 +18,7 @@ class Problems:
 
     file: str
     lines: Mapping[KeyPath, int]
-    found: list[tuple[int, str]] = field(default_factory=list)
+    found: list[tuple[int, MatrixError]] = field(default_factory=list)
 
     def where(self, path: KeyPath) -> Where:
         """Return the place of a key path; that of its nearest parent if it is not in the file (a missing key)."""
@@ -33,8 +33,8 @@ class Problems:
         """Add a problem at a key path; give `line` if it is not the path's own."""
         place = self.where(path)
         line = line or place.line
-        key = f" {place.key}:" if place.key else ""
-        self.found.append((line, f"{place.file}:{line}:{key} {one_line(text)}"))
+        key = f": {place.key}" if place.key else ""
+        self.found.append((line, MatrixError(one_line(text), place=f"{place.file}:{line}{key}")))
 
     def fail(self, path: KeyPath, text: str) -> NoReturn:
         """Add a problem after which nothing more can be read, and raise all problems."""
@@ -43,8 +43,7 @@ class Problems:
 
     def error(self) -> MatrixError:
         """Return the error that reports all problems, in order of line, each once."""
-        lines = (text for _, text in sorted(self.found, key=lambda problem: problem[0]))
-        return MatrixError("\n".join(dict.fromkeys(lines)))
+        return MatrixErrors(error for _, error in sorted(self.found, key=lambda problem: problem[0]))
 
     def raise_if_any(self) -> None:
         if self.found:

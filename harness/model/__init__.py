@@ -43,7 +43,7 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
-from harness.model.measured import LARGEST, REMEDIES, End, Floats, Look, Remedy, Trace, Trial
+from harness.model.measured import LARGEST, End, Floats, Look, Remedy, Shortfall, Trace, Trial
 from harness.model.narrowed import (
     BOTH_SIDES,
     Component,
@@ -79,6 +79,7 @@ from harness.model.signals import (
     LIMITED,
     METRIC_PREFIX,
     SIGNALS,
+    SINGULAR,
     TIMES,
     Group,
     Signal,

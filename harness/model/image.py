@@ -102,6 +102,11 @@ class Image:
     yanked: bool = False
     environment: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def place(self) -> str:
+        """Return the place and the name that begin a message about this image."""
+        return f"{self.where}: {self.series} {self.version}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Series:

@@ -95,12 +95,9 @@ AGENT_COLUMNS = frozenset(
 """The columns of a trace that the agent measures. The others are metrics that the scenario returns."""
 
 
-OUT_OF_TIME = "time limit reached after"
-"""Begins the agent's message if `timeout` ended a trial."""
-BY_ITSELF = "the program ended by itself after"
-"""Begins the agent's message if a program made fewer steps than its budget."""
-NO_STEP = "no step was seen"
-"""Begins the agent's message if a program, or a command with a pattern, made no step at all."""
+Shortfall = Literal["", "timeout", "own_end", "no_step"]
+"""Why a trial made fewer steps than its budget without a fault: `timeout` ended it, the program ended by itself, or
+nothing that a program or a command with a pattern did was seen as a step."""
 Remedy = Literal["", "function", "slow", "command"]
 _FUNCTION = (
     'name what trains with steps_are: {function: "module:name"} (__main__:name is in the program itself), or run it as'
@@ -171,6 +168,7 @@ class Trial:
     key: str
     end: End
     message: str = ""
+    shortfall: Shortfall = ""
     remedy: Remedy = ""
     run: str = ""
     round: int = 0
@@ -226,17 +224,17 @@ class Trial:
     @property
     def out_of_time(self) -> bool:
         """Return whether the time limit of the scenario (`timeout`) ended it, between two looks."""
-        return self.end == "stopped" and OUT_OF_TIME in self.message
+        return self.end == "stopped" and self.shortfall == "timeout"
 
     @property
     def ended_early(self) -> bool:
         """Return whether it is a program that ended by itself before its budget."""
-        return self.end == "stopped" and BY_ITSELF in self.message
+        return self.end == "stopped" and self.shortfall == "own_end"
 
     @property
     def stepless(self) -> bool:
         """Return whether it ran, but nothing in it counted as a step: another launch would end in the same way."""
-        return self.end == "setup" and NO_STEP in self.message
+        return self.end == "setup" and self.shortfall == "no_step"
 
     @property
     def made_its_steps(self) -> bool:

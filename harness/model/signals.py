@@ -202,6 +202,10 @@ TIMES = tuple(
 METRIC_PREFIX = "metrics."
 
 
+SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
+"""The units that have another form after `1`."""
+
+
 def signal_of(name: str) -> Signal:
     """Return the signal of that name; `metrics.NAME` is made from the name of the scenario's own metric."""
     if not name.startswith(METRIC_PREFIX):

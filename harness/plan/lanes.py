@@ -38,7 +38,7 @@ def _chosen(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> list[G
         place = f"{host.where}.gpus[{number}]"
         gpu = _named(entry, listed, place=place, host=host)
         if gpu.uuid in chosen:
-            raise InfrastructureError(f"{place}: {chosen[gpu.uuid]!r} and {entry!r} are one GPU, {gpu}; keep one")
+            raise InfrastructureError(f"{chosen[gpu.uuid]!r} and {entry!r} are one GPU, {gpu}; keep one", place=place)
         chosen[gpu.uuid] = entry
     return [gpu for uuid in chosen for gpu in listed if gpu.uuid == uuid]
 
@@ -50,10 +50,10 @@ def _named(entry: str, listed: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
         return matching[0]
     if not matching:
         there = "; ".join(map(str, listed))
-        raise InfrastructureError(f"{place}: no GPU like {entry!r} on host {host.name}; it has: {there}")
+        raise InfrastructureError(f"no GPU like {entry!r} on host {host.name}; it has: {there}", place=place)
     several = "; ".join(map(str, matching))
     raise InfrastructureError(
-        f"{place}: {entry!r} is {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID"
+        f"{entry!r} is {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID", place=place
     )
 
 

@@ -27,6 +27,6 @@ ENGINES: Mapping[str, str] = {
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable, whose one-line message says what to do."""
     if not file_locks.are_known():
-        raise EngineUnreachable(f"{host.where}: {file_locks.NO_LOCKS}")
+        raise EngineUnreachable(file_locks.NO_LOCKS, place=host.where)
     kind = import_module(ENGINES.get(host.engine, ENGINES["docker"]))
     return cast(Engine, kind.open_engine(host, environ=environ, say=say))

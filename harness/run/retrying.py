@@ -32,9 +32,9 @@ class NetworkTrouble(ImageUnavailable):
     """An image is unavailable because of the network: a retry may help."""
 
 
-def unavailable(message: str, *, cause: str) -> ImageUnavailable:
+def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
     """Return the error for an image: NetworkTrouble if `cause`, the message of the engine, pip or uv, says so."""
-    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
+    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
 
 
 class NetworkRetries:

@@ -42,7 +42,7 @@ _STRICTER = {
 _LATER: dict[str, Any] = {
     "time_asked_s": None, "output_head": "", "output_bytes": None, "not_finite": {}, "at_exit": False, "cold": False,
     "buffered": "", "image_bytes": None, "disturbed": "", "pulled": "", "beside": 0, "reference": "",
-    "remedy": "",
+    "shortfall": "", "remedy": "",
 }  # fmt: skip
 """Fields that came later, each with the meaning of its absence. All others are required."""
 _FIELDS: dict[str, Any] = {

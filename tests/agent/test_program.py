@@ -193,7 +193,7 @@ def test_the_answer_stop_ends_a_training(tmp_path: Path, thorough_python: str) -
 def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], looks=[10**8], timeout_s=3.0)
 
-    assert told.done["end"] == "stopped"
+    assert (told.done["end"], told.done["shortfall"]) == ("stopped", "timeout")
     assert told.done["message"].startswith("time limit reached after ")
 
 
@@ -388,7 +388,7 @@ def test_a_function_of_its_own_that_is_not_called_is_not_said_to_be_missing(
     told = run(tmp_path, thorough_python, "def go(): pass\nprint(1)", {}, steps_are="train:go")
 
     assert told.done["message"] == "the program ended, and no step was seen: train:go was not called"
-    assert told.done["remedy"] == "function"
+    assert (told.done["shortfall"], told.done["remedy"]) == ("no_step", "function")
 
 
 def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, thorough_python: str) -> None:
@@ -433,7 +433,7 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 
-    assert (told.done["end"], told.done["remedy"]) == ("setup", remedy)
+    assert (told.done["end"], told.done["shortfall"], told.done["remedy"]) == ("setup", "no_step", remedy)
     assert re.search(words, told.done["message"])
 
 

@@ -220,7 +220,8 @@ def test_steps_that_go_on_at_the_time_limit_are_a_valid_trace(tmp_path: Path, th
     told = run(tmp_path, thorough_python, params={"work_us": 20000}, looks=[1000], timeout_s=1.2)
 
     steps = told.done["last_step"]
-    assert (told.done["end"], told.done["message"]) == ("stopped", f"time limit reached after {steps} steps")
+    assert (told.done["end"], told.done["shortfall"]) == ("stopped", "timeout")
+    assert told.done["message"] == f"time limit reached after {steps} steps"
     assert 0 < steps < 70
     assert told.column("step") == list(range(1, steps + 1))
     assert told.all("look")[-1]["step"] == steps

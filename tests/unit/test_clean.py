@@ -251,7 +251,7 @@ def test_a_matrix_s_hosts_are_known_while_its_registry_is_away(tmp_path: Path) -
 
 def test_an_engine_of_this_machine_that_is_away_is_told_without_a_matrix_that_is_not_there() -> None:
     def away(host: Host, **_: Any) -> Any:
-        raise EngineUnreachable(f"{host.where}: Cannot connect")
+        raise EngineUnreachable("Cannot connect", place=host.where)
 
     (first, _) = clean(hosts_of(None, {})[1], images=False, dry_run=False, environ={}, say=print, open_engine=away)
     assert str(first) == "docker: not cleaned: Cannot connect"

@@ -287,14 +287,12 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
 
 
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
-    result, matrix = build.quickstart(), folder / "reports" / "try-train.yaml"
+    result = build.quickstart()
     nothing = replace(result, cells=tuple(replace(cell, trials=()) for cell in result.cells))
-    assert try_flow.unlaunched([nothing, result], matrix) is None, "earlier launches count"
-    host = replace(result.hosts[0], problem=f"{matrix}:10: hosts.local: no such machine")
-    assert (
-        str(try_flow.unlaunched([replace(nothing, hosts=(host,))], matrix)) == "nothing was launched: no such machine"
-    )
-    assert try_flow.unlaunched([nothing], matrix).__class__.__name__ == "Interrupted"
+    assert try_flow.unlaunched([nothing, result]) is None, "earlier launches count"
+    host = replace(result.hosts[0], problem="no such machine")
+    assert str(try_flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
+    assert try_flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
     (folder / "reports").mkdir()
     (folder / "reports" / "index.sqlite").touch()
     (folder / "reports" / "mine").touch()
@@ -545,7 +543,8 @@ def rehearsed(steps: int, end: End = "stopped") -> RunResult:
     """What a run knows whose one launch made these steps."""
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
     result = build.quickstart()
-    trial = replace(result.cells[0].trials[0], end=end, last_step=steps, message=told if end == "stopped" else "")
+    known = replace(result.cells[0].trials[0], end=end, last_step=steps)
+    trial = replace(known, message=told, shortfall="own_end") if end == "stopped" else known
     return replace(result, cells=(replace(result.cells[0], trials=(trial,)),))
 
 
@@ -606,8 +605,8 @@ def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
 def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
     """What a run knows whose one launch ended like this."""
     result = build.quickstart()
-    known = result.cells[0].trials[0]
-    launch = replace(known, end=end, message=message, remedy=remedy, last_step=steps, output_tail=output)
+    known = replace(result.cells[0].trials[0], end=end, message=message, remedy=remedy, last_step=steps)
+    launch = replace(known, output_tail=output, shortfall="no_step" if "no step was seen" in message else "")
     return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
 
 
@@ -702,4 +701,4 @@ def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     (launch,) = ended("setup", NO_STEP).cells[0].trials
     run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
     assert not run_.runnable
-    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x")]).runnable
+    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x", shortfall="")]).runnable

@@ -23,7 +23,7 @@ from harness.schedule.row_queue import RowQueue
 from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue
 from tests.unit.test_pools import Opened
 
-LOST = "matrix.yaml:1: x: the engine does not answer any more"
+LOST = "the engine does not answer any more"
 
 
 @dataclass
@@ -67,7 +67,7 @@ class World:
 
     def _open(self, host: Host, **_: Any) -> Any:
         if self.back.get(host.machine, 0) < 1:
-            raise EngineUnreachable(LOST)
+            raise EngineUnreachable(LOST, place=WHERE)
         self.back[host.machine] -= 1
         self.turns[host.machine] = 10_000
         return self._opened(host)
@@ -87,7 +87,7 @@ class World:
         while (turn := rows.take(name)) is not None:
             self.turns[name] -= 1
             if self.turns[name] < 0:
-                raise EngineUnreachable(LOST)
+                raise EngineUnreachable(LOST, place=WHERE)
             for run in turn.batch.runs if turn.batch else ():
                 run.trials.append(
                     Trial(cell_id="c", number=1, key="k", end="completed", fingerprint={"machine": name},
@@ -127,7 +127,7 @@ def test_a_row_that_was_on_a_lost_machine_starts_again_on_another() -> None:
     first, second = rows(2, rounds=6)
     machines = world.run([first, second])
     assert [each.usable for each in machines] == [False, True]
-    assert machines[0].problem == "matrix.yaml:1: x: gpu0 was lost: the engine does not answer any more"
+    assert machines[0].problem == "gpu0 was lost: the engine does not answer any more"
     assert world.restarted == ["gpu0 was lost while it measured this row"]
     assert len(world.done) == 2
 

@@ -137,6 +137,7 @@ class CommandWatch(Watch):
             end, message = ending.of_judged_command(death, self.oom.killed(), said)
         else:
             end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom.killed(), said)
+            self.shortfall = "no_step" if end == "setup" and death.exit_code == 0 else ""
             if end == "completed" and self._counts() and self.steps():
                 self.look(self.steps(), self._fields(), last=True)
         self.end(end, message, death=death)
@@ -146,10 +147,12 @@ class CommandWatch(Watch):
         if self.job["judge_exit"]:
             self.end("hang", "the command did not end in %g s" % limit_s)
         elif not self.steps():
+            self.shortfall = "no_step"
             self.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
         elif self._pattern is not None and self.stuck(now):
             self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
         else:
+            self.shortfall = "timeout"
             rows = "steps" if self._pattern else "samples"
             self.end("stopped", "time limit reached after %d %s" % (self.steps(), rows))
 

@@ -33,6 +33,7 @@ class ProgramWatch(ScriptWatch):
             self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
 
     def _on_unseen(self, others):
+        self.shortfall = "no_step"
         self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
 
     def _on_ended(self, end, cut):
@@ -41,6 +42,7 @@ class ProgramWatch(ScriptWatch):
             self._leave((end, self._limit_note(end)))
         else:
             self._made_its_steps = self._verdict is None
+            self.shortfall = "own_end"
             self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])))
 
     def _on_failed(self, exits=False, **event):
@@ -78,6 +80,7 @@ class ProgramWatch(ScriptWatch):
         if self._replaced:
             self._end_replaced()
             return
+        self.shortfall = "no_step"
         starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
         why = self._why_unseen(len(tree.descendants()) > 1, remedy)
         message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
@@ -89,7 +92,7 @@ class ProgramWatch(ScriptWatch):
         return unseen.why_unseen(self._steps_are, self._hooked, elsewhere, others)
 
     def _end_replaced(self, death=None):
-        self.remedy = "command"
+        self.shortfall, self.remedy = "no_step", "command"
         self.end("setup", unseen.REPLACED, death=death)
 
     def _died_without_a_word(self, death):

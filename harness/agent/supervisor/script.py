@@ -124,8 +124,10 @@ class ScriptWatch(Watch):
 
     def _limit_note(self, end):
         """Return the message of an end that the time limit caused, else ""."""
-        is_late = self.table.header[samples.STOP] and end == "stopped"
-        return "time limit reached after %d steps" % self.steps() if is_late else ""
+        if not self.table.header[samples.STOP] or end != "stopped":
+            return ""
+        self.shortfall = "timeout"
+        return "time limit reached after %d steps" % self.steps()
 
     def _on_teardown(self, **event):
         if self.wrapper is not None:

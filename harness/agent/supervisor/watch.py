@@ -37,6 +37,7 @@ class Watch(object):
         self.wrapper = wrapping.make_wrapper(job, root)
         self.components = wrapping.make_component_lister(job)
         self.done = None
+        self.shortfall = ""
         self.remedy = ""
         self.gone = False
         self.notes = []
@@ -273,6 +274,7 @@ class Watch(object):
             probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
+            shortfall=self.shortfall,
             remedy=self.remedy,
             **self.about_output(),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -53,15 +52,11 @@ def check(matrix: Path, environ: Mapping[str, str]) -> None:
         load_matrix(matrix, environ=environ)
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
-        raise UsageError(_without_places(str(error), matrix)) from error
+        raise UsageError(error.text) from error
 
 
-def _without_places(text: str, matrix: Path) -> str:
-    return re.sub(rf"^{re.escape(str(matrix))}:\d+:(?: [\w-]+[.\[]\S*:)? ", "", text, flags=re.MULTILINE)
-
-
-def unlaunched(results: Sequence[RunResult], matrix: Path) -> HarnessError | None:
-    """Return the error that explains why these runs of a matrix file launched nothing; None if they launched any."""
+def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
+    """Return the error that explains why these runs launched nothing; None if they launched any."""
     if any(cell.trials for result in results for cell in result.cells):
         return None
     last = results[-1]
@@ -69,8 +64,7 @@ def unlaunched(results: Sequence[RunResult], matrix: Path) -> HarnessError | Non
     problems += [] if problems else [cell.problem for cell in last.cells if cell.problem]
     if not problems:
         return Interrupted("interrupted before anything was launched")
-    told = "\n".join(dict.fromkeys(_without_places(problem, matrix) for problem in problems))
-    return InfrastructureError(f"nothing was launched: {told}")
+    return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))
 
 
 def remove_index_of_nothing(out: Path) -> None:

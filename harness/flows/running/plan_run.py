@@ -80,10 +80,10 @@ class Running:
         except Interrupted:
             raise
         except HarnessError as error:  # the other hosts go on, and what is known is reported
-            each.problem = str(error)
+            each.problem = error.text_at(each.host.where)
         if each.problem is not None:
             _give_up_host(runs, each.problem, least=self.plan.trials.least)
-            self.context.progress.note(each.problem)
+            self.context.progress.note(f"{each.host.where}: {each.problem}")
 
     def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
         return PoolRun(

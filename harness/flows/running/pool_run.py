@@ -116,7 +116,7 @@ class PoolRun:
                     raise
                 if queue.begun(name):
                     self.gone[name] = each.seen
-                    each.problem = f"{each.host.where}: {name} was lost, and another sweep uses it now"
+                    each.problem = f"{name} was lost, and another sweep uses it now"
                 return None
             except HarnessError as error:  # the other machines go on
                 lost_s.append(time.monotonic())
@@ -132,7 +132,9 @@ class PoolRun:
         equal = next((other for other in self.machines if other is not each and other.usable), None)
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
             leave_out(each, difference[name])
-        self.context.progress.note(f"{each.name} joins the pool" if each.usable else str(each.problem))
+        self.context.progress.note(
+            f"{each.name} joins the pool" if each.usable else f"{each.host.where}: {each.problem}"
+        )
         if each.usable and name in self.gone and not machine_change(self.gone[name], each.seen):
             del self.gone[name]
             queue.resume(name)
@@ -143,7 +145,7 @@ class PoolRun:
         name, where = each.host.machine, each.host.where
         if each.host.slurm is not None:
             return self._has_another(each, queue, error, again=again)
-        told = f"{name} was lost: {str(error).removeprefix(f'{where}: ')}"
+        told = f"{name} was lost: {error.text_at(where)}"
         wait_s = self.context.pool_wait_s if again else 0.0
         if wait_s:
             self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
@@ -161,8 +163,8 @@ class PoolRun:
             told = f"{told}; it came back with {difference}"
             break
         self.gone[name] = each.seen
-        each.problem = f"{where}: {told}"
-        self.context.progress.note(f"{each.problem}; its row starts again on another machine")
+        each.problem = told
+        self.context.progress.note(f"{where}: {told}; its row starts again on another machine")
         return False
 
     def _has_another(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
@@ -171,12 +173,12 @@ class PoolRun:
         self._break_rounds(name, queue)
         self.gone[name] = each.seen
         each.close()
-        told = f"{each.host.where}: {name} was lost: {str(error).removeprefix(f'{each.host.where}: ')}"
+        told = f"{name} was lost: {error.text_at(each.host.where)}"
         if again:
             each.await_another()
         else:
             each.problem = told
-        self.context.progress.note(f"{told}; its row starts again on another node")
+        self.context.progress.note(f"{each.host.where}: {told}; its row starts again on another node")
         return again
 
     def _break_rounds(self, machine: str, queue: RowQueue) -> None:
@@ -212,7 +214,7 @@ def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> s
     open_machine(new, images, context, over=context.stopped.is_set)
     if new.problem is not None:
         new.close()
-        raise EngineUnreachable(new.problem)
+        raise EngineUnreachable(new.problem, place=each.host.where)
     if difference := machine_change(each.seen, new.seen):
         new.close()
         return difference

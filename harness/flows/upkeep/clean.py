@@ -86,7 +86,7 @@ def clean(
                     opened.callback(engine.close)
                     yield _clean(machine, engine, images=images, dry_run=dry_run, say=say)
                 except HarnessError as error:  # the other hosts are still cleaned
-                    yield Cleaned(host=_name(machine), problem=str(error).removeprefix(f"{HERE}: "))
+                    yield Cleaned(host=_name(machine), problem=error.text_at(HERE))
 
 
 def _machines(host: Host, *, images: bool) -> Sequence[Host]:
@@ -127,7 +127,9 @@ def _for_a_while(say: Say, *, place: Where) -> Say:
 
     def waiting(text: str) -> None:
         if time.monotonic() > until_s:
-            raise EngineUnreachable(f"{place}: no node within {NODE_S:.0f} s ({text}); clean again when one is free")
+            raise EngineUnreachable(
+                f"no node within {NODE_S:.0f} s ({text}); clean again when one is free", place=place
+            )
         if text not in told:
             told.add(text)
             say(f"{place}: {text}, {NODE_S:.0f} s at most")

@@ -128,7 +128,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
     except Interrupted:
         raise
     except HarnessError as error:  # the other hosts are still checked
-        each.problem = each.problem or str(error)
+        each.problem = each.problem or error.text_at(each.host.where)
 
 
 def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:

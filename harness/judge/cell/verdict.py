@@ -71,7 +71,7 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
         mixed = "its files in /dev/shm could not be told from those of launches beside it"
         return mixed if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
-        return "a step returned NaN in one launch, and two must agree"
+        return "a step returned NaN or infinity in one launch, and two must agree"
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if 0 < len(good) < len(launches):
         return "the trials disagree"

@@ -255,9 +255,9 @@ class _Metric:
             why = f"a step returned NaN or infinity as `{self.name}`{where}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
-            return replace(plain, seen="suspect", why="a step returned NaN in one launch", remedy=SETTLED)
+            return replace(plain, seen="suspect", why="a step returned NaN or infinity in one launch", remedy=SETTLED)
         if self.limit is None:
-            return replace(plain, visible=None, why="checked for NaN only: it has no limit")
+            return replace(plain, visible=None, why="checked for NaN and infinity only: it has no limit")
         return self._by_limit(plain, rows, place=place, limit=self.limit, is_noisy=is_noisy)
 
     def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:

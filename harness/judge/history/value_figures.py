@@ -31,8 +31,8 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two values, if they have one."""
-    if old * new <= 0 or not math.isfinite(new / old):
+    """Return the ratio of two positive values: of negative ones, "20 % more" would say the opposite."""
+    if min(old, new) <= 0 or not math.isfinite(new / old):
         return None
     return Effect(value=new / old, unit="ratio")
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace
+from harness.model import GROWTHS, SIGNALS, SINGULAR, Floats, Limits, Trace
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -52,7 +52,8 @@ class CountGrowth:
     @property
     def pace(self) -> str:
         """Return its rate in words: `4 KiB/step`."""
-        return f"{self.rate:.3g} {SIGNALS[self.signal].unit}"
+        amount, (unit, slash, per) = f"{self.rate:.3g}", SIGNALS[self.signal].unit.partition("/")
+        return f"{amount} {SINGULAR.get(unit, unit) if amount == '1' else unit}{slash}{per}"
 
     def __str__(self) -> str:
         signal = SIGNALS[self.signal]

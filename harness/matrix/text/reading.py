@@ -68,20 +68,20 @@ def _near(path: Path) -> str:
 
 def _text(path: Path) -> str:
     if path.suffix == ".py" and path.is_file():
-        raise MatrixError(f"{path}: is a Python program, not a matrix file; use harness try for a program")
+        raise MatrixError("is a Python program, not a matrix file; use harness try for a program", place=path)
     try:
         with path.open("rb") as stream:
             raw = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise MatrixError(f"{path}: cannot be read: {reason}{_near(path)} name a matrix file") from error
+        raise MatrixError(f"cannot be read: {reason}{_near(path)} name a matrix file", place=path) from error
     if len(raw) > MOST_BYTES:
-        raise MatrixError(f"{path}:1: is larger than 1 MiB; a matrix file is a few pages")
+        raise MatrixError("is larger than 1 MiB; a matrix file is a few pages", place=f"{path}:1")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise MatrixError(f"{path}:{line}: is not UTF-8 text; save the file as UTF-8") from error
+        raise MatrixError("is not UTF-8 text; save the file as UTF-8", place=f"{path}:{line}") from error
 
 
 def _compose(file: str, text: str) -> yaml.Node | None:
@@ -89,15 +89,17 @@ def _compose(file: str, text: str) -> yaml.Node | None:
         return yaml.compose(text, _Loader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise MatrixError(f"{file}:{line}: has a character that YAML does not allow: {error.reason}") from error
+        raise MatrixError(
+            f"has a character that YAML does not allow: {error.reason}", place=f"{file}:{line}"
+        ) from error
     except yaml.MarkedYAMLError as error:
         line, words = plain_words(error)
-        raise MatrixError(f"{file}:{line}: is not YAML: {words}") from error
+        raise MatrixError(f"is not YAML: {words}", place=f"{file}:{line}") from error
     except RecursionError as error:
-        raise MatrixError(f"{file}:1: is nested too deeply; at most {MOST_LEVELS} levels") from error
+        raise MatrixError(f"is nested too deeply; at most {MOST_LEVELS} levels", place=f"{file}:1") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\UFFFFFFFF" is an OverflowError of chr()
         raise MatrixError(
-            f"{file}:1: is not YAML: {error!r:.100}; see an escape such as \\U in a quoted text"
+            f"is not YAML: {error!r:.100}; see an escape such as \\U in a quoted text", place=f"{file}:1"
         ) from error
 
 

@@ -25,7 +25,7 @@ def symptom(finding: Finding) -> str:
 def symptom_of(metric: Metric, verdict: str) -> str:
     """Return the same for a metric and the verdict on it."""
     if verdict == "nan":
-        return f"NaN in {shown_signal(metric).title}"
+        return f"NaN or infinity in {shown_signal(metric).title}"
     return _WHAT.get(verdict) or shown_signal(metric).noun
 
 

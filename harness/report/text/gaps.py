@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.model import (
@@ -21,8 +20,6 @@ from harness.model import (
 from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
-_PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
-"""The place of an image in its matrix file, in front of a reason: `matrix.yaml:5: series.six.versions[0]: `."""
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
 _TO_GO_ON = "the same sweep without it continues"
@@ -36,7 +33,7 @@ _MOST_SCENARIOS = 3
 def lines(result: RunResult) -> list[str]:
     """Return a line for each verdict or signal, series, lane and reason not measured as planned or not decided.
 
-    The reason for an image omits the image's place in the file, so that versions with the same reason share a line.
+    Versions with the same reason share a line.
     The problem of a whole host is in `words.troubles`, and cells that a search did not need are not gaps.
     """
     told: dict[tuple[str, str, str], list[CellResult]] = {}
@@ -54,8 +51,7 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     fail_alone = set(_fails_alone(result))
     for entry in result.cells:
         known = words.tone(entry.verdict.verdict) in ("good", "bad")
-        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # a reason may name the image after its place
-        reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
+        reason = entry.problem if known else words.why(entry)
         if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"
             if entry.cell in fail_alone:

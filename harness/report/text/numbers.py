@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from harness.model import Effect, Interval
+from harness.model import SINGULAR, Effect, Interval
 
 
 def number(value: float, *, zeros: bool = False) -> str:
@@ -91,14 +91,10 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
-ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
-"""The units that have another form after `1`."""
-
-
 def amount(value: float, unit: str) -> str:
     """Return `0.5 files/step` or `1 file/step`."""
     told, (noun, slash, per) = number(value), unit.partition("/")
-    return f"{told} {ONE.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
+    return f"{told} {SINGULAR.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
 
 
 def change(value: Effect) -> str:

@@ -82,7 +82,7 @@ def verdict_word(verdict: CellVerdict) -> str:
 def _word(name: str, verdict: CellVerdict) -> str:
     """Return the word for a verdict; for `growth`, the title of the signal that grows."""
     if name == "nan":
-        return "NaN"
+        return "NaN or inf"
     growing = _bad_of("growth", verdict) if name == "growth" else None
     return name if growing is None else signal_words.shown_signal(growing).title
 

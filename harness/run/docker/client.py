@@ -61,7 +61,7 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
         address = _address(host.engine, environ=environ)
         what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
-        raise EngineUnreachable(f"{host.where}: {what}") from error
+        raise EngineUnreachable(what, place=host.where) from error
     keep_alive(client)
     client.api.timeout = QUICK_S
     _limit(client.api)
@@ -135,7 +135,7 @@ def _check_context(name: str, *, place: object) -> None:
         hint = "`docker context ls`"
         if find_config_file() is None:  # the SDK looks for contexts only beside that file
             hint = "they are read only beside ~/.docker/config.json, which is not there: put {} into it"
-        raise EngineUnreachable(f"{place}: no Docker context {name!r}; there are: {', '.join(names)} ({hint})")
+        raise EngineUnreachable(f"no Docker context {name!r}; there are: {', '.join(names)} ({hint})", place=place)
 
 
 def _address(engine: str, *, environ: Mapping[str, str]) -> str:
@@ -155,11 +155,12 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         yield
     except APIError as error:
         text = explanation(error)
-        raise refused(f"{place}: the engine refused: {text}; {_what_to_do(text)}") from error
+        raise refused(f"the engine refused: {text}; {_what_to_do(text)}", place=place) from error
     except ENGINE_ERRORS as error:
         raise EngineUnreachable(
-            f"{place}: the connection to the engine was lost: {cause(error)}; see that it runs, then repeat the call:"
-            " what was measured is kept"
+            f"the connection to the engine was lost: {cause(error)}; see that it runs, then repeat the call:"
+            " what was measured is kept",
+            place=place,
         ) from error
 
 

@@ -150,8 +150,8 @@ class DockerEngine:
             name = images.find_python(self._client, image_id)
             if name is None:
                 raise ImageUnavailable(
-                    f"{image.where}: {image.version}: no python3 or python on this image's PATH; the agent needs one"
-                    " (CPython 3.6 to 3.13)"
+                    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13)",
+                    place=image.place,
                 )
             self._pythons[image_id] = name
         return self._pythons[image_id]

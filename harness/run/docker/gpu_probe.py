@@ -55,7 +55,7 @@ def ask(
         gpus = parse_gpus(output, place=place)
         if gpus is not None:  # None: the image's C library (musl) cannot load the driver's library
             return gpus
-    raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
+    raise InfrastructureError(f"containers with GPUs start there, but see no GPU; {NO_GPU}", place=place)
 
 
 def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
@@ -94,15 +94,15 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
                 return helpers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("asking for its GPUs"))
         except helpers.TooLate as error:
             text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
-            raise InfrastructureError(f"{place}: {text}") from error
+            raise InfrastructureError(text, place=place) from error
         except helpers.Unfinished as error:
             text = f"the GPUs could not be listed: the probe {error}; is its image what it should be?"
-            raise InfrastructureError(f"{place}: {text}") from error
+            raise InfrastructureError(text, place=place) from error
         except APIError as error:
             why = explanation(error)
             if not access.refused(why):
                 text = f"a container with GPUs does not start: {why}; {REMEDIES[access.way]}"
-                raise InfrastructureError(f"{place}: {text}") from error
+                raise InfrastructureError(text, place=place) from error
 
 
 @contextlib.contextmanager

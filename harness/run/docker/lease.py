@@ -75,7 +75,7 @@ class HeldLease:
         """Raise InfrastructureError if another harness may use the host by now."""
         if self._lost:
             raise InfrastructureError(
-                f"{self._place}: the lease of this host was lost: {self._lost}; start again: trials are kept"
+                f"the lease of this host was lost: {self._lost}; start again: trials are kept", place=self._place
             )
 
     def beat(self) -> None:
@@ -221,7 +221,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
         return None
     labels = container["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
-        raise InfrastructureError(f"{place}: the harness did not make the container {NAME!r}; rename or remove it")
+        raise InfrastructureError(f"the harness did not make the container {NAME!r}; rename or remove it", place=place)
     return LeaseHolder(
         id=container["Id"],
         owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),

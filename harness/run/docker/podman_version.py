@@ -21,4 +21,6 @@ def check_podman(info: Mapping[str, Any], *, place: object) -> None:
     version = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
     if is_podman(info) and (version is None or (int(version[1]), int(version[2])) < LEAST_PODMAN):
         needed = ".".join(map(str, LEAST_PODMAN))
-        raise EngineUnreachable(f"{place}: Podman {info.get('ServerVersion')} is too old; {needed} or later is needed")
+        raise EngineUnreachable(
+            f"Podman {info.get('ServerVersion')} is too old; {needed} or later is needed", place=place
+        )

@@ -149,7 +149,7 @@ class CellLauncher:
             except EngineUnreachable:
                 raise
             except InfrastructureError as error:
-                trial = _failed(run, number, str(error))
+                trial = _failed(run, number, error.text_at(run.cell.lane.host.where))
             if trial.end == "interrupted":
                 raise Interrupted("interrupted")
             reviewed = self._review(run, trial)

@@ -39,7 +39,7 @@ def first_available(store: ImageStore, images: Sequence[Image], say: Say, *, pla
     `remedy` if there is no image.
     """
     if not images:
-        raise InfrastructureError(f"{place}: there is no image to ask in; {remedy}")
+        raise InfrastructureError(f"there is no image to ask in; {remedy}", place=place)
     for image in images[:-1]:
         with suppress(ImageUnavailable):  # reported when its cells are run
             return store.prepare(image, say)
@@ -55,7 +55,7 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
     try:
         report = json.loads(line)
         if problem := report.get("gpu_problem"):
-            raise InfrastructureError(f"{place}: {str(problem)[:200]}; see `nvidia-smi` on that host")
+            raise InfrastructureError(f"{str(problem)[:200]}; see `nvidia-smi` on that host", place=place)
         if "gpus" not in report:
             return None
         gpus = tuple(map(_gpu, report["gpus"]))
@@ -64,11 +64,11 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         return gpus
     except _Odd as error:
         raise InfrastructureError(
-            f"{place}: the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there"
+            f"the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there", place=place
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
-        raise InfrastructureError(f"{place}: the GPUs could not be listed; the probe printed: {last}") from error
+        raise InfrastructureError(f"the GPUs could not be listed; the probe printed: {last}", place=place) from error
 
 
 def _gpu(fields: Mapping[str, Any]) -> Gpu:
@@ -109,7 +109,7 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
         except subprocess.TimeoutExpired as error:
             text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, restart this machine"
-            raise InfrastructureError(f"{place}: {text}") from error
+            raise InfrastructureError(text, place=place) from error
     return parse_gpus(done.stdout or done.stderr, place=place) or ()
 
 

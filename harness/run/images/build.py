@@ -80,9 +80,9 @@ def _readable(context: Path, *, image: Image) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         name = Path(error.filename).name if error.filename else "Dockerfile"
-        raise ImageUnavailable(f"{image.where}: {context}: no {name} there") from error
+        raise ImageUnavailable(f"{context}: no {name} there", place=image.where) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ImageUnavailable(f"{image.where}: {context}: cannot be read: {error}; make it readable") from error
+        raise ImageUnavailable(f"{context}: cannot be read: {error}; make it readable", place=image.where) from error
 
 
 def context_files(context: Path) -> list[str]:
@@ -118,7 +118,6 @@ def _build(
     client: docker.DockerClient, context: IO[bytes], *, name: str, args: dict[str, str], image: Image, say: Say
 ) -> None:
     output: deque[str] = deque(maxlen=TOLD_LINES)
-    place = f"{image.where}: {image.series} {image.version}: the build failed"
     start = functools.partial(
         client.api.build, fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True,
         decode=True, labels={IMAGE_LABEL: name},
@@ -136,7 +135,7 @@ def _build(
         why = cause = explanation(error)
         if why.startswith(STEP_FAILED):  # a failed command is a fault of the Dockerfile
             why, cause = ": ".join(filter(None, (build_errors.complaint(output), why))), ""
-        raise unavailable(f"{place}: {why}{if_full(why)}", cause=cause) from error
+        raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[str]:

@@ -36,12 +36,12 @@ def known(client: docker.DockerClient, graft: Graft) -> Found | None:
 
 def make(client: docker.DockerClient, graft: Graft, *, image: Image, memory_bytes: int | None, say: Say) -> Found:
     """Return the image, made unless it is there. Raises ImageUnavailable."""
-    place, tag = f"{image.where}: {image.series} {image.version}", _tag(graft)
+    place, tag = image.place, _tag(graft)
     if (there := committed(client, tag)) is not None:
         return there
     for reference in (graft.reference, graft.other):
         if local_image(client, reference) is None:
-            raise ImageUnavailable(f"{place}: {reference[:19]} is gone from the engine; narrow again")
+            raise ImageUnavailable(f"{reference[:19]} is gone from the engine; narrow again", place=place)
     say("putting parts of one version into the other")
     hold = partial(hold_image, client, image=image, memory_bytes=memory_bytes, say=say, network=False)
     try:
@@ -51,7 +51,7 @@ def make(client: docker.DockerClient, graft: Graft, *, image: Image, memory_byte
             digest = f"sha256:{hashlib.sha256(tag.encode()).hexdigest()}"
             return target.commit(tag=tag, digest=digest, environment=environment)
     except APIError as error:
-        raise ImageUnavailable(f"{place}: cannot be made: {explanation(error)}{if_full(str(error))}") from error
+        raise ImageUnavailable(f"cannot be made: {explanation(error)}{if_full(str(error))}", place=place) from error
 
 
 def _move(graft: Graft, source: Holder, target: Holder) -> None:

@@ -48,7 +48,9 @@ class Holder:
         code, output = self.execute(command)
         if code != 0:
             why = why_failed(output)
-            raise ImageUnavailable(f"{self.place}: `{command[0]}` failed in the base image: {why}; use another base")
+            raise ImageUnavailable(
+                f"`{command[0]}` failed in the base image: {why}; use another base", place=self.place
+            )
         return output
 
     def execute(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -66,7 +68,7 @@ class Holder:
             self.say(line)
             if time.monotonic() > until_s:
                 took = f"took more than {COMMAND_S / 3600:.0f} h"
-                raise ImageUnavailable(f"{self.place}: `{command[0]}` {took}; use `build:`")
+                raise ImageUnavailable(f"`{command[0]}` {took}; use `build:`", place=self.place)
         return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
     def commit(self, *, tag: str, digest: str, environment: Sequence[str] | None = None) -> Found:
@@ -97,9 +99,9 @@ def hold_image(
     """Yield a container of `image_id` in which `image` is made. It waits for the end of its stdin, so it does not
     outlive us. It is confined as a trial's, but may have the network, and may replace files of the image's users.
     """
-    place, python = f"{image.where}: {image.series} {image.version}", find_python(client, image_id)
+    place, python = image.place, find_python(client, image_id)
     if python is None:
-        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
+        raise ImageUnavailable("the base image has no python3 or python on its PATH; take one that has", place=place)
     with (
         helpers.created(
             client,

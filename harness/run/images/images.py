@@ -46,11 +46,11 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
         _download(client, reference, say=say)
     except APIError as error:
         why = explanation(error)
-        text = f"{where}: {reference}: cannot be pulled: {why}; {_what_to_do(why, help=help)}"
-        raise unavailable(text, cause=why) from error
+        text = f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help=help)}"
+        raise unavailable(text, place=where, cause=why) from error
     pulled = local_image(client, reference)
     if pulled is None:
-        raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
+        raise unavailable(f"{reference}: was pulled, but is gone; is somebody removing images?", place=where, cause="")
     our_images.note_pull(client, pulled, before=before)
     return _found(reference, pulled)
 

@@ -64,7 +64,7 @@ def install(
         installed = DIGEST.search(holder.printed(holder.python, "-c", INSTALLED.read_text()))
         if installed is None:
             why = f"the base image's {holder.python} does not say what is installed"
-            raise ImageUnavailable(f"{holder.place}: {why}; use another base")
+            raise ImageUnavailable(f"{why}; use another base", place=holder.place)
         digest = hashlib.sha256(f"{base.digest} {installed[0]}".encode()).hexdigest()
         return holder.commit(tag=tag, digest=f"sha256:{digest}")
 
@@ -89,7 +89,7 @@ def _install(holder: Holder, source: Install, *, environ: Mapping[str, str]) -> 
         version = holder.printed(holder.python, "-c", VERSION).strip()
         if not is_version(version, source.python):
             text = f"the base has Python {version}, not {source.python}; name another base, or leave out `python`"
-            raise ImageUnavailable(f"{holder.place}: {text}")
+            raise ImageUnavailable(text, place=holder.place)
     pip = [holder.python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     pip += ["--no-deps"] if source.exact else []
     requirements = ["--", *source.packages]
@@ -112,4 +112,4 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
     if unseen and NOT_FOUND in why:
         why += f"; {', '.join(unseen)} of this machine does not reach a container: {UNSEEN_HELP}"
     cause = f"connection broken: {why}" if why.startswith(build_errors.UNREACHED) else why
-    return unavailable(f"{place}: {why}{if_full(why)}", cause=cause)
+    return unavailable(f"{why}{if_full(why)}", place=place, cause=cause)

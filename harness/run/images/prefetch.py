@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.errors import EngineUnreachable, HarnessError, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, ProgressListener, Pull
 from harness.model.watching import unheard
 from harness.run.engine import Engine, ImageStore, Prepared
@@ -137,27 +137,26 @@ class HostImages:
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
-            self._note_once(str(error), place=str(cell.image.where))
-            return str(error)
+            self._note_once(error)
+            return error.text_at(cell.image.where)
 
     def _again(self, cell: Cell, before: Prepared) -> Prepared:
         """Get a removed image again, by its digest: its tag may point to another image by now."""
         image = _by_digest(cell.image, before.digest)
         again = self._get(self.engine, replace(cell, image=image))
         if isinstance(again, str):
-            raise ImageUnavailable(again)
+            raise ImageUnavailable(again, place=image.where)
         if again.digest != before.digest:
             text = f"{image.version} was removed there, and its tag is another image now; start again to measure it"
-            raise ImageUnavailable(f"{image.where}: {text}")
+            raise ImageUnavailable(text, place=image.where)
         self._known[name_of(image)] = again
         return again
 
-    def _note_once(self, text: str, *, place: str) -> None:
+    def _note_once(self, error: HarnessError) -> None:
         """Report a problem of a whole series (its base, the network) at its first image only."""
-        reason = text.removeprefix(place)
-        if reason not in self._noted:
-            self._noted.add(reason)
-            self.progress.note(text)
+        if error.text not in self._noted:
+            self._noted.add(error.text)
+            self.progress.note(str(error))
 
     # ------------------------------------------------------------ beside the trials
 

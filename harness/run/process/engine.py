@@ -44,8 +44,9 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessE
     """Return this machine as an engine. Raises EngineUnreachable on anything but Linux, which the agent needs."""
     if platform.system() != "Linux":
         raise EngineUnreachable(
-            f"{host.where}: engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
-            "address of a Linux machine such as ssh://user@host"
+            f"engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
+            "address of a Linux machine such as ssh://user@host",
+            place=host.where,
         )
     return ProcessEngine(host, environ=environ)
 

@@ -72,16 +72,16 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
     except ImageUnavailable:
         raise
     except InfrastructureError as error:
-        raise ImageUnavailable(f"{image.where}: {error}") from error
+        raise ImageUnavailable(str(error), place=image.where) from error
     except OSError as error:
-        raise ImageUnavailable(f"{image.where}: {reason_of(error)}; {REMEDY}") from error
+        raise ImageUnavailable(f"{reason_of(error)}; {REMEDY}", place=image.where) from error
 
 
 def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
     interpreter = interpreters.find(source.python, environ=environ)
     if interpreter is None:
         versions = ", ".join(interpreters.versions(environ)) or "none"
-        raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {versions}")
+        raise ImageUnavailable(f"no Python {source.python} on this machine; there are: {versions}", place=image.where)
     build = interpreters.build_of(interpreter)
     folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def _make(
         done = run_command(list(command), environment=environment, beat=lambda: say(installing))
         if must_succeed and done.returncode != 0:
             why = build_errors.of_uv(done.stderr)
-            raise unavailable(f"{image.where}: {image.series} {image.version}: {why}", cause=done.stderr)
+            raise unavailable(why, place=image.place, cause=done.stderr)
 
     run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder))
     if source.packages:

@@ -37,7 +37,7 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
     except OSError as error:
         odd = error.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
         why = "is a link or a pipe, not a lease" if odd else error.strerror
-        raise InfrastructureError(f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder") from error
+        raise InfrastructureError(f"{path}: {why}; remove it, or set TMPDIR to another folder", place=place) from error
     with os.fdopen(number, "r+b", buffering=0) as file:
         _lock(number, say=say, stopped=stopped)
         since = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -22,7 +22,7 @@ class EnvironmentStore:
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         if not isinstance(image.source, Install):
-            raise ImageUnavailable(f"{image.where}: needs a container engine; this host is {self._host_in_words}")
+            raise ImageUnavailable(f"needs a container engine; this host is {self._host_in_words}", place=image.where)
         return environments.prepare(image, image.source, environ=self._environ, say=say)
 
     def look(self, image: Image, say: Say) -> Prepared | None:

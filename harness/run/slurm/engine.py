@@ -45,7 +45,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
         version = commands.slurm_version(environ=environ, place=host.where)
         commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
     except InfrastructureError as error:
-        raise EngineUnreachable(str(error)) from error
+        raise EngineUnreachable(error.text, place=error.place) from error
     return SlurmEngine(host, environ=environ, version=version)
 
 
@@ -89,8 +89,7 @@ class SlurmEngine:
             try:
                 self._trials.unpacked(self._node(say), prepared, say)
             except InfrastructureError as error:
-                message = f"{image.where}: {image.version}: cannot be unpacked: {error}"
-                raise unavailable(message, cause=str(error)) from error
+                raise unavailable(f"cannot be unpacked: {error}", place=image.place, cause=str(error)) from error
         return prepared
 
     # ------------------------------------------------------------ trials
@@ -178,7 +177,7 @@ def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
         say("asking for its GPUs")
         if time.monotonic() > until_s:
             raise InfrastructureError(
-                f"{place}: the NVIDIA driver did not answer within {limit_s:.0f} s; see `nvidia-smi` on that node"
+                f"the NVIDIA driver did not answer within {limit_s:.0f} s; see `nvidia-smi` on that node", place=place
             )
     output = b"".join(parts).decode(errors="replace")
     return output or session.exit().stderr_tail

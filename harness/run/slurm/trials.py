@@ -85,8 +85,9 @@ class NodeTrials:
         output = steps.printed_on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)).strip()
         if output != "1":
             raise InfrastructureError(
-                f"{self.hold.place}: node {allocation.node} cannot start {python} ({output[-200:]!r}); set"
-                " `images:` to a folder that this machine and the nodes share, and have that Python on the nodes"
+                f"node {allocation.node} cannot start {python} ({output[-200:]!r}); set `images:` to a folder that this"
+                " machine and the nodes share, and have that Python on the nodes",
+                place=self.hold.place,
             )
         allocation.checked.add(str(python))
 

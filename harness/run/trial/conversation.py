@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
-from harness.model import REMEDIES, End, Remedy, Trace, Trial
+from harness.model import End, Remedy, Shortfall, Trace, Trial
 from harness.run.engine import Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.facts import facts_of
@@ -181,13 +181,14 @@ class Conversation:
         end, output_bytes = message.get("end"), message.get("output_bytes")
         if not isinstance(end, str) or end not in ENDS:
             raise Misunderstood("done: an unknown end")
-        remedy = message.get("remedy", "")
-        if not isinstance(remedy, str) or remedy not in REMEDIES:
-            raise Misunderstood("done: an unknown remedy")
+        remedy, shortfall = message.get("remedy", ""), message.get("shortfall", "")
+        if remedy not in get_args(Remedy) or shortfall not in get_args(Shortfall):
+            raise Misunderstood("done: an unknown remedy or shortfall")
         trial = replace(
             self._begun,
             end=cast(End, end),
             message=text_of(message, "message"),
+            shortfall=cast(Shortfall, shortfall),
             remedy=cast(Remedy, remedy),
             signal=whole_number_of(message, "signal"),
             exit_code=whole_number_of(message, "exit_code"),

@@ -122,10 +122,10 @@ def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
-                raise MatrixError(f"{scenario.where}: {path}: neither a file nor a folder")
+                raise MatrixError(f"{path}: neither a file nor a folder", place=scenario.where)
             yield f"scenario/{place}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
     except OSError as error:
-        raise MatrixError(f"{scenario.where}: {error.filename}: cannot be read: {error.strerror}") from error
+        raise MatrixError(f"{error.filename}: cannot be read: {error.strerror}", place=scenario.where) from error
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
@@ -136,11 +136,11 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
         for place, path in _places(named, home=_normal(home)):
             other = sources.setdefault(place, path)
             if os.path.realpath(other) != os.path.realpath(path):
-                raise MatrixError(_conflict(scenario, place, other, path))
+                raise _conflict(scenario, place, other, path)
     for place, path in sources.items():
         for folder in place.parents:
             if folder in sources:
-                raise MatrixError(_conflict(scenario, folder, sources[folder], path))
+                raise _conflict(scenario, folder, sources[folder], path)
     return sources
 
 
@@ -163,8 +163,9 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
-def _conflict(scenario: Scenario, place: PurePosixPath, *paths: Path) -> str:
-    return (
-        f"{scenario.where}: files: {' and '.join(map(str, paths))} would both be {place} beside the script;"
-        " rename one, or keep them in different folders below the script's"
+def _conflict(scenario: Scenario, place: PurePosixPath, *paths: Path) -> MatrixError:
+    return MatrixError(
+        f"files: {' and '.join(map(str, paths))} would both be {place} beside the script; rename one, or keep them in "
+        "different folders below the script's",
+        place=scenario.where,
     )

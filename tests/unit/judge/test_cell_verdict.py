@@ -73,7 +73,7 @@ def test_flat_needs_a_launch_over_the_whole_budget():
 
 def by_itself(number: int, *, steps: int, **more) -> Trial:
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
-    return trial_of(number, steps=steps, message=told, **more)
+    return trial_of(number, steps=steps, message=told, shortfall="own_end", **more)
 
 
 @pytest.mark.parametrize("steps", [1, 7, 499, 500, 700, 3999])
@@ -284,7 +284,8 @@ def test_the_first_launch_runs_the_whole_budget():
 
 def test_a_time_limit_is_named():
     """Steps too slow for the budget: more launches would end the same way."""
-    cut = [replace(trial_of(n, steps=1300), message="time limit reached after 1200 s") for n in range(3)]
+    told = "time limit reached after 1200 s"
+    cut = [replace(trial_of(n, steps=1300), message=told, shortfall="timeout") for n in range(3)]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
     assert "raise `timeout`" not in cell_of(three(steps=500)).why, "a look ended these: no limit of time did"

@@ -193,3 +193,9 @@ def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limit
     trials = [*versions([1.0]), [replace(trial_of(number, steps=ROWS, end="oom"), trace=None) for number in range(2)]]
     seen = judged(trials, *limits).seen[1]
     assert (seen.seen, seen.why) == ("none", "not measured: no launch made its steps")
+
+
+def test_a_change_of_a_negative_value_has_no_ratio() -> None:
+    """A loss that fell from -1 to -1.5 was "50 % more"."""
+    (change,) = judged(versions([-1.0, -1.0, -1.5, -1.5], noise=0.001), limit("change", 0.1)).changes
+    assert (change.before, change.after, change.effect) == (1, 2, None)

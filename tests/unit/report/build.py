@@ -329,7 +329,7 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
     if version.startswith("20.12") and lane == NEW:
         return unknown("incompatible", "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later")
     if version.startswith(("21.09", "21.10")):
-        return unknown("untested", "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out")
+        return unknown("untested", "manifest unknown; push it or take it out")
     if version.startswith("21.08") and dict(of.params) == {"op": "fft", "input": "constant"}:
         return replace(
             unknown("inconclusive", "8 of 8 trials: RSS is too noisy to tell; up to step 4000"), trials=8, steps=4000

@@ -172,9 +172,11 @@ def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
 
 
 def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> None:
-    nan = SignalVerdict(seen="suspect", why="a step returned NaN in one launch", remedy="more launches would settle it")
+    nan = SignalVerdict(
+        seen="suspect", why="a step returned NaN or infinity in one launch", remedy="more launches would settle it"
+    )
     text = sentence(replace(with_signal(build.quiet(), **{"metrics.loss": nan}), verdict="inconclusive"))
-    assert text.endswith(": a step returned NaN in one launch.")
+    assert text.endswith(": a step returned NaN or infinity in one launch.")
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:

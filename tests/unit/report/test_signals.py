@@ -112,7 +112,7 @@ def test_a_cell_that_is_good_alone_shows_what_is_not(name: str, one: SignalVerdi
 def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     words_of = [(cell.word, cell.figure) for cell in table.tables(build.signalled())[0].rows[0].cells if cell]
     assert ("open files", "1 file/step") in words_of
-    assert ("NaN", "in loss") in words_of
+    assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
     assert words.cell_text(growing) == "open files 1 file/step"
     assert words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"

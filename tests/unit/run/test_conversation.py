@@ -241,12 +241,14 @@ def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
         "output_bytes": 12,
         "not_finite": {"loss": [3, 17]},
         "buffered": "3 of 4 steps came in bursts",
+        "shortfall": "no_step",
         "remedy": "function",
     }
     trial, _ = play(lines(HELLO, samples(1), told))
     assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
     assert (trial.output_head, trial.output_bytes) == ("first", 12)
     assert trial.not_finite == {"loss": (3, 17)}
+    assert trial.shortfall == "no_step"
     assert trial.told.endswith("with a step_pattern")
     assert trial.buffered == "3 of 4 steps came in bursts"
 

@@ -73,7 +73,7 @@ def test_every_wait_can_be_interrupted() -> None:
     ],
 )
 def test_the_network_is_worth_another_try(said: str) -> None:
-    assert isinstance(unavailable("x", cause=said), NetworkTrouble)
+    assert isinstance(unavailable("x", place="", cause=said), NetworkTrouble)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_the_network_is_worth_another_try(said: str) -> None:
     ],
 )
 def test_what_will_not_change_is_not(said: str) -> None:
-    error = unavailable("x", cause=said)
+    error = unavailable("x", place="", cause=said)
     assert isinstance(error, ImageUnavailable)
     assert not isinstance(error, NetworkTrouble)

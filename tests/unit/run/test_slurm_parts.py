@@ -274,7 +274,7 @@ def _raised(error: Exception) -> str:
 def test_an_error_of_a_host_names_its_place_in_the_matrix_once() -> None:
     """The GPU probe and the lock of an image file said what happened, and not on which host."""
     assert _raised(InfrastructureError("no srun")) == "m.yaml:4: hosts.a.gpus: no srun"
-    assert _raised(EngineUnreachable("m.yaml:4: hosts.a: gone")) == "m.yaml:4: hosts.a: gone"
+    assert _raised(EngineUnreachable("gone", place="m.yaml:4: hosts.a")) == "m.yaml:4: hosts.a: gone"
 
 
 def test_an_image_that_was_removed_is_told_with_its_host(tmp_path: Path) -> None:

@@ -77,8 +77,7 @@ def leave_out(each: OpenHost, difference: str) -> None:
     if each.host.slurm is not None:
         remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
         each.close()
-    text = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
-    each.problem = f"{each.host.where}: {text}"
+    each.problem = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
 
 
 def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
@@ -96,13 +95,8 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
     first = first_usable(machines)
     if not host.pool or first.usable:
         return HostState(host=host, problem=first.problem, facts=first.facts)
-    told = "; ".join(f"{each.host.machine}: {_alone(each)}" for each in machines if each.problem is not None)
-    return HostState(host=host, problem=f"{host.where}: no machine of the pool can be used: {told}")
-
-
-def _alone(each: OpenHost) -> str:
-    """Return the machine's problem without its place, which all of them share."""
-    return str(each.problem).removeprefix(f"{each.host.where}: ")
+    told = "; ".join(f"{each.host.machine}: {each.problem}" for each in machines if each.problem is not None)
+    return HostState(host=host, problem=f"no machine of the pool can be used: {told}")
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> No
         leave_out(usable[name], difference)
     for each in machines:
         if each.problem is not None:
-            context.progress.note(each.problem)
+            context.progress.note(f"{each.host.where}: {each.problem}")
 
 
 class _Late(Exception):
@@ -103,7 +103,7 @@ def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *
     except HarnessError as error:  # the other hosts go on, and what is known is reported
         if isinstance(error, Interrupted):
             raise
-        each.engine, each.problem = engine, str(error)
+        each.engine, each.problem = engine, error.text_at(each.host.where)
     finally:
         if engine is not None and each.engine is None:
             engine.close()

@@ -92,8 +92,8 @@ class ImageFiles:
         except ImageUnavailable:
             raise
         except (InfrastructureError, RegistryTrouble, OSError) as error:
-            message = f"{image.where}: {reference}: cannot be imported: {_reason(error)}"
-            raise unavailable(message, cause=str(error)) from error
+            text = f"{reference}: cannot be imported: {_reason(error)}"
+            raise unavailable(text, place=image.where, cause=str(error)) from error
 
     def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
         name, there = parse(reference), self._named(reference)
@@ -167,8 +167,8 @@ class ImageFiles:
         try:
             return Path(prepared.reference).stat().st_size
         except OSError as error:
-            why = f"{prepared.image.where}: {_reason(error)}; is another run removing it?"
-            raise InfrastructureError(why) from error
+            text = f"{_reason(error)}; is another run removing it?"
+            raise InfrastructureError(text, place=prepared.image.where) from error
 
     def room(self) -> Room:
         return room_of(self._folder)

@@ -35,9 +35,11 @@ class NodeImages:
         try:
             entry = self._inspected(reference, say) or self._pulled(reference, say)
         except InfrastructureError as error:
-            raise unavailable(f"{image.where}: {reference}: cannot be pulled: {error}", cause=str(error)) from error
+            raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
-            raise ImageUnavailable(f"{image.where}: {reference}: was pulled, but is gone; is somebody removing images?")
+            raise ImageUnavailable(
+                f"{reference}: was pulled, but is gone; is somebody removing images?", place=image.where
+            )
         return _prepared(image, entry)
 
     def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
@@ -64,7 +66,7 @@ class NodeImages:
     def size_bytes(self, prepared: Prepared) -> int:
         entry = self._inspected(prepared.reference, unheard)
         if entry is None:
-            raise InfrastructureError(f"{prepared.image.where}: {prepared.reference}: is gone from the node")
+            raise InfrastructureError(f"{prepared.reference}: is gone from the node", place=prepared.image.where)
         return int(entry["Size"])
 
     def kept(self) -> tuple[Kept, ...]:
@@ -97,7 +99,7 @@ class NodeImages:
             entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
             return dict(entries[0]) if entries else None
         except (ValueError, TypeError, IndexError) as error:
-            raise InfrastructureError(f"{self._hold.place}: {self._program} answered {answer[-200:]!r}") from error
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}", place=self._hold.place) from error
 
     def _printed(self, *command: str, limit_s: float = ANSWER_S, beat: Beat = silent) -> str:
         return printed_on_node(self._hold.node(unheard), *command, limit_s=limit_s, beat=beat)
@@ -111,8 +113,9 @@ def pull_reference(image: Image, *, container: str) -> str:
         case Install(base=reference, packages=()):
             return reference
     raise ImageUnavailable(
-        f"{image.where}: {image.version}: on a Slurm host with container: {container} an image comes from a"
-        " registry: build it elsewhere and push it, or use container: none for `install`"
+        f"on a Slurm host with container: {container} an image comes from a registry: build it elsewhere and push it,"
+        " or use container: none for `install`",
+        place=image.place,
     )
 
 

@@ -24,6 +24,6 @@ def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tup
     if len(chosen) != len(names):
         there = "; ".join(map(str, listed)) or "none"
         raise InfrastructureError(
-            f"{place}: Slurm gave the GPUs {visible}, and the driver lists {there}; see gres.conf of the cluster"
+            f"Slurm gave the GPUs {visible}, and the driver lists {there}; see gres.conf of the cluster", place=place
         )
     return chosen

@@ -90,13 +90,15 @@ class Hold:
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             raise InfrastructureError(
-                f"{self.place}: node {allocation.node} is not what it was before ({different}); sweep again: trials on"
-                " it are kept apart from those before"
+                f"node {allocation.node} is not what it was before ({different}); sweep again: trials on"
+                " it are kept apart from those before",
+                place=self.place,
             )
         if self.gpus not in (None, allocation.gpus):
             raise InfrastructureError(
-                f"{self.place}: Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
-                " them are kept apart from those before"
+                f"Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
+                " them are kept apart from those before",
+                place=self.place,
             )
         self.facts, self.gpus = facts, allocation.gpus
         config = run_slurm(["scontrol", "show", "config"], environ=self.environ, place=self.place)
@@ -127,7 +129,7 @@ class Hold:
                     return allocation
             allocation.close()
             if node is not None:
-                raise InfrastructureError(f"{self.place}: node {node} already belongs to this pool")
+                raise InfrastructureError(f"node {node} already belongs to this pool", place=self.place)
 
     def _facts_of(self, allocation: Allocation, say: Say) -> dict[str, Any]:
         """Ask the node for its facts, and note its GPUs in `allocation`. Raises InfrastructureError."""
@@ -152,7 +154,8 @@ class Hold:
             }
         except ValueError as error:
             raise InfrastructureError(
-                f"{self.place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
+                f"node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there",
+                place=self.place,
             ) from error
 
 

@@ -96,11 +96,11 @@ def printed_on_node(
     try:
         done = run_command(step, environment=inherited, beat=beat, limit_s=limit_s)
     except TimeoutError as error:
-        raise InfrastructureError(f"{place} did not answer within {limit_s:.0f} s") from error
+        raise InfrastructureError(f"no answer within {limit_s:.0f} s", place=place) from error
     except FileNotFoundError as error:
         raise no_command("srun", place=allocation.place) from error
     if done.returncode != 0:
-        raise InfrastructureError(f"{place}: {allocation.why_gone() or slurm_complaint(done.stderr)}")
+        raise InfrastructureError(f"{allocation.why_gone() or slurm_complaint(done.stderr)}", place=place)
     return done.stdout
 
 
@@ -182,7 +182,7 @@ def started(
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             raise no_command("srun", place=place) from error
-        raise InfrastructureError(f"{place}: srun cannot be started: {error.strerror}") from error
+        raise InfrastructureError(f"srun cannot be started: {error.strerror}", place=place) from error
     session = StepSession(process, allocation)
     try:
         session.send(first)
@@ -193,4 +193,4 @@ def started(
             with contextlib.suppress(InfrastructureError):  # the next sweep that gets this node removes it
                 printed_on_node(allocation, *removal, limit_s=REMOVAL_S)
     if cut_off := session.cut_off():
-        raise InfrastructureError(f"{place}: node {allocation.node}: {cut_off}")
+        raise InfrastructureError(f"node {allocation.node}: {cut_off}", place=place)

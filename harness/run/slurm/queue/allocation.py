@@ -147,14 +147,14 @@ class _Waiting:
         """Wait until there is a node. Raises InfrastructureError, and any error of `say`."""
         while b"\n" not in self.answer:
             if not self._read():
-                raise InfrastructureError(f"{self.place}: salloc: {slurm_complaint(self.stderr.text())}")
+                raise InfrastructureError(f"salloc: {slurm_complaint(self.stderr.text())}", place=self.place)
             self.say(
                 Waiting(f"waiting in the queue of Slurm: {self.reason}") if self.reason else "asking Slurm for a node"
             )
             self._ask()
         words = self.answer.decode(errors="replace").split()
         if len(words) != 3 or not words[0].isdecimal() or not re.match(r"\d+", words[2]):
-            raise InfrastructureError(f"{self.place}: salloc gave no node: {' '.join(words)[:200]!r}")
+            raise InfrastructureError(f"salloc gave no node: {' '.join(words)[:200]!r}", place=self.place)
         return Allocation(
             job=words[0],
             node=words[1],
@@ -192,13 +192,16 @@ class _Waiting:
             self.reason = reason if state == "PENDING" and reason != "None" else ""
         waited_s = now_s - self.begun_s
         if NEVER.fullmatch(self.reason):
-            raise InfrastructureError(f"{self.place}: the queue never gives such a node: {self._why()}")
+            raise InfrastructureError(f"the queue never gives such a node: {self._why()}", place=self.place)
         if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.wait_s):
-            raise EngineUnreachable(f"{self.place}: the node is not there: {self._why()}; see `sinfo --list-reasons`")
+            raise EngineUnreachable(
+                f"the node is not there: {self._why()}; see `sinfo --list-reasons`", place=self.place
+            )
         if waited_s > self.request.wait_s:
             raise EngineUnreachable(
-                f"{self.place}: no node within {self.request.wait_s:.0f} s (hold.wait): {self._why()};"
-                " the next sweep goes on from here"
+                f"no node within {self.request.wait_s:.0f} s (hold.wait): {self._why()};"
+                " the next sweep goes on from here",
+                place=self.place,
             )
 
     def _why(self) -> str:

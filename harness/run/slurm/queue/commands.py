@@ -54,11 +54,11 @@ def run_slurm(command: list[str], *, environ: Mapping[str, str], place: object) 
     except FileNotFoundError as error:
         raise no_command(command[0], place=place) from error
     except TimeoutError as error:
-        raise InfrastructureError(f"{place}: {command[0]}: no answer in {LIMIT_S} s") from error
+        raise InfrastructureError(f"{command[0]}: no answer in {LIMIT_S} s", place=place) from error
     except PermissionError as error:
-        raise InfrastructureError(f"{place}: {command[0]}: {error.strerror}") from error
+        raise InfrastructureError(f"{command[0]}: {error.strerror}", place=place) from error
     if done.returncode != 0:
-        raise InfrastructureError(f"{place}: {command[0]}: {slurm_complaint(done.stderr)}")
+        raise InfrastructureError(f"{command[0]}: {slurm_complaint(done.stderr)}", place=place)
     return done.stdout
 
 
@@ -67,14 +67,14 @@ def slurm_version(*, environ: Mapping[str, str], place: object) -> str:
     text = run_slurm(["sinfo", "--version"], environ=environ, place=place).strip()
     numbers = re.search(r"(\d+)\.(\d+)", text)
     if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise InfrastructureError(f"{place}: {text} is too old: `srun --overlap` needs Slurm 20.11 or later")
+        raise InfrastructureError(f"{text} is too old: `srun --overlap` needs Slurm 20.11 or later", place=place)
     return text
 
 
 def no_command(program: str, *, place: object) -> EngineUnreachable:
     """Return the error for a command of Slurm's that this machine does not have."""
     return EngineUnreachable(
-        f"{place}: no {program} on the PATH of this machine; start the harness on a login node of the cluster"
+        f"no {program} on the PATH of this machine; start the harness on a login node of the cluster", place=place
     )
 
 
