@@ -60,7 +60,7 @@ class _WithCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if "command" not in ctx.meta:
-                hint = "If it belongs to your command, put -- before that: … -- python train.py"
+                hint = "If it belongs to your command, put -- before the command: … -- python train.py"
                 raise UsageError(f"{error.format_message()} {hint}") from error
             raise
 

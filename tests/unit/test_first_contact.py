@@ -650,7 +650,7 @@ def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder
     with pytest.raises(UsageError) as told:
         first_launch.check(made, ended("setup", message, output="step 4\n"))
     assert "--steps-are" not in str(told.value)
-    assert str(told.value).startswith(f"python loop.py: {message}; count each line")
+    assert str(told.value).startswith(f"python loop.py: {message}; count each matching line")
 
 
 def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder: Path) -> None:
