@@ -1,4 +1,4 @@
-"""What cannot be narrowed is told in one line, before anything is launched."""
+"""What cannot be narrowed is reported in one line, before anything is launched."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_sides_of_a_finding_are_its_last_good_and_first_bad_version(run: Sto
 
 
 def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, tmp_path: Path) -> None:
-    """A finding of `harness try` or `init` could not be narrowed: the program was there twice."""
+    """A finding of `harness try` or `init` could not be narrowed, because the program existed twice."""
     scripted = run.findings[0].variant.scenario
     program = Program(path=scripted.script)
     kept = questions._scenario(run, replace(scripted, script=None, program=program), tmp_path / "copy")
@@ -93,7 +93,7 @@ def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    re
     ("good", "bad", "told"),
     [
         ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same packages, so there is nothing to find"),
-        ("", "six==1.15.0\n", "names no requirement"),
+        ("", "six==1.15.0\n", "contains no requirement"),
         ("six==1.15.0\n", "-r other.txt\n", "is an option"),
         ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is not a hash"),
     ],
@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-- python check.py` failed on both sides, because the file was not there."""
+    """`-- python check.py` failed on both sides, because the file was missing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "check.py").write_text("import helper\n")
     (tmp_path / "helper.py").touch()
@@ -142,7 +142,7 @@ def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(comma
 
 
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
-    """`--dry-run` took it, and the real call launched both versions three times to say so."""
+    """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
     (block,) = plan_of_files(asked, seed=1).blocks
     cells = dict(zip(("A", "B"), block.cells, strict=True))
@@ -158,7 +158,7 @@ def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_pat
 def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It told the launches that a search takes, and the search then refused both versions."""
+    """It printed the number of launches that a search takes, and the search then refused both versions."""
     plan = plan_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1)
     a, b = plan.blocks[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
