@@ -189,9 +189,10 @@ def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     return together(at_most(names, most, rest=rest))
 
 
-def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
+def absent(name: str, cells: Sequence[CellResult]) -> list[tuple[bool, str]]:
     """Return why the scenario's own value is blind where no step returned it: `no step returned `extra``, or, where
-    that is not true of all cells, `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`.
+    that is not true of all cells, `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`;
+    each with whether it is true of some cells only.
     """
     known = [(entry, seen) for entry in cells if (seen := entry.verdict.signals.get(name)) is not None]
     lacking: dict[str, list[CellResult]] = {}
@@ -203,7 +204,7 @@ def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
         versions = list(dict.fromkeys(version(entry.cell.image.version) for entry in some))
         is_all = len(some) == sum(version(entry.cell.image.version) in versions for entry, _ in known)
         where = some_of(versions, 3) if is_all else f"{len(some):,} of {numbers.count(len(known), 'cell')}"
-        told.append(why if len(some) == len(known) else f"in {where}, {why}")
+        told.append((False, why) if len(some) == len(known) else (True, f"in {where}, {why}"))
     return told
 
 
