@@ -154,7 +154,7 @@ class Scheduler(Protocol):
         spoils step times. Batches of the lowest round come first; none need be launched."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class BlockRun:
     """The cells of one series, lane and variant, oldest image first, and their scheduler."""
 

@@ -22,7 +22,7 @@ POLL_S = 0.1
 """Seconds between two checks for an interrupt while a pull is awaited."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class HostImages:
     """The state of each image: ready, or the message why it is unavailable. Launchers that work side by side share it,
     and take turns in using `engine`.
@@ -99,7 +99,7 @@ class HostImages:
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
         """Set which cells will run from now on, block by block: the image that is needed last is removed first."""
-        self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
+        self.disk.expect(self, [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
         """Return whether a pull was active after `begun_s` (monotonic clock), beside a trial."""
