@@ -144,7 +144,7 @@ def test_the_proxys_login_is_in_no_message(docker: World, hostile: Make) -> None
 def test_a_base_that_says_nothing_is_one_line(docker: World, hostile: Make) -> None:
     """Empty output was an IndexError, which ended the sweep."""
     said = installing(docker, hostile(HOLD))
-    assert said.endswith("the base image's python3 does not say what is installed; use another base")
+    assert said.endswith("the base image's python3 does not list what is installed; use another base")
 
 
 def test_an_install_is_locked_too(docker: World, client: docker_sdk.DockerClient, hostile: Make) -> None:

@@ -72,7 +72,7 @@ def test_an_engine_without_containers_takes_no_images(in_environments: World) ->
 
 
 def test_missing_interpreter_is_told_with_those_that_are_there(in_environments: World) -> None:
-    with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; there are: .*3\.\d+\.\d+"):
+    with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; it has: .*3\.\d+\.\d+"):
         in_environments.engine.prepare(installed(python="3.99"), quiet)
 
 

@@ -130,7 +130,7 @@ def test_clean_removes_a_lease_that_lapsed_and_no_other(docker: World, client: d
     with docker.engine.lease(quiet, never):
         assert docker.engine.remove_leftovers() == 0
         assert docker.engine.remove_images(said.append) == ()
-    assert "a harness is at work there" in said[0]
+    assert "another harness is running there" in said[0]
     assert f"process {owner.this_process().pid}" in said[0]
 
 
@@ -163,7 +163,7 @@ def test_a_lease_that_was_removed_is_taken_again_or_told(docker: World, client: 
         with of_another_machine(client, silent_s=0):
             held.beat()
             with pytest.raises(
-                InfrastructureError, match=r"hosts\.here: the lease .* was lost: somebody else has it; "
+                InfrastructureError, match=r"hosts\.here: the lease .* was lost: another harness took it; "
             ):
                 held.check()
             assert lease.holder_of(client, place="here") is not None, "another's lease was removed"

@@ -55,13 +55,13 @@ def listening(answer: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ("tcp://127.0.0.1:1", r"see that it runs and listens there \(Connection refused\)"),
+        ("tcp://127.0.0.1:1", r"check that it runs and listens there \(Connection refused\)"),
         (
             "ssh://127.0.0.1:1",
             r"`ssh` to it and try `docker version` there \(Unable to connect to port 1 on 127.0.0.1\)",
         ),
-        ("tcp://no-such-machine.invalid:1", "no machine of that name is known here"),
-        ("ssh://no-such-machine.invalid", "no machine of that name is known here"),
+        ("tcp://no-such-machine.invalid:1", "its name cannot be resolved"),
+        ("ssh://no-such-machine.invalid", "its name cannot be resolved"),
     ],
 )
 def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
@@ -84,7 +84,7 @@ def test_a_port_where_something_else_answers(scheme: str) -> None:
 
 
 def test_an_ssh_server_that_is_asked_by_tcp() -> None:
-    told = pytest.raises(EngineUnreachable, match="an SSH server answers there; that is `engine: ssh://")
+    told = pytest.raises(EngineUnreachable, match="an SSH server answers there; use `engine: ssh://")
     with listening(b"SSH-2.0-OpenSSH_9.2p1\r\n") as port, told:
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
@@ -97,7 +97,7 @@ def test_an_address_of_the_environment_that_is_none(address: str) -> None:
 
 def test_an_unknown_context_is_not_the_local_engine() -> None:
     """A sweep on the wrong machine would blame the wrong card."""
-    with pytest.raises(EngineUnreachable, match=f"{PLACE}no Docker context 'lab-4090'; there are: default"):
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}no Docker context 'lab-4090'; the contexts are: default"):
         open_engine(host("context:lab-4090"), environ={}, say=quiet)
     with pytest.raises(EngineUnreachable, match="DOCKER_CONTEXT: no Docker context 'lab-4090'"):
         open_engine(host("docker"), environ={"DOCKER_CONTEXT": "lab-4090"}, say=quiet)
@@ -112,7 +112,7 @@ def test_a_known_context_is_used(docker: World) -> None:
 @pytest.mark.parametrize("error", [SSHException("closed"), EOFError(), ConnectionResetError(104, "reset")])
 def test_a_connection_that_is_lost_on_the_way(error: Exception) -> None:
     with (
-        pytest.raises(EngineUnreachable, match=r"^m.yaml:1: k: the connection .* was lost: .*; see that"),
+        pytest.raises(EngineUnreachable, match=r"^m.yaml:1: k: the connection .* was lost: .*; check that"),
         engine_errors("m.yaml:1: k"),
     ):
         raise error
@@ -416,7 +416,7 @@ class OtherMachines(NoSuchImage):
 
 @docker_only
 def test_an_image_for_other_machines_is_not_a_wrong_name(impatient: DockerEngine) -> None:
-    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it has no build for that host's platform")
+    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it does not support that host's platform")
     with serving(OtherMachines) as port, told:
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
 

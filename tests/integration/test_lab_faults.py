@@ -140,7 +140,7 @@ def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harn
     ended = tried.run("sweep", tried.write(text))
     ((verdict, why),) = cells(tried).values()
     assert (ended.code, verdict) == (0, "incompatible"), ended.out
-    assert why == "the image requires cuda>=12.9, and the host's driver is older"
+    assert why == "the image requires cuda>=12.9, but the host's driver is older"
 
 
 def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None:
@@ -228,7 +228,7 @@ def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, 
     assert found["s"][0] == "flat"
     assert found["denied"][0] == "untested"
     assert "denied:1: cannot be pulled: " in found["denied"][1]
-    assert "`docker login` where it is private" in found["denied"][1]
+    assert "`docker login` if it is private" in found["denied"][1]
     assert "\n" not in found["denied"][1]
     assert (way.struck["busy"], way.struck["broken"]) == (1, 1)
     for name in ("busy", "broken"):  # pulled, although it contains nothing that could run

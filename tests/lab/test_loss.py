@@ -129,7 +129,7 @@ def test_a_lease_on_an_engine_that_is_lost_is_no_longer_ours(lab: Lab, mortal: D
     with closing(world(lab.new).engine) as engine, engine.lease(said.append, lambda: False) as lease:
         lease.check()
         mortal.kill()
-    assert said[-1].startswith("the lease could not be given back, and lapses in 90 s")
+    assert said[-1].startswith("the lease could not be released; it expires in 90 s")
     mortal.start()
     with closing(world(lab.new).engine) as engine, closing(mortal.client()) as seen:
         (left,) = seen.containers.list(all=True)

@@ -135,7 +135,7 @@ def test_sigterm_between_two_looks_ends_it_cleanly(place: Place, base: str) -> N
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["new"] == []
         code, said = second_watch(place)
-        assert (code, "another watch of this matrix is at work" in said) == (3, True)
+        assert (code, "another watch of this matrix is running" in said) == (3, True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 

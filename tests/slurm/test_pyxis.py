@@ -61,7 +61,7 @@ def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(nod
 def test_a_cluster_without_pyxis_says_so_in_one_line(cluster: Cluster, node: Node) -> None:
     (cluster.folder / "plugstack.conf").write_text("")
     with pytest.raises(
-        ImageUnavailable, match=r"^matrix\.yaml:7: .* cannot be unpacked: .*srun of this machine has no pyxis"
+        ImageUnavailable, match=r"^matrix\.yaml:7: .* cannot be unpacked: .*srun on this machine does not have pyxis"
     ) as told:
         node.world.engine.prepare(pulled(f"{node.server.host}/{REPOSITORY}:latest"), quiet)
     assert "\n" not in str(told.value)

@@ -30,7 +30,7 @@ def check(draft: Draft, result: RunResult) -> None:
     printed = f"{trial.output_head}\n{trial.output_tail}"
     remedies = [_by_pattern(printed)]
     if trial.remedy == "command":
-        remedies = ["start that one", *remedies]
+        remedies = ["start that program", *remedies]
     elif trial.remedy:
         remedies = [_by_function(draft.job, draft.more), *remedies]
     link = "; or " if draft.job.source and not trial.remedy else "; "
@@ -120,7 +120,7 @@ def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
     typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
     names = sorted((name for name in functions(job) if name != typed), key=lambda name: not TRAINS.search(name))
     if not names:
-        return f"put what one step does into a function, and name it: --steps-are {job.module}:FUNCTION"
+        return f"move the code of one step into a function and name it: --steps-are {job.module}:FUNCTION"
     which = "another" if typed else "the"
     example, known = f"--steps-are {job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
     return f"name {which} function that makes a step, such as {example} (it defines {known})"

@@ -91,7 +91,7 @@ class Works:
 
     def mark_unfinished(self, why: str) -> None:
         """Record for each version that lacks launches why it has no more."""
-        self._to_go_on = f"{why}; the same sweep without it continues"
+        self._to_go_on = f"{why}; run the same sweep without it to continue"
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:

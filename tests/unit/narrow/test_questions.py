@@ -93,7 +93,7 @@ def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    re
     ("good", "bad", "told"),
     [
         ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same, so there is nothing to find"),
-        ("", "six==1.15.0\n", "names no requirement"),
+        ("", "six==1.15.0\n", "contains no requirement"),
         ("six==1.15.0\n", "-r other.txt\n", "is an option"),
         ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is not a hash"),
     ],

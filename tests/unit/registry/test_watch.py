@@ -386,7 +386,7 @@ def test_nothing_follows_from_half_an_answer(world: World) -> None:
 def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> None:
     known(world)
     world.state.write_bytes(content)
-    with pytest.raises(UsageError, match=r"watch\.json: is not a file of this version's watch; remove it"):
+    with pytest.raises(UsageError, match=r"watch\.json: is not a valid file of this version's watch; remove it"):
         world.watch()
     assert world.state.read_bytes() == content
 
@@ -414,7 +414,7 @@ def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_second_watch_is_refused_and_a_killed_one_leaves_no_lock(world: World) -> None:
     with another(world.state.parent) as process:
-        with pytest.raises(InfrastructureError, match=rf"at work \(process {process.pid}\); it will see what is new"):
+        with pytest.raises(InfrastructureError, match=rf"is running \(process {process.pid}\) and will find"):
             world.watch()
         assert world.runs.ran == []
         process.kill()
