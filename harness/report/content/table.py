@@ -109,7 +109,7 @@ class ReportTable:
 
 
 def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
-    """Return lines that explain the signs and figures that occur in these tables; with `levels`, the rows of figures."""
+    """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
     coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
