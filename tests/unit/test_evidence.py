@@ -129,7 +129,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
     cell = find_cell(run, ["6.3.0"])
     assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 local keep=True"]) == cell
-    with pytest.raises(UsageError, match="fits 3 cells") as several:
+    with pytest.raises(UsageError, match="matches 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
     assert [find_cell(run, [number]) for number in "12"] == [cell, cell], "of a finding, and of what fixed it"
@@ -159,7 +159,7 @@ def test_a_param_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> Non
 
 def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
-    with pytest.raises(UsageError, match="fits 2 findings"):
+    with pytest.raises(UsageError, match="matches 2 findings"):
         find_finding(run, ["multidict"])
     with pytest.raises(UsageError, match=re.escape("1  multidict on local, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
@@ -241,7 +241,7 @@ def test_a_script_of_another_encoding_keeps_its_letters() -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_script_keeps_its_form_feeds_and_separators(tmp_path: Path, newline: str) -> None:
-    """To Python they end no line: a script with one was torn apart in the middle of a text."""
+    """Python does not end lines there: a script with such a character was split in the middle of a string."""
     text = '"""Title"""\n\x0c\nSAID = "a\u2028b\x0cc\x85d"\nif __name__ == "__main__":\n    raise SystemExit(9)\n'
     text += "def setup(keep):\n    assert len(SAID) == 7, ascii(SAID)\n    return lambda: None\n"
     run = run_of(stored_run.write(tmp_path))
@@ -431,7 +431,7 @@ def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
     piped = capsys.readouterr()
     text = run.path / "issue-1" / "issue.md"
     assert piped.out == text.read_text()
-    assert f"wrote {text}, ready to paste; beside it: repro.py, versions.png" in piped.err
+    assert f"wrote {text}, ready to paste; next to it: repro.py, versions.png" in piped.err
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "harness", *words]
     shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)

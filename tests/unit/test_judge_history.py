@@ -94,7 +94,7 @@ def test_a_limit_of_ones_own(judge):
 def test_too_little_is_no_all_clear(judge):
     done = judge("a,1\nb,1\nc,1\n", "--json")
     assert json.loads(done.stdout)["verdict"] == "inconclusive"
-    assert "3 versions of one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
+    assert "3 versions with one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
 
 
 def test_a_round_that_was_cut_short_is_left_out_and_that_is_said(judge):
@@ -130,7 +130,7 @@ def test_columns_may_be_named_in_any_order(judge):
         ("a,1\n,2\n", ":2: no version"),
         ("a,1\nb,2\na,3\n", ":3: version 'a' already has a value, in line 1; add a column `round`"),
         ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' already has a value in round 'x', in line 1"),
-        ("a,1\n", ": has values of one version only; give those of two versions or more"),
+        ("a,1\n", ": has values of one version only; give values of at least two versions"),
         ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),
         ("time,commit,ms\n1,a,3\n", ":1: 'commit' is not a number, and the columns are not named"),
         ("version,value,value\n", ":1: column 'value' appears twice"),

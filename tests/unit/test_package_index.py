@@ -213,7 +213,7 @@ def hostile() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_index_is_one_line(hostile: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1.5 MB of gzip became 4.4 GB in the harness, and an index that sends slowly was read for ever."""
+    """1.5 MB of gzip became 4.4 GB in the harness, and an index that sends slowly was read without end."""
     monkeypatch.setattr("harness.package_index.MOST_FILES", 100)
     index = PackageIndex([hostile], limits=ExchangeLimits(attempts=1, answer_s=1.0 if name == "drip" else 60.0))
     with pytest.raises(IndexSilent) as caught:

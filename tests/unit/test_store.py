@@ -276,7 +276,7 @@ def test_a_folder_for_which_there_is_no_room_is_told(tmp_path: Path) -> None:
 
 
 def test_looks_have_an_end_whatever_a_copied_plan_says() -> None:
-    """They were doubled from zero, for ever."""
+    """They were doubled from zero, in an endless loop."""
     assert Steps(first=0, budget=4).looks() == (1, 2, 4)
 
 

@@ -117,7 +117,7 @@ def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_
     assert {"HOME": str(root), "TMPDIR": str(root), "TOLD": "ü"}.items() <= environment.items()
     assert "PATH" not in environment
     assert (arguments, text, rest) == (["gpus"], "\0\n", "an answer\n")
-    assert not root.exists(), "the node keeps it for ever"
+    assert not root.exists(), "the node keeps it"
 
 
 def test_its_end_is_told_and_its_folder_goes_with_it(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_command_that_takes_too_long_is_killed() -> None:
 
 
 def test_a_program_that_cannot_be_ended_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit, a program that waits for a dead file server would block a sweep for ever."""
+    """Without a limit, a program that waits for a dead file server would block a sweep endlessly."""
     spared: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
     monkeypatch.setattr(waiting, "KILLED_S", 0.1)

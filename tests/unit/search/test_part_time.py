@@ -220,7 +220,7 @@ def late(rng: random.Random, version: int) -> int:
 
 
 def test_a_late_failure_is_found_by_whole_launches():
-    """Most versions have at most eight launches: seven that stop at 500 steps leave the answer an interval for ever."""
+    """Most versions have at most eight launches: seven that stop at 500 steps leave the answer an interval."""
     found = {}
     for asks in (True, False):
         widths = []
