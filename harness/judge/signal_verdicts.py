@@ -132,7 +132,7 @@ def _of_place(
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
+        return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
     # A search compares each version with some others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
         why = "it was not measured in the rounds of the others"
