@@ -5,22 +5,33 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from scipy.special import stdtrit
+
 from harness.model import CellVerdict
 
 MOST_LAUNCHES = 40
 """More launches of each version are no remedy that a user can be told."""
+SHARE = 0.001
+"""Chance of a false alarm of one test, about that of each comparison of a sweep."""
 FRESH = "`--fresh` measures all versions again, side by side"
 SETTLED = "more launches would settle it"
 ENOUGH_LAUNCHES = 12
 """Launches that are named where too few of them agree or are comparable for any figure."""
 
 
-def more_launches(launches: int, *, visible: float, limit: float) -> str:
-    """Return "more launches (`--trials N`)", as many as would show the limit: noise falls with the root of their
-    number. "" if those are too many.
+def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2) -> str:
+    """Return "more launches (`--trials N`)", as many as would show the limit by a t-test of `versions`, or "" if those
+    are too many. Both are shares. Noise falls with the root of their number, and the first ones show how large it is.
     """
-    needed = launches * (visible / limit) ** 2 if limit else math.inf
-    return at_least(math.ceil(needed)) if needed <= MOST_LAUNCHES else ""
+    allowed = math.log1p(limit) / math.log1p(visible) * _width(launches, versions)
+    needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
+    return "" if needed is None else at_least(needed)
+
+
+def _width(launches: int, versions: int) -> float:
+    """Return the width of a test of the means of so many launches, in standard deviations of one launch."""
+    freedom = max(1, launches - 1) * max(2, versions - 1)
+    return float(stdtrit(freedom, 1 - SHARE)) / math.sqrt(launches)
 
 
 def at_least(launches: int = ENOUGH_LAUNCHES) -> str:

@@ -186,7 +186,7 @@ def _more(row: _Row, limit: float) -> str:
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
         return at_least() if row.launches < ENOUGH_LAUNCHES else ""
-    return more_launches(row.launches, visible=visible, limit=limit)
+    return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
 
 
 def _remedy(row: _Row, more: str) -> str:
