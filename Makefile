@@ -1,13 +1,13 @@
-# make demo    a virtual environment, the harness in it, and a first sweep (no Docker needed)
-# make test    all the tests by day, with what they need set up: style and types, the units, the rest (12 minutes)
-# make unit    the units alone: no Docker, no network (a minute)
-# make nightly all that make test leaves out: more random examples, every Python in full, kills again and again
+# make demo    a virtual environment with the harness in it, and a first sweep (no Docker needed)
+# make test    style, types and all tests but the stories, after setting up what they need (12 minutes)
+# make unit    only the unit tests: no Docker, no network (a minute)
+# make nightly make test with more random examples, every test on every Python, and repeated kills
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
 # make check   style and types
-# make base    a local base image, for machines that reach no image registry
+# make base    a local base image, for machines that cannot reach an image registry
 # make site    the documentation as a site, in site/; a broken link is an error
 # make figures the benchmarks, printed as ratios
-# make clean   what the above left in this folder
+# make clean   remove what the above left in this folder
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +21,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "make: harness needs Python 3.10 or later; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
-	  || { echo "make: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	  || { echo "make: $(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 $(VENV)/installed: $(BIN)/python pyproject.toml
 	@echo "installing the harness into $(VENV)"
@@ -40,7 +40,7 @@ $(VENV)/installed-docs: $(VENV)/installed
 
 demo: $(VENV)/installed
 	@$(BIN)/python -m harness demo --folder examples || [ $$? = 1 ]
-	@command -v harness >/dev/null || echo "to run the commands above as they stand, first type: . $(VENV)/bin/activate"
+	@command -v harness >/dev/null || echo "before you run the commands above, type: . $(VENV)/bin/activate"
 
 check: $(VENV)/installed-dev
 	@$(BIN)/ruff check .
@@ -65,13 +65,12 @@ slurm:
 base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
-# Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
-# test processes for each processor (with three they took 575 s instead of 530 s). Those that must not run beside each
-# other are one group (tests/groups.py); those that measure times or all of /dev/shm (marked `alone`) run when the others
-# have ended.
+# The tests other than the unit tests spend half of their time waiting for engines and for sleeping processes. They
+# therefore get two test processes per processor (three took 575 s instead of 530 s). Tests that must not run together
+# form one group (tests/groups.py); tests that measure times or all of /dev/shm (marked `alone`) run after all others.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
-# The tests start a thousand processes: none of them compiles the harness again, also where Python may not write bytecode.
-# It lies beside each file, where pip has put that of the packages and where the agent brings its own.
+# The tests start a thousand processes, none of which should compile the harness again, even if the environment forbids
+# Python to write bytecode. The bytecode is next to each source file, like that of installed packages and of the agent.
 BYTECODE := env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX
 PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BYTECODE) $(BIN)/python -m pytest
 BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
@@ -79,11 +78,11 @@ BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
 unit: $(VENV)/installed-dev
 	@$(PYTEST) -n $(PROCESSORS) tests/unit
 
-# What the tests beside the units need, one after the other: the system installs one package at a time.
+# What the other tests need, set up one after the other, because the system installs one package at a time.
 ready: engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 
-# Style, types and units need none of it. While they compute, it waits for the network and the disk.
+# Style, types and unit tests need none of it: they use the processor while `ready` waits for network and disk.
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
 	  $(MAKE) --no-print-directory check unit; ended=$$?; wait $$ready && exit $$ended
@@ -100,7 +99,7 @@ stories: $(VENV)/installed-dev engine
 figures: $(VENV)/installed-dev
 	@for each in agent_cost trial_length trial_overhead report_size accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
-# Not --quiet: MkDocs then counts no warnings, and --strict lets each broken link pass.
+# Without --quiet: with it, MkDocs counts no warnings, and --strict lets every broken link pass.
 site: $(VENV)/installed-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean && echo "made site/index.html"
 

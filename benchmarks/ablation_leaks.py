@@ -1,9 +1,9 @@
-"""What each pattern by which a leak is recognised earns: each is switched off in turn, on the same made traces.
+"""Ablation of the leak patterns: switch each one off in turn, and judge the same generated traces again.
 
     python -m benchmarks.ablation_leaks --seed 1 --count 100
 
-For each pattern: the share of all made leaks that is no longer found, the generator that loses most, and the share of
-quiet traces that is no longer called a leak. A pattern that costs more false leaks than it finds real ones should go.
+For each pattern, print the share of all generated leaks that is no longer found, the generator that loses most, and the
+share of quiet traces that is no longer called a leak. A pattern that adds more false leaks than real ones should go.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PATTERNS: Mapping[str, str] = {
     "a rising floor under saw-teeth": "_rising_teeth",
     "rare, large, evenly spread jumps": "_steady_losses",
 }
-"""By its name, the method of SampledSeries that recognises it; "" for the condition that all begin with."""
+"""Pattern -> the method of SampledSeries that recognises it; "" for the condition that all patterns share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One generator: the shares called a leak with all patterns, and without each of them, in the order of PATTERNS."""
+    """Shares of a generator's traces called a leak: with all patterns, and without each, in the order of PATTERNS."""
 
     kind: str
     generator: str
@@ -100,7 +100,7 @@ def table(rows: Sequence[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=100, help="traces a generator")
+    parser.add_argument("--count", type=int, default=100, help="traces per generator")
     options = parser.parse_args()
     asked = [(kind, name) for pool in (QUIET, LEAKS) for kind, some in pool.items() for name in some]
     with ProcessPoolExecutor(os.cpu_count()) as workers:

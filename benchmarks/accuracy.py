@@ -1,10 +1,10 @@
-"""How often the judge is wrong, beside simpler rules on the same made data. The same seed gives the same tables.
+"""Error rates of the judge and of simpler rules on the same generated data. The same seed gives the same tables.
 
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
-`accuracy_traces` judges single traces, `accuracy_cells` three launches of one version; `accuracy_histories` names
-versions by their step times, `accuracy_failures` by failures that come and go; `accuracy_acquittals` clears them beside
-pulls; `accuracy_searches` counts launches.
+`accuracy_traces` judges single traces, and `accuracy_cells` three launches of one version. `accuracy_histories` names
+versions by their step times, and `accuracy_failures` by flaky failures. `accuracy_acquittals` clears versions of being
+slower during pulls. `accuracy_searches` counts the launches of a bisection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200, help="traces a generator; a quarter as many of the rest")
+    parser.add_argument("--count", type=int, default=200, help="traces per generator; other parts use fewer")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
     begun = time.monotonic()
@@ -47,7 +47,7 @@ def main() -> None:
         found = part.rows(seed=options.seed, count=options.count // part.SHARE or 1)
         print(part.table(found), flush=True, end="\n\n")
         content[name] = [asdict(row) for row in found]
-    print(f"seed {options.seed}, {options.count} traces a generator, {time.monotonic() - begun:.0f} s")
+    print(f"seed {options.seed}, {options.count} traces per generator, {time.monotonic() - begun:.0f} s")
     if options.json is not None:
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -1,7 +1,7 @@
-"""How often launches that waited for images clear versions of being slower: rightly, and of a step that is there.
+"""How often launches that waited for images clear versions of being slower, both rightly and wrongly.
 
-Histories of 12 versions whose images come one by one. Each version has three launches beside pulls, the newest has its
-own after the last pull, and the oldest two more then: what a sweep has where nothing seems to differ.
+Histories have 12 versions whose images arrive one by one. Each version has three launches during pulls; the newest is
+launched after the last pull, and the oldest has two more launches then, as in a sweep in which nothing seems to differ.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from harness.judge.comparison.equivalence import bound_of
 from harness.model import Floats
 
 SHARE = 1
-"""As many histories as traces are asked for."""
+"""Divisor of `--count`: one history per requested trace."""
 VERSIONS, LAUNCHES, REFERENCES = 12, 3, 2
 LIMIT = math.log1p(0.10)
 SPREADS = (0.005, 0.01, 0.02, 0.03)
 PULLS = ("nothing", "tails", "drift", "slower", "faster", "slower, drift, tails")
-"""What goes on beside the trials: launches far out (Student errors of three degrees); a machine that wanders by 0.3 % a
-launch; a pull that makes steps up to 8 % longer, or shorter, by half more or less in each launch."""
+"""What disturbs the trials. `tails`: outliers (Student errors, three degrees of freedom). `drift`: the machine wanders
+by 0.3 % per launch. `slower`, `faster`: a pull changes step times by up to 8 %, times 0.5 to 1.5 in each launch."""
 
 
 @dataclass(frozen=True)
 class AcquittalRow:
-    """`spread`: the standard deviation of launches. Of `count` histories each the share that is cleared: with no step
-    (`quiet`), with one of the limit from a version on (`limit`), with one of half as much again (`more`).
+    """Shares of `count` histories that are cleared: without a step (`quiet`), with a step as large as the limit
+    (`limit`), and with one of 1.5 times the limit (`more`). `spread`: the standard deviation between launches.
     """
 
     beside: str
@@ -41,7 +41,7 @@ class AcquittalRow:
 
 
 def rows(*, seed: int, count: int) -> list[AcquittalRow]:
-    """Each case has a random stream of its own."""
+    """Run every case of PULLS and SPREADS, each with its own random stream."""
     cases = [(beside, spread) for beside in PULLS for spread in SPREADS]
     return [
         _row(np.random.default_rng([seed, number]), beside=beside, spread=spread, count=count)
@@ -50,7 +50,7 @@ def rows(*, seed: int, count: int) -> list[AcquittalRow]:
 
 
 def table(rows: Sequence[AcquittalRow]) -> str:
-    head = f"{'beside the trials':>21}{'spread':>8}{'quiet':>8}{'limit':>8}{'more':>8}"
+    head = f"{'disturbed by':>21}{'spread':>8}{'quiet':>8}{'limit':>8}{'more':>8}"
     lines = [f"{row.beside:>21}{row.spread:8.1%}{row.quiet:8.3f}{row.limit:8.3f}{row.more:8.3f}" for row in rows]
     return "\n".join([head, *lines])
 

@@ -1,8 +1,8 @@
-"""How often a cell is wrongly called a leak, how often a leak is missed, and the steps of its launches: by the rules
-of a sweep, and where every launch with something to confirm runs its whole budget.
+"""How often a cell is wrongly called a leak or a leak is missed, and how many steps its launches make: with the rules
+of a sweep, and with whole budgets for all launches that have something to confirm.
 
-A cell has three launches. They are `alike` (the same memory in every launch, as of a cache that fills) or each is drawn
-anew.
+A cell has three launches. They are `alike` (the same memory in every launch, as with a cache that fills), or each is
+drawn independently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.judge.trace.verdict import judge_trace, prefix
 from harness.model import GOOD, Limits, Steps, Trace, Trial
 
 SHARE = 8
-"""An eighth as many cells a generator as traces are asked for."""
+"""Divisor of `--count`: one cell per generator for every eight requested traces."""
 LIMITS, STEPS, LAUNCHES = Limits(), Steps(), 3
 RATES = {"quiet": 0.0, "leak 2x": 1.0, "leak 20x": 10.0, "leak 100x": 50.0}
 Make = Callable[[Generator], Floats]
@@ -28,7 +28,7 @@ Make = Callable[[Generator], Floats]
 
 @dataclass(frozen=True)
 class CellRow:
-    """Of `count` cells: the share called a leak, and the mean number of steps of their launches, by both rules."""
+    """The share of `count` cells that is called a leak, and the mean number of steps of a cell, with both rules."""
 
     kind: str
     alike: bool
@@ -76,7 +76,7 @@ def _makers(rate: float) -> list[Make]:
 
 
 def _cell(make: Make, rng: Generator, *, alike: bool, whole: bool) -> tuple[bool, int]:
-    """Whether a cell is called a leak, and the steps that it took."""
+    """Return whether a generated cell is called a leak, and the number of steps that it took."""
     first = make(rng)
     trials: list[Trial] = []
     for number in range(LAUNCHES):
@@ -91,14 +91,14 @@ def _cell(make: Make, rng: Generator, *, alike: bool, whole: bool) -> tuple[bool
 
 
 def _asks_whole(trials: Sequence[Trial]) -> bool:
-    """Whether no launch ran the whole budget, or one has something to confirm."""
+    """Return whether the next launch runs the whole budget: none did yet, or one has something to confirm."""
     traces = [trial.trace for trial in trials if trial.trace is not None]
     is_known = any(trial.end == "completed" for trial in trials)
     return not is_known or any(judge_trace(one, limits=LIMITS, steps=STEPS).verdict not in GOOD for one in traces)
 
 
 def _launch(trace: Trace, number: int, *, whole: bool, goes_on: bool) -> Trial:
-    """A launch that is asked at each look. `goes_on`: early growth never ends it."""
+    """Return a launch that may stop at each look. With `goes_on`, early growth never ends it."""
     for look in STEPS.looks()[:-1]:
         part = prefix(trace, look)
         if decide_at_look(part, limits=LIMITS, steps=STEPS, whole_budget=whole) == "stop":

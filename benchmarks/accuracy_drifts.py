@@ -1,10 +1,10 @@
-"""How often a drift over the runs of a watch is found, and a quiet history accused.
+"""How often a drift over the runs of a watch is found, and how often a quiet history is accused.
 
     python -m benchmarks.accuracy_drifts --count 500
 
-Made figures of a watch: each run measures a new version beside the one before it and the baseline, with three launches
-each, on a machine that differs from day to day by 5 %. Quiet histories are judged after every run, as the watch does:
-one accusation at any of these looks counts.
+The figures of a watch are generated: each run measures a new version, the one before it and the baseline, with three
+launches each, on a machine that differs from day to day by 5 %. Quiet histories are judged after every run, as by the
+watch: a history that is accused at any of these looks counts as accused.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LAUNCHES, DAYS = 3, 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """`per_version`: the loss with each version. `own`: how much versions differ in ways of their own, a log. `looks`:
-    judged after every run, not only after the last.
+    """One kind of history. `per_version`: the loss with each version. `own`: the random difference between versions
+    (sigma of the log). `looks`: whether it is judged after every run, or only after the last.
     """
 
     what: str
@@ -52,7 +52,7 @@ KINDS = (
 
 
 def is_told(rng: Generator, kind: Watched) -> bool:
-    """Whether a drift is told in one made history."""
+    """Return whether a drift is reported in one generated history."""
     true = math.log1p(kind.per_version) * np.arange(kind.versions) + rng.normal(0, kind.own, kind.versions)
     points: list[LevelPoint] = []
     told = False
@@ -69,12 +69,12 @@ def is_told(rng: Generator, kind: Watched) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=500, help="histories of a kind")
+    parser.add_argument("--count", type=int, default=500, help="histories of each kind")
     options = parser.parse_args()
     for kind in KINDS:
         rng = np.random.default_rng([options.seed, *repr(kind).encode()])
         told = sum(is_told(rng, kind) for _ in range(options.count))
-        print(f"{kind.what:36}{kind.versions:4} versions  told {told:4} of {options.count}", flush=True)
+        print(f"{kind.what:36}{kind.versions:4} versions  reported {told:4} of {options.count}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How often a wrong version is named where a failure comes in a part of the launches only, and what it costs to tell.
+"""How often a wrong version is named for a flaky failure, and how many launches the answer takes.
 
-Histories of crashes that begin somewhere, launched by the rules of a sweep that runs every version: quiet launches stop
-at the first look, except those that have to run their whole budget.
+Crashes begin at a random version. All versions are launched by the rules of a full sweep: quiet launches stop at the
+first look, except those that have to run their whole budget.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.model import CellVerdict, Change, Limits, Steps, Trial, Trials
 
 SHARE = 1
-"""As many histories as traces are asked for."""
+"""Divisor of `--count`: one history per requested trace."""
 LIMITS, STEPS, VERSIONS = Limits(), Steps(), 12
 CASES = [
     (step, rate, trials)
@@ -30,9 +30,9 @@ CASES = [
 
 @dataclass(frozen=True)
 class FailureRow:
-    """`rate`: of the launches that fail, in step 41 (`early`) or in one that is drawn from all of them (`any`). Of
-    `count` histories: the version itself named, an interval that holds it, an answer that leaves it out, nothing found;
-    and the launches of all versions together.
+    """`rate`: the share of launches that fail, in step 41 (`early`) or in a random step (`any`). Shares of `count`
+    histories: the version itself is named (`exact`), an interval contains it (`held`), the answer does not contain it
+    (`wrong`), nothing is found (`missed`). `launches`: the mean number over all versions together.
     """
 
     step: str
@@ -48,7 +48,7 @@ class FailureRow:
 
 
 def rows(*, seed: int, count: int) -> list[FailureRow]:
-    """Each case has a random stream of its own."""
+    """Run every case of CASES, each with its own random stream."""
     return [
         _row(
             np.random.default_rng([seed, number]),
@@ -86,7 +86,7 @@ def _row(rng: Generator, *, step: str, rate: float, asked: Trials, count: int) -
 
 
 def _history(rng: Generator, *, first: int, step: str, rate: float, asked: Trials) -> tuple[tuple[Change, ...], int]:
-    """Launch as a sweep would, until nothing more is wanted."""
+    """Launch as a sweep would, until it wants no more; return the changes found and the number of launches."""
     runs: list[list[Trial]] = [[] for _ in range(VERSIONS)]
     wanted = list(range(VERSIONS))
     while wanted:
@@ -116,7 +116,7 @@ def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked
 
 
 def launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
-    """One that fails in a step, if it gets there, or goes well for so many."""
+    """Return a trial that fails in step `fails_at` if it gets there, and otherwise ends well after `steps` steps."""
     made: dict[str, Any] = {"cell_id": "made", "number": number, "key": "made", "steps_asked": STEPS.budget}
     if fails_at is not None and fails_at <= steps:
         return Trial(end="crash", signal=11, last_step=fails_at - 1, **made)
@@ -129,7 +129,7 @@ def _score(changes: Sequence[Change], first: int) -> str:
     if len(changes) > 1 or changes[0].kind == "first_fixed":
         return "wrong"
     found = changes[0]
-    if found.kind == "bad_from_start":  # says nothing of those before it, if it leaves them open
+    if found.kind == "bad_from_start":  # such a change says nothing about earlier versions that it leaves open
         open_ones = set(range(first - 1, found.after))
         return "held" if found.after >= first and open_ones <= set(found.untestable) else "wrong"
     before = -1 if found.before is None else found.before

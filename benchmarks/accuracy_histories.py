@@ -1,9 +1,9 @@
-"""How often the judge names the wrong version, or none, for a level that changes along a made history.
+"""How often the judge names the wrong version, or none, for a level that changes along a generated history.
 
     python -m benchmarks.accuracy_histories --seed 1 --count 200
 
-Histories are made as tables of logs (what a launch's step times come down to), and go through the judge's own code from
-there on, the number of rounds included. Beside it: simple rules on the same launches.
+Histories are generated as tables of logs of launches' step times. From there on the judge's own code takes over,
+including the decision on the number of rounds. Simple rules judge the same launches.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from harness.judge.history.wants_round import too_wide
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 
 SHARE = 4
-"""A case of one of these takes as long as so many traces."""
+"""Divisor of `--count`: a history takes as long as this many traces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A kind of history. `rounds`: how many, or None for as many as the judge asks for. `effect`: of each change.
+    """A kind of history. `rounds`: their number, or None for as many as the judge asks for. `effect`: the relative size
+    of each change.
 
-    `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": that one is bad; "several": 5 to 9
-    changes, up and down again; "square": a change every ten versions; "ramp": each version is a little worse
-    than the last, `effect` in all; "none". `gaps`: share of versions that cannot run.
+        `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": only the newest version is bad;
+    "several": 5 to 9 changes, up and down again; "square": a change every ten versions; "ramp": each version is a
+    little worse than the last, `effect` in total; "none". `gaps`: the share of versions that cannot run.
     """
 
     noise: str = "normal"
@@ -49,9 +50,9 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryRow:
-    """Shares of `count` histories: all changes named exactly; all named or held by an interval, and nothing else told;
-    an answer that leaves the truth out; not all found. `launches` is the mean number. `simple`: exact, wrong and
-    launches by rule.
+    """Shares of `count` histories: all changes named exactly (`exact`); all named or within an interval, and no others
+    (`held`); an answer that does not contain the truth (`wrong`); not all found (`missed`). `launches` is the mean
+    number. `simple`: rule -> (exact, wrong, launches).
     """
 
     history: History
@@ -64,7 +65,7 @@ class HistoryRow:
     simple: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
-# ---------------------------------------------------------------- made launches
+# ---------------------------------------------------------------- generated launches
 
 
 def normal(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
@@ -72,30 +73,30 @@ def normal(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
 
 
 def heavy_tails(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
-    """Student errors with three degrees of freedom."""
+    """Return Student errors with three degrees of freedom."""
     return np.asarray(rng.standard_t(3, shape) / math.sqrt(3) * sigma)
 
 
 def one_outlier(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
-    """A neighbour takes half of the machine during one of the first launches."""
+    """Return normal errors, except that another program takes half of the machine during one of the first launches."""
     errors = normal(rng, shape, sigma)
     errors[rng.integers(LEAST_ROUNDS), rng.integers(shape[1])] += math.log(2)
     return errors
 
 
 def drift(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
-    """The machine is another one every round, more or less as in the round before."""
+    """Return normal errors plus a random walk of the machine from round to round."""
     return np.asarray(normal(rng, shape, sigma) + np.cumsum(rng.normal(0, 2 * sigma, (shape[0], 1)), axis=0))
 
 
 def drift_within(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
-    """It wanders from launch to launch; the order within a round is random."""
+    """Return normal errors plus a random walk from launch to launch; the order within a round is random."""
     wander = np.cumsum(rng.normal(0, sigma / 3, shape), axis=1)
     return np.asarray(normal(rng, shape, sigma) + rng.permuted(wander, axis=1))
 
 
 def two_states(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
-    """Half of the rounds are twice as slow."""
+    """Return normal errors; half of the rounds are twice as slow."""
     return np.asarray(normal(rng, shape, sigma) + math.log(2) * (rng.random((shape[0], 1)) < 0.5))
 
 
@@ -110,7 +111,7 @@ NOISES: Mapping[str, Callable[[Generator, tuple[int, int], float], Floats]] = {
 
 
 def levels(rng: Generator, history: History) -> tuple[Floats, list[int]]:
-    """The true logs of the versions, and the first versions of new levels."""
+    """Return the true logs of the versions, shape (versions,), and the first version of each new level."""
     count, step = history.versions, math.log1p(history.effect)
     starts: list[int] = []
     if history.shape == "step":
@@ -136,7 +137,7 @@ def levels(rng: Generator, history: History) -> tuple[Floats, list[int]]:
 
 
 def _apart(rng: Generator, versions: int, *, changes: int) -> list[int]:
-    """First versions of levels that last for three versions at least."""
+    """Return random first versions of levels, each of which lasts for at least three versions."""
     while True:
         starts = np.sort(rng.choice(np.arange(3, versions - 2), changes, replace=False))
         if np.diff(starts).min() >= 3:
@@ -147,9 +148,10 @@ def _apart(rng: Generator, versions: int, *, changes: int) -> list[int]:
 
 
 def by_judge(rng: Generator, launches: Floats, history: History, positions: Sequence[int]) -> tuple[list[Answer], int]:
-    """What the judge says, and the launches that it took. Best blocks follow the medians, with noise of their own.
+    """Return the judge's answers, and the launches that they took. Fastest blocks are the medians plus further noise.
 
-    The oldest version of one that is bad from the start has position -1 before it.
+
+    A series that is bad from the start has position -1 as its last good version.
     """
     best = launches + rng.normal(0, history.sigma / 4, launches.shape)
     rounds = history.rounds or LEAST_ROUNDS
@@ -179,7 +181,7 @@ class Score:
 
 
 def score(answers: Sequence[Answer], truth: Sequence[Answer], launches: int) -> Score:
-    """`truth`: for each change its neighbours among the versions that can run."""
+    """Score the answers. `truth`: for each change, the versions on both sides of it that can run."""
     holds = [any(before <= good and bad <= after for before, after in answers) for good, bad in truth]
     wrong = any(not any(before <= good and bad <= after for good, bad in truth) for before, after in answers)
     return Score(
@@ -199,7 +201,7 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
         able = _able(rng, history)
         launches = (true + NOISES[history.noise](rng, (MOST_ROUNDS, history.versions), history.sigma))[:, able]
         truth = [(_last_before(able, start), _first_from(able, start)) for start in starts]
-        if history.shape == "ramp":  # what reaches over four fifths of it tells it
+        if history.shape == "ramp":  # an answer that covers four fifths of it is right
             truth = [(history.versions // 10, history.versions - 1 - history.versions // 10)]
         answers, used = by_judge(rng, launches, history, able)
         ours.append(score(answers, truth, used))
@@ -222,7 +224,7 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
 
 
 def _able(rng: Generator, history: History) -> list[int]:
-    """The versions that can run: both ends, and most of the others."""
+    """Return the positions of the versions that can run: both ends, and a share 1 - `gaps` of the others."""
     return [place for place in range(history.versions)
             if place in (0, history.versions - 1) or rng.random() >= history.gaps]  # fmt: skip
 
@@ -239,7 +241,7 @@ def _share(scores: Sequence[Score], name: str) -> float:
     return float(np.mean([getattr(each, name) for each in scores]))
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all kinds
 
 STEP = History()
 HISTORIES: tuple[History, ...] = (
@@ -270,7 +272,7 @@ HISTORIES: tuple[History, ...] = (
 
 
 def each_row(*, seed: int, count: int) -> Iterator[HistoryRow]:
-    """`count` histories a kind. Each kind has a random stream of its own, so that one more changes no other."""
+    """Run `count` histories of each kind. Each kind has its own random stream, so that a new kind changes no other."""
     for history in HISTORIES:
         yield history_row(np.random.default_rng([seed, *repr(history).encode()]), history, count=count)
 
@@ -305,13 +307,13 @@ def _line(row: HistoryRow) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200, help="histories of a kind")
+    parser.add_argument("--count", type=int, default=200, help="histories of each kind")
     options = parser.parse_args()
     begun = time.monotonic()
     print(*_head(), sep="\n")
     for row in each_row(seed=options.seed, count=options.count):
         print(_line(row), flush=True)
-    print(f"\nseed {options.seed}, {options.count} histories of a kind, {time.monotonic() - begun:.0f} s")
+    print(f"\nseed {options.seed}, {options.count} histories of each kind, {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":

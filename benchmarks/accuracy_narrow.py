@@ -1,10 +1,10 @@
-"""How often `harness narrow` accuses the wrong component, and how many hybrids it makes, beside simpler searches.
+"""How often `harness narrow` and simpler searches accuse the wrong component, and how many hybrids they make.
 
     python -m benchmarks.accuracy_narrow --seed 1 --count 200 --json narrow.json
 
-The rivals see the same made versions: a bisection of the sorted list of groups, and where they are installed
-(`pip install picire mlbisect==0.1`) picire's `ddmin` and mlbisect. The first two launch each hybrid once, and take what
-cannot be made for good.
+The other searches see the same generated versions: a bisection of the sorted list of groups and, if they are installed
+(`pip install picire mlbisect==0.1`), picire's `ddmin` and mlbisect. The first two launch each hybrid once, and count a
+hybrid that cannot be made as good.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from harness.model import Hybrid, Narrowed
 from tests.unit.narrow.playing import Groups, MadeLevels, MadeVersions, groups, holds
 
 LEVEL_EFFECT = 0.15
-"""Of a culprit, as a log of the step time."""
+"""Effect of a culprit on the step time, as a log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowCase:
-    """`causes` are the sizes of the causes, each of which is enough: (1,) is one culprit, (2,) a pair, (1, 1) two.
-    `refused`: the share of combinations that cannot be made. `rate`: how often a bad hybrid fails. `spread` between
-    launches of a step time; 0 for failures. `sham`: swapping itself makes A bad.
+    """`causes` are the sizes of the causes, each of which is enough: (1,) is one culprit, (2,) a pair, (1, 1) two
+    culprits. `refused`: the share of combinations that cannot be made. `rate`: the share of launches in which a bad
+    hybrid fails. `spread`: the sigma of the log of step times between launches; 0 for failures. `sham`: swapping itself
+    makes A bad.
     """
 
     name: str
@@ -61,9 +62,10 @@ CASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowRow:
-    """Of `count` searches among `groups`: the cause itself named; a set that holds it, or a part of it with the rest
-    left open; a part as if it were all; an innocent accused; nobody accused. Medians of hybrids that were asked for, of
-    those that could be `made`, and of launches, and the most of each.
+    """Shares of `count` searches among `groups`: the cause itself is named (`right`); a set that contains it, or a part
+    of it with the rest left open (`holds`); a part as if it were the whole cause (`part`); an innocent group is accused
+    (`wrong`); no group is accused (`nobody`). Medians and maxima of the hybrids requested, of those that could be
+    `made`, and of launches.
     """
 
     method: str
@@ -84,7 +86,7 @@ class NarrowRow:
 
 
 Named = tuple[list[Groups], Groups]
-"""Sets that were accused, each to hold a culprit, and groups that were left open."""
+"""Accused sets, each said to contain a culprit, and groups that were left open."""
 
 
 def made(case: NarrowCase, size: int, seed: int) -> tuple[MadeVersions, list[Groups]]:
@@ -127,7 +129,7 @@ def narrowed(versions: MadeVersions) -> Named:
 
 @dataclass(kw_only=True)
 class LaunchedOnce:
-    """Each hybrid is launched once; a level is bad beyond the middle of one launch of A and one of B."""
+    """Launches each hybrid once; a level is bad if it lies above the midpoint of one launch of A and one of B."""
 
     versions: MadeVersions
     known: dict[Groups, bool] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class LaunchedOnce:
 
 
 def bisected(versions: MadeVersions) -> Named:
-    """Half of the sorted list that is left, from B; the rest as in A."""
+    """Bisect the sorted list of groups: launch one half of what is left from B, with everything else from A."""
     once, left = LaunchedOnce(versions=versions), sorted(each.id for each in versions.groups)
     while len(left) > 1:
         middle = len(left) // 2
@@ -159,7 +161,7 @@ def bisected(versions: MadeVersions) -> Named:
 
 
 def reduced(versions: MadeVersions) -> Named:
-    """picire's ddmin: the smallest set of groups from B that is still bad."""
+    """Run picire's ddmin, which finds a minimal set of groups from B that is still bad."""
     picire = importlib.import_module("picire")  # not among the harness's own dependencies
     once = LaunchedOnce(versions=versions)
 
@@ -172,7 +174,7 @@ def reduced(versions: MadeVersions) -> Named:
 
 @dataclass(kw_only=True)
 class MlbisectLauncher:
-    """What mlbisect 0.1 asks to run one configuration with. A failure is a figure of 1, and none of 0."""
+    """The executor that mlbisect 0.1 calls for one configuration. A failure has the figure 1, a good launch 0."""
 
     versions: MadeVersions
     results: type
@@ -190,7 +192,7 @@ class MlbisectLauncher:
 
 
 def mlbisected(versions: MadeVersions) -> Named:
-    """mlbisect's own search, with a budget that does not stop it."""
+    """Run mlbisect's own search, with a budget that is too large to stop it."""
     manifests, search = importlib.import_module("mlbisect.manifest"), importlib.import_module("mlbisect.search")
     manifest = manifests.Manifest(
         version=1,

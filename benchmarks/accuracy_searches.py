@@ -1,8 +1,8 @@
-"""How often a report of a search names the wrong version, and how many launches it takes, beside plain bisections.
+"""How often a search and plain bisections name the wrong version, and how many launches they take.
 
-What is scored are the findings, as a sweep tells them. The rivals launch both ends and then halve, once or three times
-a version, and believe what they see: bad is what failed in any of the launches, or lies beyond the middle of the two
-ends.
+The findings are scored as a sweep reports them. The plain bisections launch both ends and then halve, with one or three
+launches of each version, and believe the results: a version is bad if any of its launches failed, or if its figure is
+nearer to that of the newest version than to that of the oldest.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 
 ROUND_DRIFT = 0.01
-"""By how much a round as a whole is faster or slower than another (sigma of the log)."""
+"""Difference in speed between whole rounds (sigma of the log)."""
 LIMIT = math.log1p(0.03)
 STEPS, FIRST = Steps().budget, Steps().first
-"""The budget, and where a quiet launch stops."""
+"""The budget in steps, and the step of the first look, at which a quiet launch stops."""
 Named = Sequence[tuple[int | None, int]]
 
 STEPS_OF: Mapping[str, Callable[[Generator, int], int]] = {
@@ -44,8 +44,8 @@ STEPS_OF: Mapping[str, Callable[[Generator, int], int]] = {
     "any": lambda rng, own: int(rng.integers(1, STEPS + 1)),
     "chance": lambda rng, own: _after(rng, STEPS),
 }
-"""At which step a launch fails: always in one; in one that each version has of its own; by a constant chance in each
-step, early or so rarely that four launches of ten survive them all; anywhere.
+"""Case -> the step at which a launch fails. `same`: always the same step; `own`: one step for each version; `early`
+and `chance`: a constant hazard per step, high, or so low that four in ten launches survive; `any`: a random step.
 """
 
 
@@ -54,15 +54,14 @@ def _after(rng: Generator, mean: float) -> int:
 
 
 SHARE = 4
-"""A case of one of these takes as long as so many traces."""
+"""Divisor of `--count`: a search takes as long as this many traces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRow:
-    """`share` of launches in which a bad version fails, at a `step` (see STEPS_OF); or `effect` on its step time, with
-    `spread` between launches.
-    `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before. `nearly_all`: 95 % of
-    the histories took no more launches.
+    """`share`: the share of launches in which a bad version fails, at a `step` (see STEPS_OF). `effect`: its factor on
+    the step time, with `spread` between launches. `gaps`: the number of versions that cannot run, in stretches of up to
+    four, unknown in advance. `nearly_all`: the 95th percentile of the number of launches.
     """
 
     method: str
@@ -85,7 +84,7 @@ class SearchRow:
 
 @dataclass(kw_only=True)
 class Made:
-    """A history that answers launches. `level` is how often it has changed at each version."""
+    """A generated history that can be launched. `level`: for each version, the number of changes up to it."""
 
     rng: Generator
     level: Sequence[int]
@@ -96,10 +95,10 @@ class Made:
     step: str = "same"
     launches: int = 0
     trials: Mapping[int, list[Trial]] = field(default_factory=lambda: defaultdict(list))
-    """What was launched of each version, by its place, where launches fail or do not."""
+    """Position of a version -> its trials, for histories of failures."""
 
     def fails_at(self, place: int) -> int | None:
-        """The step in which a launch fails, if it does."""
+        """Return the step in which a launch fails, or None if it does not fail."""
         if self.effect != 1 or self.level[place] % 2 == 0 or self.rng.random() >= self.share:
             return None
         step = STEPS_OF[self.step](self.rng, self.own[place])
@@ -107,11 +106,11 @@ class Made:
 
     @cached_property
     def own(self) -> Sequence[int]:
-        """A step for each version."""
+        """For each version, the step in which its launches fail."""
         return [int(each) for each in self.rng.integers(1, STEPS + 1, len(self.level))]
 
     def figures(self, places: Sequence[int]) -> list[float]:
-        """Logs of step times, side by side."""
+        """Return the logs of the step times of one round of versions, launched side by side."""
         drift = self.rng.normal(0, ROUND_DRIFT)
         noise = self.rng.normal(0, self.spread, len(places))
         return [
@@ -120,7 +119,7 @@ class Made:
 
     @property
     def truth(self) -> list[tuple[int, int]]:
-        """The changes as they can be known: between neighbours that can be asked."""
+        """The changes that can be found, as pairs of neighbours among the versions that can run."""
         known = [place for place in range(len(self.level)) if place not in self.silent]
         return [(a, b) for a, b in pairwise(known) if self._side(a) != self._side(b)]
 
@@ -137,7 +136,7 @@ def searched(made: Made) -> Named:
 
 
 def searched_thrice(made: Made) -> Named:
-    """Three launches have to agree on each side."""
+    """Search with the rule that three launches have to agree on each side."""
     return _searched(made, Rules(agree=3))
 
 
@@ -156,7 +155,7 @@ def _searched(made: Made, rules: Rules) -> Named:
 
 
 def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Named:
-    """The findings of a sweep: what all launches show, as wide as the search says, and corrected as all levels are."""
+    """Return the findings of a sweep: what all launches show, with the search's interval, corrected like all levels."""
     trials = [made.trials[place] for place in range(len(spots))]
     cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
     changes: Sequence[Change] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
@@ -175,12 +174,12 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
 
 
 def _whole(spots: Sequence[VersionEvidence], rules: Rules) -> Rules:
-    """Once a launch failed after the first look, all run their whole budget."""
+    """Let all launches run their whole budget once a launch has failed after the first look."""
     return replace(rules, whole=any(step > FIRST for spot in spots for step in _seen(spot).failed_at))
 
 
 def _steps(spot: VersionEvidence, *, rules: Rules) -> int:
-    """How many a quiet launch does: the whole budget also where none of its version did, or one failed."""
+    """Return the steps of a quiet launch: the budget if a launch of its version failed or none ran the budget yet."""
     seen = _seen(spot)
     return STEPS if rules.whole or seen.bad or STEPS not in seen.survived else FIRST
 
@@ -201,7 +200,7 @@ def _launched(
 
 
 def bisected(made: Made, *, each: int) -> Named:
-    """`each` launches a version; a version that cannot be asked gives way to the next one."""
+    """Bisect with `each` launches per version; if a version cannot run, try the next one."""
 
     def ask(place: int) -> float | None:
         made.launches += 1 if place in made.silent else each
@@ -280,7 +279,7 @@ def make(
     effect: float = 1.0,
     spread: float = 0.0,
 ) -> Made:
-    """A history whose ends can be asked."""
+    """Generate a history whose oldest and newest versions can run."""
     cuts = rng.choice(np.arange(1, versions), changes, replace=False)
     silent: set[int] = set()
     while len(silent) < gaps:
@@ -291,7 +290,7 @@ def make(
 
 
 def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
-    """`count` histories, the same ones for each method."""
+    """Run a method on `count` histories, which are the same for each method."""
     told, launches = [], []
     for number in range(count):
         made = make(np.random.default_rng([seed, number, *str(case).encode()]), **case)
@@ -306,7 +305,7 @@ def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -
 
 
 def _score(named: Named, truth: Sequence[tuple[int, int]], made: Made) -> str:
-    """Wrong: an answer that holds no true change. Missed: no answer (levels: not all of them) where there is one."""
+    """Return `wrong` if an answer contains no true change, `missed` if none is found (for levels: not all are)."""
     if any(not any((-1 if old is None else old) <= a and b <= new for a, b in truth) for old, new in named):
         return "wrong"
     wanted = len(truth) if made.effect != 1 else min(1, len(truth))
@@ -316,7 +315,7 @@ def _score(named: Named, truth: Sequence[tuple[int, int]], made: Made) -> str:
 
 
 def rows(*, seed: int, count: int) -> list[SearchRow]:
-    """All methods on the same histories; three launches that agree are tried on failures only."""
+    """Run all methods on the same histories; "search, 3 agree" only on failures."""
     return [
         search_row(method, case, seed=seed, count=count)
         for case in CASES

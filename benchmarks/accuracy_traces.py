@@ -1,9 +1,8 @@
-"""How often the judge is wrong on one trace, beside simpler rules on the same made traces.
+"""Error rates of the judge and of simpler rules on the same generated traces.
 
-For each quiet generator: the share of traces called a leak (or a slowdown) by each rule, of those that the harness
-calls so in any of the ways in which a trial may be looked at, and of those that it leaves undecided. For each leak: the
-share found, and of those that are twice as fast as the trace says it could see; the median error of the rate; and how
-often the rate that a trace does not rule out holds the true one.
+For each quiet generator: the shares of traces that each rule calls a leak (or a slowdown), that the harness calls a
+leak in a trial with looks, and that it leaves undecided. For each leak: the share found; the share found of leaks at
+twice the minimum detectable rate; the median relative error of the rate; and how often the true rate is not ruled out.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ LEAKS: Mapping[str, Mapping[str, Leak]] = {"leak": {**generators.LEAKS, **nasty.
 TIMES: Mapping[str, Mapping[str, Quiet]] = {"quiet times": step_times.QUIET, "slowdown": step_times.SLOWDOWNS}
 
 SHARE = 1
-"""As many traces as are asked for."""
+"""Divisor of `--count`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One generator: `shares` by rule (alarms or detections). For quiet ones `looks` is the share called bad in any way
-    of looking, `undecided` of those neither bad nor good. The rest is for leaks: `twice` is the share found of those at
-    twice the rate that the trace says it could see, `missed` of those called good.
+    """One generator. `shares`: rule -> share called bad. For quiet generators, `looks` is the share called bad with
+    looks, and `undecided` the share neither bad nor good. For leaks, `twice` is the share found of leaks at twice the
+    minimum detectable rate, and `missed` the share called good.
     """
 
     generator: str
@@ -92,7 +91,7 @@ def leak_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
 
 
 def small_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
-    """Leaks below the limit, under noise of 64 KiB: not to be called, and not to be ruled out."""
+    """Judge leaks below the limit, under noise of 64 KiB, which must be neither called leaks nor ruled out."""
     rate = float(name.split(maxsplit=1)[0])
     noise = rng.normal(0, 64, (count, STEPS.budget))
     traces = [generators.pages(rate * np.arange(STEPS.budget) + each) for each in noise]
@@ -108,7 +107,7 @@ def small_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
 
 
 def _called_at_a_look(rss_kib: Floats) -> bool:
-    """Whether a trial is called a leak that is looked at as it runs: one for the whole budget, or one that may stop."""
+    """Return whether a trial with looks is called a leak, either with the whole budget or if it may stop early."""
     return any(_trial_verdict(rss_kib, whole_budget=whole) == "leak" for whole in (False, True))
 
 
@@ -126,7 +125,7 @@ def _verdict(rss_kib: Floats) -> TraceVerdict:
 
 
 def _detectable(rss_kib: Floats) -> float:
-    """The slowest leak that the trace says it could show, in KiB a step."""
+    """Return the minimum detectable leak of the trace, in KiB a step."""
     trace = Trace(step=STEP, columns={"rss_kib": rss_kib})
     growth = judge_memory(trace, limit=LIMITS.leak_kib_per_step, steps=STEPS)
     return np.inf if growth is None or growth.detectable is None else growth.detectable
@@ -155,7 +154,7 @@ def time_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
     return Row(generator=name, kind=kind, count=count, shares=shares)
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all generators
 
 
 MAKERS: Mapping[str, tuple[Callable[..., Row], Sequence[str]]] = {
@@ -167,7 +166,7 @@ MAKERS: Mapping[str, tuple[Callable[..., Row], Sequence[str]]] = {
 
 
 def rows(*, seed: int, count: int) -> list[Row]:
-    """`count` traces a generator. Each generator has a random stream of its own, so that one more changes no other."""
+    """Judge `count` traces per generator. Each has its own random stream, so that a new generator changes no other."""
     jobs = [(kind, name, seed, count) for kind, (_, names) in MAKERS.items() for name in names]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(_made, jobs))
@@ -202,7 +201,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _total(rows: Sequence[Row], kind: str) -> str:
-    """Over the generators of a kind: how many were called bad, and the 95 % interval of that (Clopper and Pearson)."""
+    """Return how many traces of a kind were called bad, with the 95 % interval of that share (Clopper and Pearson)."""
     of_kind = [row for row in rows if row.kind == kind]
     count = sum(row.count for row in of_kind)
     called = [max(row.shares["harness"], row.looks or 0.0) * row.count for row in of_kind]

@@ -1,8 +1,8 @@
 """What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
 
-Its own time on a step of nothing, in a script and in an unmodified program, its share of a step of 1 ms, how much the
-measured process grows in 100,000 steps of nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of
-them. The agent runs as it does in a container: two processes, all probes.
+Prints the agent's own time on an empty step, in a script and in an unmodified program; its share of a step of 1 ms; how
+much the measured process grows in 100,000 empty steps; and the measured durations of steps of 0.3 to 10 µs, next to
+those in a plain loop. The agent runs as in a container: two processes, all probes.
 """
 
 import argparse
@@ -78,7 +78,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 import short
 clock, steps, step, took_s = time.perf_counter, range(100), short.setup(int(sys.argv[2])), []
-for _ in range(500):  # short loops: a turn of another process spoils few of them
+for _ in range(500):  # short loops: another process disturbs only a few of them
     began = clock()
     for _ in steps:
         step()
@@ -94,7 +94,7 @@ TRIALS = 3
 
 
 def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[str, Any]]:
-    """All messages of one trial of the script `text`."""
+    """Run one trial of the script `text`, and return all messages of the agent."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "busy.py")
         script.write_text(textwrap.dedent(text))
@@ -116,7 +116,7 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
 
 
 def program_trial(python: str, *, steps: int) -> list[dict[str, Any]]:
-    """A program of empty steps that ends by itself, before its budget."""
+    """Run a program of empty steps that ends by itself, before its budget."""
     return trial(python, PROGRAM.replace("STEPS", str(steps)), steps=steps + 1)
 
 
@@ -125,7 +125,7 @@ def busy_trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]
 
 
 def plain_s(python: str, turns: int) -> float:
-    """What a step takes in a loop without the agent."""
+    """Return the duration of a step in a loop without the agent."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "short.py").write_text(textwrap.dedent(SHORT))
         command = [python, "-c", PLAIN, folder, str(turns)]
@@ -133,7 +133,7 @@ def plain_s(python: str, turns: int) -> float:
 
 
 def measured_s(python: str, turns: int) -> float:
-    """The median of what the agent measures of it; the least of some trials."""
+    """Return the median duration of a step as the agent measures it; the smallest of several trials."""
     told = [trial(python, SHORT, steps=4000, turns=turns) for _ in range(TRIALS)]
     return min(statistics.median(column(each, "step_s")[1000:]) for each in told)
 
@@ -149,9 +149,9 @@ def column(told: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def own_time_s(told: list[dict[str, Any]]) -> float:
-    """Between the end of a step and the begin of the next, as the scenario sees it.
+    """Return the mean time between the end of a step and the start of the next, as the scenario sees it.
 
-    The mean without the slowest 1 %: those are the turns of the machine's other processes.
+    The slowest 1 % are left out: there other processes of the machine ran.
     """
     return float(told[-1]["output_tail"])
 
@@ -162,7 +162,7 @@ def growth_bytes_per_step(told: list[dict[str, Any]]) -> float:
 
 
 def figures(python: str) -> dict[str, float]:
-    """Times are the least of some trials, as neighbours on the machine only add; growth is the most."""
+    """Return all figures: times are the smallest of several trials (other load only adds), growth is the largest."""
     nothing = [busy_trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
     programs = [program_trial(python, steps=100_000) for _ in range(TRIALS)]
     busy = [busy_trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]

@@ -1,10 +1,11 @@
-"""What kills do to a sweep on a pool of a real Slurm: nothing may be lost, doubled, or left in the queue.
+"""Kill parts of a sweep on a pool of a real Slurm: nothing may be lost, counted twice, or left in the queue.
 
     python -m benchmarks.cluster [--kills 10] [--seed 1] [--rows 4] [--time 10m]
 
-Root, Slurm and munge (docs/cluster.md). Each sweep is hit once, at a random moment: the harness, a srun, a salloc, a
-node with its slurmd (back after some seconds), or `scancel`. A sweep whose harness was killed is started again. A
-trial's folder that a lost node keeps must be gone after the next sweep. Ends with 1 if anything is wrong.
+Needs root, Slurm and munge (docs/cluster.md). Each sweep suffers one fault at a random moment: the harness, an srun, a
+salloc or a node with its slurmd (back after some seconds) is killed, or `scancel` ends a job. A sweep whose harness was
+killed is started again. If a lost node keeps a trial's folder, the next sweep must remove it. Exits with 1 if anything
+is wrong.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", default="10m", help="hold.time of each allocation")
-    parser.add_argument("--rows", type=int, default=4, help="of each sweep, with 4 launches each")
-    parser.add_argument("--number", type=int, default=91, help="its own for each cluster that runs at the same time")
+    parser.add_argument("--rows", type=int, default=4, help="rows of each sweep, with 4 launches each")
+    parser.add_argument("--number", type=int, default=91, help="different for each cluster that runs at the same time")
     options = parser.parse_args()
     chance, faults = random.Random(options.seed), 0
     cluster, kept = Cluster(folder=FOLDER / str(options.number), number=options.number), set[Path]()
@@ -53,7 +54,7 @@ def main() -> int:
             found += [
                 f"{path} is left" for path in sorted(old if what.startswith("a node") else old | kept) if path.exists()
             ]
-            print(f"{number}: {what}: {'; '.join(found) or 'nothing lost, doubled or left'}", flush=True)
+            print(f"{number}: {what}: {'; '.join(found) or 'nothing lost, doubled or left behind'}", flush=True)
             faults += len(found)
             cluster.clear()
     finally:
@@ -63,7 +64,7 @@ def main() -> int:
 
 
 def _one(folder: Path, cluster: Cluster, chance: random.Random, options: argparse.Namespace) -> tuple[str, list[int]]:
-    """Return what was killed, and the process ids of the sweeps."""
+    """Run and disturb one sweep; return what was killed, and the process ids of the sweeps."""
     hosts = f"{{farm: {{engine: slurm, nodes: 2, hold: {{time: {options.time}, wait: 5m}}}}}}"
     matrix = write(folder, hosts, rows=options.rows, steps=125)
     process = start(matrix, cluster.environ)
@@ -86,7 +87,7 @@ def _one(folder: Path, cluster: Cluster, chance: random.Random, options: argpars
 
 
 def _left_in_queue(cluster: Cluster) -> Iterator[str]:
-    """Yield what is left in the queue, once jobs that are ending have had time for it."""
+    """Yield the jobs that are left in the queue after jobs that are ending have had time to end."""
     if not until(lambda: not cluster.jobs(), seconds=20):
         yield f"jobs {cluster.jobs()} are left in the queue"
 

@@ -1,26 +1,26 @@
-"""Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, anything left, a verdict wrong?
+"""Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, a process left, a verdict wrong?
 
     python -m benchmarks.faults --times 300                    # process engine
     python -m benchmarks.faults --faults full,memory,pressure,clock,beside --times 30
     python -m benchmarks.faults --engine docker --faults harness,frozen,restarted,cut --times 30
 
-Each time, one fault meets a sweep of four versions, of which the newer two crash:
+Each time, one fault hits a sweep of four versions, of which the newer two crash:
 
     harness   SIGKILL to the harness, which is then started again until a sweep ends
-    agent     SIGKILL to the agent of the trial that runs
+        agent     SIGKILL to the agent of the running trial
     scenario  SIGKILL to the scenario
-    full      the file system of the run's directory is full for a while
-    memory    the harness gets no more memory than it has, for a while
-    pressure  the harness and its trials have no more memory than they use, for a while: the kernel ends some of them
+        full      the file system of the run's directory is full for a while
+    memory    the harness gets no more memory for a while
+    pressure  the harness and its trials together get no more memory for a while: the kernel kills some of them
     clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
     beside    a second sweep, a watch and `harness clean --images --runs 1h`, on the same host at the same time
     frozen    the Docker Engine is stopped for 5 s (SIGSTOP)
     restarted the Docker Engine is ended or killed, and started again
     cut       the network between the harness and the engine loses every packet for a while
 
-The last three are for `--engine docker`, which starts an engine of its own (as root; the base image comes from the
-machine's engine). `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine.
-Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
+The last three need `--engine docker`, which starts a separate engine (as root; the base image comes from the machine's
+engine). `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine. After the
+fault the sweep is started once more, and its result is compared with that of an undisturbed sweep.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ from tests.lab.ways import free_port
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 MARK = "FAULTS_TOKEN"
 ENDS_S = 300.0
-"""Seconds after which a sweep that did not end counts as a failure of its own."""
+"""Seconds after which a sweep that has not ended counts as a failure."""
 FROZEN_S = 5.0
 CUT_S = 8.0
 OWN_ENGINE = Path("/var/tmp/harness-faults-engine")
 ENGINE_NUMBER = 90
-"""Of its bridge; other engines on this machine have other numbers."""
+"""Number of the engine's bridge; other engines on this machine have other numbers."""
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
 MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT, "pressure": signal.SIGKILL}
-"""The signals that may end a sweep, by fault: a library written in Rust aborts its process if it gets no memory."""
+"""Fault -> the signal that may end a sweep; a library written in Rust aborts its process if it gets no memory."""
 FULL_BYTES = 3 << 20
 TOLD_LINES = 12
-"""Lines of a traceback that are told."""
+"""Lines of a traceback that are printed."""
 ROOM_BYTES = 8 << 20
 DAY_S = 86400
 CLOCK_SOURCE = Path(__file__).with_name("clock_offset.c")
@@ -90,7 +90,7 @@ def setup():
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A folder with a matrix, the runs made of it, and temporary files of its own."""
+    """A folder with a matrix, its runs, and its own temporary files."""
 
     folder: Path
     environ: Mapping[str, str]
@@ -98,7 +98,7 @@ class Place:
     daemon: Daemon | None
     """None: the process engine."""
     cgroup: TrialCgroup | None
-    """Of all that is started here; None: that of this process."""
+    """The cgroup of everything that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -107,11 +107,11 @@ class Place:
 
     @property
     def clock(self) -> Path:
-        """The seconds by which clocks are wrong here, as clock_offset.c reads them."""
+        """The file with the seconds by which clocks are wrong here, which clock_offset.c reads."""
         return self.folder / "clock"
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """Start a command; without one, the sweep."""
+        """Start a harness command; by default, the sweep."""
         joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup.procs)]
         process = subprocess.Popen(
             [*joined, sys.executable, "-m", "harness", *(command or ("sweep", "matrix.yaml", "--seed", "1"))],
@@ -122,7 +122,7 @@ class Place:
         return process
 
     def processes(self) -> list[psutil.Process]:
-        """The processes of trials, in containers too: their environment has our mark."""
+        """Return the processes of trials, including those in containers: their environment has our mark."""
         mark = f"{MARK}={self.token}".encode()
         found = []
         for process in psutil.process_iter():
@@ -132,10 +132,10 @@ class Place:
         return found
 
     def left(self) -> list[str]:
-        """What a sweep should not leave: processes, folders, cgroups and containers."""
+        """Return what a sweep left but should not: processes, folders, cgroups and containers."""
         names = [f"process {process.pid}" for process in self.processes()]
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
-        dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # of all sweeps of this machine
+        dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
@@ -201,7 +201,7 @@ def place(workshop: Workshop, daemon: Daemon | None, fault: str = "") -> Iterato
 
 @contextlib.contextmanager
 def _small(folder: Path) -> Iterator[None]:
-    """A file system of its own, which is small."""
+    """Mount a small file system for the run's directory."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES}", "faults", str(folder)], check=True)
     try:
         yield
@@ -251,7 +251,7 @@ def fill(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
 
 
 def starve(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Let the harness have no more memory for a while: its own address space may not grow."""
+    """Give the harness no more memory for a while: its address space may not grow."""
     with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
         harness = psutil.Process(process.pid)
         room = harness.memory_info().vms + rng.randint(0, ROOM_BYTES)
@@ -262,13 +262,13 @@ def starve(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
 
 
 def press(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Let the harness and its trials together have hardly more memory than they use, for a while."""
+    """Give the harness and its trials together hardly more memory than they use, for a while."""
     if at.cgroup is None:
         raise SystemExit("the fault `pressure` needs a memory cgroup: run it as root")
     limit = at.cgroup.path / ("memory.max" if at.cgroup.version == 2 else "memory.limit_in_bytes")
     told = dict(line.split() for line in (at.cgroup.path / "memory.stat").read_text().splitlines())
     used = int(told["anon" if at.cgroup.version == 2 else "total_rss"])
-    with contextlib.suppress(OSError):  # the kernel can refuse what is below the use
+    with contextlib.suppress(OSError):  # the kernel can refuse a limit below the current use
         limit.write_text(str(used + rng.randint(0, ROOM_BYTES)))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(rng.uniform(0.5, 5))
@@ -284,7 +284,7 @@ def set_clock(at: Place, process: subprocess.Popen[str], rng: random.Random) -> 
 
 
 def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Let another sweep, a watch and removals of what is old work beside the sweep."""
+    """Run another sweep, a watch and `harness clean` at the same time as the sweep."""
     others = (at.start(), at.start("watch", "matrix.yaml", "--once"))
     while any(each.poll() is None for each in (process, *others)):
         at.start("clean", "matrix.yaml", "--images", "--runs", "1h").wait()
@@ -303,7 +303,7 @@ def freeze(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
 
 
 def restart(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Start the engine again after its orderly end, or after it was killed with all that it had started."""
+    """End the engine, or kill it with everything that it started, and start it again."""
     daemon = of(at)
     daemon.stop() if rng.random() < 0.5 else daemon.kill()
     time.sleep(rng.uniform(0, 3))
@@ -345,7 +345,7 @@ def of(at: Place) -> Daemon:
 
 @contextlib.contextmanager
 def own_engine() -> Iterator[Daemon]:
-    """An engine that nobody else uses, with the base image."""
+    """Yield an engine that nothing else uses, with the base image."""
     daemon = Daemon(folder=OWN_ENGINE, number=ENGINE_NUMBER, listen=(f"tcp://127.0.0.1:{free_port()}",))
     try:
         daemon.start()
@@ -357,12 +357,12 @@ def own_engine() -> Iterator[Daemon]:
         shutil.rmtree(OWN_ENGINE, ignore_errors=True)
 
 
-# ---------------------------------------------------------------- one time
+# ---------------------------------------------------------------- one sweep
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What a sweep came to: the word of each cell, the findings, and the trials by cell."""
+    """The result of a sweep: the verdict of each cell, the findings, and the trials by cell."""
 
     words: Mapping[str, str]
     findings: frozenset[str]
@@ -370,7 +370,7 @@ class Ending:
 
 
 def undisturbed(workshop: Workshop, daemon: Daemon | None) -> tuple[Ending, float]:
-    """The ending of a sweep that nothing disturbs, and its seconds; environments are there then."""
+    """Return the result of an undisturbed sweep, and its seconds; later sweeps find the environments made."""
     with place(workshop, daemon) as at:
         problems = end(at.start())
         for run in at.runs:
@@ -384,7 +384,7 @@ def undisturbed(workshop: Workshop, daemon: Daemon | None) -> tuple[Ending, floa
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """What every disturbed sweep is compared with: `usual_s` is the time that a sweep takes undisturbed."""
+    """What every disturbed sweep is compared with; `usual_s` is the duration of an undisturbed sweep in seconds."""
 
     workshop: Workshop
     daemon: Daemon | None
@@ -392,7 +392,7 @@ class Campaign:
     usual_s: float
 
     def once(self, fault: str, rng: random.Random) -> list[str]:
-        """Disturb one sweep up to three times, and return what was wrong afterwards, in words."""
+        """Disturb one sweep up to three times, and return a description of each problem that it showed afterwards."""
         with place(self.workshop, self.daemon, fault) as at:
             problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
             problems += end(at.start())  # the next call resumes, and removes what is left
@@ -418,7 +418,7 @@ def _known(at: Place) -> set[str]:
 
 
 def end(process: subprocess.Popen[str], *, may_die: int | None = None) -> list[str]:
-    """Wait for a sweep, and return what its end shows to be wrong. `may_die`: the signal that may end it."""
+    """Wait for a sweep, and return the problems that its end shows. `may_die`: the signal that may end it."""
     try:
         _, errors = process.communicate(timeout=ENDS_S)
     except subprocess.TimeoutExpired:
@@ -434,7 +434,7 @@ def end(process: subprocess.Popen[str], *, may_die: int | None = None) -> list[s
 
 
 def torn(at: Place) -> list[str]:
-    """Files that are half-written, and trials that one run has twice."""
+    """Return the files that are incomplete, and the trials that one run has twice."""
     problems = []
     for run in at.runs:
         seen: Counter[str] = Counter()
@@ -462,8 +462,8 @@ def ending(at: Place) -> Ending:
 
 
 def compared(found: Ending, wanted: Ending) -> list[str]:
-    """Wrong is a finding that is not there, a bad word for a good version and a good word for a bad one; a version may
-    be untested or suspect.
+    """Return what is wrong: a finding that does not exist, a bad verdict of a good version, or a good one of a bad
+    version. A version may be untested or suspect.
     """
     problems = [f"wrong finding: {one}" for one in found.findings - wanted.findings]
     for version, word in found.words.items():
@@ -484,7 +484,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", choices=("process", "docker"), default="process")
     parser.add_argument("--faults", default="harness,agent,scenario")
-    parser.add_argument("--times", type=int, default=30, help="of each fault")
+    parser.add_argument("--times", type=int, default=30, help="how often to try each fault")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
@@ -509,12 +509,12 @@ def main() -> int:
                     bad += bool(problems)
                     for problem in problems:
                         print(f"{fault} {number + 1}: {problem}", file=sys.stderr, flush=True)
-            finally:  # also if it is ended early
+            finally:  # even if it is ended early
                 wrong += bad
-                print(f"{asked.engine:8} {fault:9} {done:4} times: {bad} with anything wrong", flush=True)
+                print(f"{asked.engine:8} {fault:9} {done:4} times: {bad} with a problem", flush=True)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folders and the sweep go then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # then the folders and the sweep are removed, too
     sys.exit(main())

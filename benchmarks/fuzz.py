@@ -1,18 +1,18 @@
-"""Damaged and hostile input, at random: is every error one line, in two seconds of processor time and 200 MB?
+"""Random damaged and hostile input: is every error one line, within two seconds of processor time and 200 MB?
 
     python -m benchmarks.fuzz --times 100000
     python -m benchmarks.fuzz --of matrix,run --times 1000 --seed 7
 
     matrix    the example matrix files, for `harness sweep --dry-run`
     run       plan.json, result.json and the trial files of a run, for `harness issue`, `repro` and `diff`
-    messages  what an agent sends
+        messages  the messages of an agent
     traces    CSV and JSON files, for `harness judge`
     index     the package index's pages
     registry  an image registry's lists of tags, manifests, configurations and tokens, and their headers
 
 A structure-aware change replaces, removes or doubles a value of the parsed file; a raw change flips, cuts or inserts
-bytes. What fails is printed with the seed that makes it again. An index on this machine answers for the real one. Of
-ten bug reports, one draws its charts, which takes most of the time of an input.
+bytes. Each failure is printed with the seed that reproduces it. An index on this machine answers for the real one. One
+in ten bug reports draws its charts, which takes most of the time of an input.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from tests.unit.run.test_conversation import DONE, HELLO, Player, counts, held, 
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MOST_S = 2.0
-"""Processor time of one input: other work on the machine does not count."""
+"""Most processor seconds for one input; other work on the machine does not count."""
 MOST_WAIT_S = 60.0
-"""Without the time in which all processors were busy with other work."""
+"""Most wall seconds for one input, without the time in which all processors were busy with other work."""
 MOST_KIB = 200 << 10
-"""Growth of this process by one input."""
+"""Most growth of this process from one input, in KiB."""
 DRAWN = 0.1
-"""Share of the bug reports whose charts are drawn."""
+"""Share of the bug reports that draw their charts."""
 JSON_PAGE = "application/vnd.pypi.simple.v1+json"
 NASTY: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1e308, -0.5, float("inf"), float("nan")),
@@ -72,7 +72,7 @@ NASTY: tuple[Any, ...] = (
     *([], {}, [[]], [None], {"": None}, {"a": {"a": {"a": {}}}}, [1] * 3000),
 )
 Case = Callable[[random.Random], None]
-"""Makes one damaged input and gives it to the harness; raises what must not be raised."""
+"""Makes one damaged input and passes it to the harness. What it raises is a failure."""
 
 
 class Wrong(Exception):
@@ -103,7 +103,7 @@ def damaged(value: Any, rng: random.Random) -> Any:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (holder, key) of every value inside."""
+    """Yield (container, key) of every nested value."""
     held = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in held:
         yield value, key
@@ -135,7 +135,7 @@ def encoded(value: Any, rng: random.Random) -> bytes:
 
 
 def called(*arguments: str) -> None:
-    """Call a command; a traceback is wrong, whatever the input is."""
+    """Call a command. Raises Wrong, or the command's own exception, if the command ends with a traceback."""
     done = CliRunner().invoke(cli, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -148,7 +148,7 @@ def called(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def answering(answer: Callable[[str], tuple[str, bytes]]) -> Iterator[str]:
-    """A package index on this machine, which answers a path with a content type and a body. Yields its address."""
+    """Run a package index on this machine, which answers a path with a content type and a body; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -177,7 +177,7 @@ def matrix() -> Iterator[Case]:
     versions = {version for text in texts for version in re.findall(r'"(\d+\.[\d.]+\d)"', text.decode())}
 
     def answer(path: str) -> tuple[str, bytes]:
-        """The page of any package has all versions that the examples name."""
+        """Return the page of a package: for any name, it has all versions that the examples name."""
         package = path.split("/")[-2]
         files = [{"filename": f"{package}-{version}.tar.gz"} for version in sorted(versions)]
         return JSON_PAGE, json.dumps({"files": files}).encode()
@@ -294,7 +294,7 @@ def registry() -> Iterator[Case]:
     link = '</v2/team/app/tags/list?n=1000&last=1.1>; rel="next"'
 
     def replies(rng: random.Random) -> Mapping[str, Reply]:
-        """The replies by the part of the path that tells them; what names another by digest names what is sent."""
+        """Return the replies by the part of the path that selects them; digests in them match the damaged replies."""
 
         def document(value: Any, kind: str = "application/json", **headers: str) -> Reply:
             data = encoded(damaged(value, rng), rng) if rng.random() < 0.4 else json.dumps(value).encode()
@@ -366,7 +366,7 @@ CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--of", default=",".join(CASES))
-    parser.add_argument("--times", type=int, default=1000, help="of each kind")
+    parser.add_argument("--times", type=int, default=1000, help="inputs of each kind")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     wrong = 0
@@ -377,7 +377,7 @@ def main() -> int:
 
 
 def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
-    """Run the cases of one kind, print what was wrong, and return how many."""
+    """Run the cases of one kind, print the failures, and return their number."""
     wrong, slowest_s = 0, 0.0
     before_kib = peak_kib()
     for number in range(seed, seed + times):
@@ -386,7 +386,7 @@ def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
             case(random.Random(number))
         except HarnessError:
             pass
-        except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
+        except Exception:  # noqa: BLE001 - any exception is what we look for
             wrong += 1
             where = traceback.format_exc().strip().splitlines()
             print(f"{name} --seed {number}: {where[-1]} | {where[-3].strip() if len(where) > 2 else ''}", flush=True)
@@ -394,10 +394,10 @@ def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
         slowest_s = max(slowest_s, worked_s)
         if worked_s > MOST_S or took_s > MOST_WAIT_S:
             wrong += 1
-            print(f"{name} --seed {number}: took {took_s:.1f} s, {worked_s:.1f} s of them at work", flush=True)
+            print(f"{name} --seed {number}: took {took_s:.1f} s, {worked_s:.1f} s of it working", flush=True)
     grown_kib = peak_kib() - before_kib
     print(
-        f"{name:9}{times:7} inputs: {wrong} with anything wrong, slowest {slowest_s:.2f} s of processor time, "
+        f"{name:9}{times:7} inputs: {wrong} failures, slowest {slowest_s:.2f} s of processor time, "
         f"peak + {grown_kib >> 10} MB",
         flush=True,
     )
@@ -405,7 +405,7 @@ def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
 
 
 def queued_s() -> float:
-    """The seconds that our threads have waited for a processor."""
+    """Return the seconds that our threads have waited for a processor."""
     waited_ns = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):  # the thread has ended

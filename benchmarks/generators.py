@@ -1,8 +1,8 @@
-"""Made traces whose truth is known: quiet ones, that must never be called bad, and leaks, that should be found.
+"""Generated traces with a known truth: quiet traces, which must never be called bad, and leaks, which should be found.
 
-Each generator takes a random generator and the number of steps, leaks also their true rate in KiB a step, and returns
-memory in KiB, shape (n,). Depths, rates, times and noise are drawn
-anew for every trace, so that a rule tuned to one figure shows.
+Each generator takes a random generator and the number of steps n (leaks also their true rate in KiB a step), and
+returns memory in KiB, shape (n,). Depths, rates, times and noise are drawn independently for every trace, so that a
+rule that is tuned to one figure fails.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PAGE_KIB = 4.0
 
 
 def pages(values: Floats) -> Floats:
-    """As the kernel counts it."""
+    """Return memory in KiB, rounded to whole pages as the kernel counts it."""
     return np.asarray(np.round((values + BASE_KIB) / PAGE_KIB) * PAGE_KIB, dtype=np.float64)
 
 
 def noise(rng: Generator, count: int) -> Floats:
-    """White, slow or none, of 0 to 128 KiB."""
+    """Return white or autocorrelated noise with a sigma of 0 to 128 KiB."""
     sigma = float(rng.choice([0.0, 4.0, 32.0, 64.0, 128.0]))
     white = rng.normal(0, sigma, count)
     memory = float(rng.choice([0.0, 0.5, 0.9]))
@@ -70,14 +70,14 @@ def plateaus(rng: Generator, count: int) -> Floats:
 
 
 def saw_teeth(rng: Generator, count: int) -> Floats:
-    """A collector runs when enough garbage has come together."""
+    """A garbage collector runs when enough garbage has accumulated."""
     period = int(rng.uniform(0.005, 0.05) * count)
     garbage = (np.arange(count) + rng.integers(0, period)) % period
     return garbage * log_uniform(rng, 4, 400) + noise(rng, count)
 
 
 def uneven_saw_teeth(rng: Generator, count: int) -> Floats:
-    """As above, with teeth of unequal length and of up to an eighth of the trace."""
+    """Saw-teeth of unequal length, each up to an eighth of the trace."""
     edges = np.cumsum(rng.uniform(0.02, 0.125, 64) * count)
     since = np.arange(count) - np.concatenate(([0], edges))[np.searchsorted(edges, np.arange(count), side="right")]
     return since * log_uniform(rng, 4, 100) + noise(rng, count)
@@ -94,14 +94,14 @@ def lazy_random_walk(rng: Generator, count: int) -> Floats:
 
 
 def staircase(rng: Generator, count: int) -> Floats:
-    """An arena that grows by 1 or 2 MiB whenever a need that wanders about a mean is higher than ever before."""
+    """An arena that grows by 1 or 2 MiB whenever a demand that fluctuates about a mean reaches a new maximum."""
     chunk = float(rng.choice([1024.0, 2048.0]))
     need = ar1(rng.normal(0, chunk * rng.uniform(0.5, 2), count), float(rng.choice([0.9, 0.99])))
     return np.asarray(np.ceil(np.maximum.accumulate(need) / chunk) * chunk, dtype=np.float64) + noise(rng, count)
 
 
 def few_chunks(rng: Generator, count: int) -> Floats:
-    """One to four chunks of 1 or 2 MiB, at any time."""
+    """One to four chunks of 1 or 2 MiB, at random times."""
     chunk = float(rng.choice([1024.0, 2048.0]))
     times = rng.uniform(0, count, int(rng.integers(1, 5)))
     return chunk * (np.arange(count)[:, None] >= times).sum(axis=1) + noise(rng, count)
@@ -143,30 +143,30 @@ def slow_wave(rng: Generator, count: int) -> Floats:
 
 
 def slower_wave(rng: Generator, count: int) -> Floats:
-    """As above, with so long a period that memory falls in the first half and rises in the second."""
+    """A wave with so long a period that memory falls in the first half and rises in the second."""
     trough, period = rng.uniform(0.45, 0.55) * count, rng.uniform(1.2, 2.1) * count
     wave = np.cos((np.arange(count) - trough) / period * 2 * np.pi)
     return -log_uniform(rng, 300, 3e4) * wave + noise(rng, count)
 
 
 def square_root(rng: Generator, count: int) -> Floats:
-    """A table of what was seen, of things that come back ever more often."""
+    """A table of values seen so far, in which new values become rarer."""
     return log_uniform(rng, 30, 3e3) * np.sqrt(np.arange(count)) + noise(rng, count)
 
 
 def late_plateau(rng: Generator, count: int) -> Floats:
-    """A cache that is full shortly before the end."""
+    """A cache that becomes full only shortly before the end."""
     return log_uniform(rng, 1, 50) * np.minimum(np.arange(count), rng.uniform(0.8, 0.92) * count) + noise(rng, count)
 
 
 def one_workspace(rng: Generator, count: int) -> Floats:
-    """Allocated at once, in the first half, and kept; nothing else ever moves."""
+    """A single allocation in the first half, which is kept; nothing else changes."""
     kib = log_uniform(rng, 3e3, 3e5)
     return kib * (np.arange(count) >= int(rng.uniform(0, 0.5) * count)).astype(float)
 
 
 def stairs_that_end(rng: Generator, count: int) -> Floats:
-    """Some chunks of 1 or 2 MiB at a steady pace, and no more."""
+    """Two to five chunks of 1 or 2 MiB at a steady pace, and no more after that."""
     chunk, every = float(rng.choice([1024.0, 2048.0])), rng.uniform(0.01, 0.1) * count
     return chunk * np.minimum(np.arange(count) // every, rng.integers(2, 6))
 
@@ -218,7 +218,7 @@ def late_start(rng: Generator, count: int, rate: float) -> Floats:
 
 
 def accelerating(rng: Generator, count: int, rate: float) -> Floats:
-    """Reaches `rate` on average over the second half."""
+    """A leak that accelerates, with an average of `rate` over the second half."""
     time = np.arange(count) / count
     shape = time ** rng.uniform(1.2, 2.5)
     return rate * count * 0.5 * shape / (1 - shape[count // 2]) + noise(rng, count)

@@ -1,8 +1,9 @@
 """What a long history costs: `python -m benchmarks.history --runs 1000`.
 
-Made runs of nightly watches: each measures a new version beside the last ones and the first one, of two series in three
-variants on two lanes, with all signals. It times: the index made from all of them, `harness runs` and `harness history`
-as processes of their own, the site, the site after one more run, and its largest page.
+The runs of nightly watches are generated: each measures a new version, the last two and the first one, of two series in
+three variants on two lanes, with all signals. It times the making of the index from all runs, `harness runs` and
+`harness history` as separate processes, the site, and the site after one more run, and prints the size of its largest
+page.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LANES = [build.OLD, build.NEW]
 
 
 def write_runs(out: Path, *, count: int) -> None:
-    """`count` runs in `out`, of MATRICES matrices in turn; every 30th version is bad for three versions."""
+    """Write `count` runs below `out`, of MATRICES matrices in turn; every 30 versions, three versions are bad."""
     rng = np.random.default_rng(1)
     for number in range(count):
         write_run(out, number, rng)
@@ -55,7 +56,7 @@ def write_run(out: Path, number: int, rng: np.random.Generator) -> Path:
 
 
 def made(turn: int, rng: np.random.Generator) -> RunResult:
-    """One night: version `turn` + 2 beside the two before it and the first one."""
+    """Return the run of one night: version `turn` + 2, the two versions before it, and the first version."""
     newest = turn + 2
     names = [f"1.{number}" for number in sorted({0, newest - 2, newest - 1, newest})]
     histories = [(build.series(name, names), LANES, VARIANTS) for name in ("framework", "runtime")]
@@ -96,7 +97,7 @@ def timed(what: str, work: Callable[[], object]) -> float:
 
 
 def used_s() -> float:
-    """Return the processor time of all commands up to now, which a busy machine hardly changes."""
+    """Return the processor seconds of all commands up to now, which hardly depend on other load."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,5 +1,6 @@
-"""Simple rules that name the version where a level rises, to compare the judge with: launches of each version in, as
-logs, shape (launches, versions); answers and the number of launches used out.
+"""Simple rules that name the version where a level rises, for comparison with the judge.
+
+A rule takes the logs of all launches, shape (launches, versions), and returns its answers and the number of launches.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from scipy.stats import ttest_ind
 from benchmarks.generators import Floats
 
 FIVE = 5
-"""Launches of a version, for the rules that take several."""
+"""Launches per version, for the rules that use several."""
 WELCH_ALPHA = 0.01
 
 Answer = tuple[int, int]
-"""(last of the old level, first of the new one): positions in the series."""
+"""(last version of the old level, first version of the new one), as positions in the series."""
 
 
 def bisect_one_launch(launches: Floats, threshold: float) -> tuple[list[Answer], int]:
-    """Halve; bad is slower than the oldest version by more than the threshold, in one launch each."""
+    """Bisect with one launch per version; bad means slower than the oldest version by more than the threshold."""
     return _bisect(launches[0], threshold, launches=1)
 
 
 def bisect_medians(launches: Floats, threshold: float) -> tuple[list[Answer], int]:
-    """The same with the median of five launches."""
+    """Bisect with the median of five launches per version."""
     return _bisect(np.median(launches[:FIVE], axis=0), threshold, launches=FIVE)
 
 
@@ -41,7 +42,7 @@ def _bisect(figures: Floats, threshold: float, *, launches: int) -> tuple[list[A
 
 
 def neighbours_by_welch(launches: Floats, threshold: float) -> tuple[list[Answer], int]:
-    """Five launches of all; every neighbour that is slower by more than the threshold, p < .01 by Welch's test."""
+    """Launch each version five times; name those slower than the one before by the threshold, with Welch's p < .01."""
     values = launches[:FIVE]
     p_values = ttest_ind(values[:, :-1], values[:, 1:], axis=0, equal_var=False).pvalue
     steps = np.diff(values.mean(axis=0))

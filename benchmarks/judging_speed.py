@@ -1,8 +1,8 @@
 """How long judging takes, and how much memory: `python -m benchmarks.judging_speed [--cells 10000]`.
 
 Each cell has three launches of 4,000 steps with memory and step times. Blocks of ten versions are judged as a sweep
-does: verdicts, changes, and what was compared. They are made one after the other in as many processes as there are
-CPUs, so that no more than one is held at a time. Also: one trace of ten million steps.
+does: verdicts, changes, and compared figures. There is one process per CPU, and each generates and judges one block at
+a time, so that it holds no more than one. A trace of ten million steps is timed, too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ QUIET = [*generators.QUIET.values(), *nasty.QUIET.values()]
 
 
 def judge_versions(first: int) -> float:
-    """The CPU seconds spent in judging a block, without the making of its traces. `first`: the number of its first
-    cell, by which its traces differ from those of others.
+    """Return the CPU seconds spent in judging a block, without those for its traces. `first`: the number of its first
+    cell, which seeds its traces.
     """
     rng = np.random.default_rng(first)
     series = build.series("made", [str(place) for place in range(VERSIONS)])
@@ -93,7 +93,7 @@ def print_long() -> None:
     spent_s = time.process_time() - begun
     tracemalloc.start()
     judge_trace(trace, limits=VARIANT.scenario.limits)
-    print(f"{LONG} steps: {spent_s:.2f} s, {tracemalloc.get_traced_memory()[1] / 2**20:.0f} MiB beside the trace")
+    print(f"{LONG} steps: {spent_s:.2f} s, {tracemalloc.get_traced_memory()[1] / 2**20:.0f} MiB besides the trace")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Where the time of one launch goes, on both engines: a quiet scenario of short steps, by the agent's messages.
+"""Where the time of one launch goes, on both engines: a quiet scenario of short steps, timed by the agent's messages.
 
     python -m benchmarks.launch_profile [--repeats 9] [--engines process docker] [--base python:3.11-slim-bookworm]
 
-Prints medians in milliseconds: until the engine has started it, until the agent says hello, until setup and the first
-step are done, the steps with their looks, until `done`, and until everything is removed.
+Prints the median milliseconds of each phase: until the engine has started the trial, until the agent says hello, until
+setup and the first step are done, the steps with their looks, until `done`, and until everything is removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STEPS = Steps(first=500, budget=1000)
 
 @dataclass(kw_only=True)
 class Watched:
-    """An engine's launcher and session in one: notes when each message comes."""
+    """An engine's launcher and session in one, which records when each message arrives."""
 
     engine: Engine
     session: Session | None = None
@@ -89,7 +89,7 @@ def arguments() -> argparse.Namespace:
 
 
 def profile(name: str, *, base: str, repeats: int) -> list[list[float]]:
-    """Seconds of each phase and of all of them, of each launch but the first."""
+    """Return the seconds of each phase and of the whole launch, for each launch but the first."""
     engine = open_engine(Host(name="here", engine=name, gpus="none", where=WHERE), environ=os.environ, say=note)
     source = Install(base=base, python=None, packages=())
     try:

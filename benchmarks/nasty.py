@@ -1,6 +1,6 @@
-"""Made traces as real programs leave them, with a known truth: quiet ones that look guilty, and leaks that hide.
+"""Generated traces that imitate real programs, with a known truth: quiet ones that look like leaks, and hidden leaks.
 
-Of the same form as those of `generators`. The rule was tuned with these in view; `held_out` was written after it.
+They have the same form as those of `generators`. The rule was tuned on these traces; `held_out` was written later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.generators import Floats, Generator, Leak, Quiet, ar1, few_chunk
 
 
 def two_arenas(rng: Generator, count: int) -> Floats:
-    """Two staircases beside each other, of 1 and 2 MiB chunks, each as high as its highest need yet."""
+    """The sum of two staircases of 1 and 2 MiB chunks, each as high as its highest demand so far."""
     total = noise(rng, count)
     for chunk in (1024.0, 2048.0):
         need = ar1(rng.normal(0, chunk * rng.uniform(0.5, 2), count), float(rng.choice([0.9, 0.99])))
@@ -31,14 +31,14 @@ def logarithm_in_chunks(rng: Generator, count: int) -> Floats:
 
 
 def late_full_cache(rng: Generator, count: int) -> Floats:
-    """An LRU cache: new keys come ever more rarely, and it is full in the second half."""
+    """An LRU cache: new keys become rarer, and the cache becomes full in the second half."""
     new = np.arange(count) ** rng.uniform(0.6, 1.0)
     full = new[int(rng.uniform(0.5, 0.93) * count)]
     return log_uniform(rng, 2e3, 1e5) * np.minimum(new / full, 1) + noise(rng, count)
 
 
 def generations(rng: Generator, count: int) -> Floats:
-    """Small saw-teeth on large ones: what survives the young generation waits for the old one's collection."""
+    """Small saw-teeth on large ones: what survives the young generation waits for a collection of the old one."""
     young = int(rng.uniform(0.002, 0.02) * count)
     old = young * int(rng.integers(4, 20))
     shift = int(rng.integers(0, old))
@@ -57,7 +57,7 @@ def fragmentation(rng: Generator, count: int) -> Floats:
 
 
 def power_law(rng: Generator, count: int) -> Floats:
-    """Growth that slows down without an end, by a power of time from 0.3 to 0.8."""
+    """Growth by a power of time, from 0.3 to 0.8, which slows down but never ends."""
     return log_uniform(rng, 2e3, 2e5) * (np.arange(count) / count) ** rng.uniform(0.3, 0.8) + noise(rng, count)
 
 
@@ -68,7 +68,7 @@ def power_law_in_chunks(rng: Generator, count: int) -> Floats:
 
 
 def compilations(rng: Generator, count: int) -> Floats:
-    """A compiler works in bursts, ever more rarely, each keeping some memory and giving more back."""
+    """A compiler works in bursts that become rarer; each keeps some memory and gives more back."""
     total = noise(rng, count)
     for _ in range(int(rng.integers(5, 40))):
         begin = int(min(rng.exponential(rng.uniform(0.03, 0.2)), 0.99) * count)
@@ -79,7 +79,7 @@ def compilations(rng: Generator, count: int) -> Floats:
 
 
 def given_back_late(rng: Generator, count: int) -> Floats:
-    """What an epoch gathers is freed at its end, late in the trace."""
+    """Memory that an epoch accumulates is freed at its end, late in the trace."""
     end = int(rng.uniform(0.6, 0.95) * count)
     slope = log_uniform(rng, 1, 50)
     time = np.arange(count)
@@ -87,20 +87,20 @@ def given_back_late(rng: Generator, count: int) -> Floats:
 
 
 def neighbours_spikes(rng: Generator, count: int) -> Floats:
-    """Spikes in clusters, now and then many."""
+    """Spikes in clusters, which are sometimes dense."""
     busy = np.repeat(rng.random(40) < 0.3, -(-count // 40))[:count]
     return noise(rng, count) + log_uniform(rng, 1e3, 1e5) * (busy & (rng.random(count) < rng.uniform(0.05, 0.5)))
 
 
 def doubling(rng: Generator, count: int) -> Floats:
-    """A table that doubles: it keeps the old half for a while, and is twice as large each time."""
+    """A table that doubles its size whenever it is full."""
     first = rng.uniform(0.005, 0.02) * count
     doublings = np.floor(np.log2(np.maximum(np.arange(count) / first, 1)))
     return log_uniform(rng, 50, 2e3) * 2**doublings + noise(rng, count)
 
 
 def thread_arenas(rng: Generator, count: int) -> Floats:
-    """Each thread of a pool takes an arena of its own when it is first busy."""
+    """Each thread of a pool takes its own arena when it is first busy."""
     times = rng.exponential(rng.uniform(0.05, 0.25) * count, int(rng.integers(4, 17)))
     return log_uniform(rng, 256, 8192) * (np.arange(count)[:, None] >= times).sum(axis=1) + noise(rng, count)
 
@@ -113,7 +113,7 @@ def batches(rng: Generator, count: int) -> Floats:
 
 
 def never_given_back(rng: Generator, count: int) -> Floats:
-    """A noisy need that grows ever more rarely, in a heap that never gives anything back: the highest stays."""
+    """A noisy demand that grows ever more rarely, in a heap that gives nothing back, so that its maximum stays."""
     need = (few_chunks, staircase, late_full_cache, power_law_in_chunks)[int(rng.integers(4))]
     return np.asarray(np.maximum.accumulate(need(rng, count)), dtype=np.float64)
 
@@ -140,7 +140,7 @@ QUIET: Mapping[str, Quiet] = {
 
 
 def large_chunks(rng: Generator, count: int, rate: float) -> Floats:
-    """The same amount at even distances, 12 to 30 times in the trace: up to 10 MiB and more at a time."""
+    """The same amount at even distances, 12 to 30 times in the trace: up to about 10 MiB at a time."""
     every = count / rng.uniform(12, 30)
     return rate * every * np.floor(np.arange(count) / every + rng.random()) + noise(rng, count)
 
@@ -167,7 +167,7 @@ def uneven_teeth(rng: Generator, count: int, rate: float) -> Floats:
 
 
 def after_a_logarithm(rng: Generator, count: int, rate: float) -> Floats:
-    """A leak of a program whose own memory grows by a logarithm, by up to half as much."""
+    """A leak in a program whose own memory grows logarithmically, by up to a quarter of the total loss."""
     grown = np.log1p(np.arange(count) / rng.uniform(1, 20))
     return rate * np.arange(count) + rate * count * rng.uniform(0, 0.25) * grown / grown[-1] + noise(rng, count)
 

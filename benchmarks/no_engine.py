@@ -1,4 +1,4 @@
-"""Share the engine that runs nothing, the words of its agents and a silent progress among the benchmarks."""
+"""For several benchmarks: an engine that runs nothing, the messages of its agents, and a silent progress listener."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.run.engine import Prepared
 
 DONE = {"type": "done", "message": "", "signal": None, "exit_code": None, "peak_rss_kib": None, "probe_cost": 0.001,
         "output_tail": "", "stacks": ""}  # fmt: skip
-"""The last message of an agent, without `end` and `last_step`."""
+"""Last message of an agent, without `end` and `last_step`."""
 
 
 def framed(marker: str, message: Mapping[str, Any]) -> bytes:
@@ -28,7 +28,7 @@ class Silent:
 
 
 class EngineAtHand:
-    """An engine without `launch`, which a subclass adds."""
+    """An engine whose images all exist; a subclass adds `launch`."""
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         return Prepared(image=image, reference=image.version, digest=f"sha256:{image.series} {image.version}")
@@ -47,7 +47,7 @@ class EngineAtHand:
         yield self
 
     def check(self) -> None:
-        """The lease holds."""
+        """Do nothing: the lease always holds."""
 
     def remove_leftovers(self) -> int:
         return 0
@@ -55,4 +55,4 @@ class EngineAtHand:
     def close(self) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a sweep of images that are there does not ask an engine for {name}")
+        raise AttributeError(f"a sweep of existing images does not ask an engine for {name}")

@@ -1,16 +1,16 @@
 """What a sweep sees: faults of known size planted in two of four versions of a package, and healthy look-alikes.
 
-    python -m benchmarks.planted                        all that is planted, at 1, 1.5 and 3 times the limit
+        python -m benchmarks.planted                        all planted programs, at 1, 1.5 and 3 times the limit
     python -m benchmarks.planted --signals zombies,disk --sizes 3
-    python -m benchmarks.planted --healthy              programs that look guilty, and are not
-    python -m benchmarks.planted --healthy --resampled 50    and 50 more sweeps of each, made of its launches
-    python -m benchmarks.planted --gpus SITE-PACKAGES   programs on a real GPU, with the PyTorch of that folder
+    python -m benchmarks.planted --healthy              programs that look guilty but are not
+    python -m benchmarks.planted --healthy --resampled 50    and 50 more sweeps of each, resampled from its launches
+    python -m benchmarks.planted --gpus SITE-PACKAGES   programs on a real GPU, with the PyTorch in that folder
     python -m benchmarks.planted --quiet 3 --resampled 500
 
-Every row is a real sweep of the command line on the process engine, whose summary.json is read. Versions 1.0 to 1.3 of
-a carrier package are built here; 1.2 and 1.3 have the fault. `named`: a finding of the right signal between 1.1 and
-1.2; `seen`: some other finding, or a bad cell; `unsure`: a bad version was not called good (suspect, inconclusive,
-untested, blind); `missed`: it was. Nothing is left: all is in a temporary folder.
+Every row is a real sweep on the process engine, started from the command line, whose summary.json is read. Versions 1.0
+to 1.3 of a carrier package are built here; 1.2 and 1.3 have the fault. `named`: a finding of the right signal between
+1.1 and 1.2; `seen`: some other finding, or a bad cell; `unsure`: a bad version was not called good (suspect,
+inconclusive, untested, blind); `missed`: it was called good. All files are in a temporary folder, which is removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MADE_HELP = "so many made of the launches of the quiet sweeps, and of those of e
 class Row:
     """One scenario of one sweep.
 
-    `size` is in limits, None for what has one size only. `made` is what each sweep found that was made of its launches.
+    `size`: multiples of the limit, or None for a program with only one size. `made`: what each resampled sweep found.
     """
 
     signal: str
@@ -76,12 +76,12 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--signals", default="", help="only these, by name, separated by commas; programs, too")
-    parser.add_argument("--sizes", default=",".join(f"{size:g}" for size in SIZES), help="in limits")
+    parser.add_argument("--signals", default="", help="only these signals or programs, separated by commas")
+    parser.add_argument("--sizes", default=",".join(f"{size:g}" for size in SIZES), help="multiples of the limit")
     parser.add_argument("--healthy", action="store_true", help="the healthy programs instead of the planted ones")
     parser.add_argument("--all", action="store_true", help="both")
-    parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="the programs on a GPU, with PyTorch from there")
-    parser.add_argument("--quiet", type=int, default=0, metavar="N", help="so many quiet sweeps of 8 versions as well")
+    parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="the programs on a GPU, with PyTorch from here")
+    parser.add_argument("--quiet", type=int, default=0, metavar="N", help="also make N quiet sweeps of 8 versions")
     parser.add_argument(
         "--resampled",
         type=int,
@@ -90,8 +90,8 @@ def arguments() -> argparse.Namespace:
         help="so many made of their launches, and of those of each healthy program, as well",
     )
     parser.add_argument("--repeats", type=int, default=1, help="sweeps of each program")
-    parser.add_argument("--jobs", type=int, default=1, help="sweeps at once, of what is not timed")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs with other findings than the right one")
+    parser.add_argument("--jobs", type=int, default=1, help="programs without timing that are swept at the same time")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs with findings other than the right one")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
     options.sizes = tuple(float(size) for size in options.sizes.split(","))
@@ -110,7 +110,7 @@ def chosen(options: argparse.Namespace) -> list[Planted]:
 
 
 def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.Namespace) -> Iterator[list[Row]]:
-    """The rows of each sweep: those that are not timed side by side, the others one after the other."""
+    """Yield the rows of each sweep: programs without timing run side by side, the others one after the other."""
     tasks = [program for program in programs for _ in range(options.repeats)]
     untimed = [program for program in tasks if not program.timed]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -121,7 +121,7 @@ def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.N
 
 
 def run(workshop: Workshop, program: Planted, options: argparse.Namespace) -> list[Row]:
-    """One sweep: all sizes of a program."""
+    """Sweep one program in all requested sizes, and return its rows."""
     wanted = [size for size in program.sizes() if size is None or size in options.sizes]
     kind = "healthy" if program.signal == "none" else "planted"
     begun = time.monotonic()
@@ -151,7 +151,7 @@ def _row(program: Planted, size: float | None, found: str, said: str, made: tupl
 
 
 def made_of(swept: Swept, count: int) -> tuple[str, ...]:
-    """What `count` sweeps that are made of the launches of one find, in words; "" for nothing."""
+    """Return what each of `count` sweeps finds that are resampled from the launches of one; "" for nothing."""
     plan, pools = plan_of(swept), dict[str, Pool]()
     gather(swept, plan, pools)
     return tuple(made_sweeps(plan, pools, count, note))
@@ -165,14 +165,14 @@ def note(text: str) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Each program at each size with how many of its sweeps came to what, and totals with 95 % intervals (Clopper and
-    Pearson).
+    """Return the table: for each program and size, the number of sweeps by answer; then totals with 95 % intervals
+    (Clopper and Pearson).
     """
     return "\n".join([*(_table(rows, PLANTED_ANSWERS)), *(_table(rows, HEALTHY_ANSWERS)), *totals(rows)])
 
 
 def _table(rows: Sequence[Row], answers: Sequence[str]) -> list[str]:
-    """Of the planted or the healthy programs, by the answers that there are for them."""
+    """Return the lines of the planted or of the healthy programs, depending on `answers`."""
     grouped: dict[tuple[str, str, float | None], list[Row]] = {}
     for row in rows:
         if (row.signal == "none") == (answers is HEALTHY_ANSWERS):
@@ -189,7 +189,7 @@ def _table(rows: Sequence[Row], answers: Sequence[str]) -> list[str]:
 
 
 def totals(rows: Sequence[Row]) -> list[str]:
-    """Of what was planted how much was named and seen, by size; of the healthy how many were accused."""
+    """Return the shares of planted faults by answer and size, and the shares of healthy programs by answer."""
     planted = [row for row in rows if row.signal != "none" and row.answer != "skipped"]
     healthy = [row for row in rows if row.signal == "none" and row.answer != "skipped"]
     lines = []
@@ -216,5 +216,5 @@ def _size(size: float | None) -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # then the folder is removed, too
     sys.exit(main())

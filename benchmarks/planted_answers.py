@@ -1,4 +1,4 @@
-"""What a sweep's summary.json says of a planted or a healthy program: one word, and what was said."""
+"""What a sweep's summary.json says about a planted or a healthy program: one word, and the findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNTOLD = {*UNSURE, "untested"}
 
 
 def answer(program: Planted, scenario: str, swept: Swept) -> tuple[str, str]:
-    """`named`, `seen`, `unsure` or `missed`, with the findings in words; what must only be told is `named` if it is."""
+    """Return `named`, `seen`, `unsure` or `missed`, and the findings. An observation is `named` if it is reported."""
     findings, cells = _of(scenario, swept)
     said = "; ".join(_words(one) for one in findings)
     if program.told:
@@ -33,7 +33,7 @@ def answer(program: Planted, scenario: str, swept: Swept) -> tuple[str, str]:
 
 
 def accused(program: Planted, scenario: str, swept: Swept) -> tuple[str, str]:
-    """`accused`, `unsure` (the verdict of a cell is not good) or `good`; blind signals are told beside it."""
+    """Return `accused`, `unsure` (the verdict of a cell is not good) or `good`, and the findings and blind signals."""
     findings, cells = _of(scenario, swept)
     verdicts = {cell["verdict"] for cell in cells}
     said = "; ".join([_words(one) for one in findings] + sorted(verdicts & (BAD | UNTOLD)))
@@ -57,13 +57,13 @@ def _is_right(finding: Mapping[str, Any], program: Planted) -> bool:
 
 
 def _in_doubt(cell: Mapping[str, Any], program: Planted) -> bool:
-    """Whether a cell says of the planted signal that it does not know."""
+    """Return whether the planted signal is suspect or blind in a cell."""
     signals = _signals(cell)
     return any(signals.get(name, {}).get("seen") in ("suspect", "blind") for name in program.rightly)
 
 
 def _signals(cell: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Older summaries have none."""
+    """Return the signals of a cell; summaries of older harnesses have none."""
     return cell.get("signals") or {}
 
 

@@ -1,6 +1,6 @@
 """Quiet sweeps: eight equal versions, four variants of healthy programs, all signals on. Any finding is a false alarm.
 
-Some are real. Many more are made of their launches (`planted_resampled`).
+Some sweeps are real. Many more are resampled from their launches (`planted_resampled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.model import BAD
 
 
 def run(workshop: Workshop, *, sweeps: int, resampled: int, note: Callable[[str], None]) -> str:
-    """`sweeps` real ones and `resampled` made of them; the shares with a false alarm, in words. "" without any."""
+    """Make `sweeps` real and `resampled` resampled sweeps; return the shares with a false alarm, as text."""
     if not sweeps:
         return ""
     pools: dict[str, Pool] = {}
@@ -43,14 +43,14 @@ def matrix(workshop: Workshop) -> dict[str, object]:
 
 
 def alarms_of(swept: Swept) -> str:
-    """What a real sweep said of versions that are equal; "" if nothing."""
+    """Return the findings and bad verdicts of a real sweep of equal versions; "" if there are none."""
     found = [f"{one['metric']} {one['params']['program']}" for one in swept.summary["findings"]]
     bad = [f"{one['verdict']} {one['params']['program']}" for one in swept.summary["cells"] if one["verdict"] in BAD]
     return ", ".join([*found, *bad])
 
 
 def share(name: str, found: Sequence[str]) -> str:
-    """How many of the sweeps found anything, with the 95 % interval of Clopper and Pearson, and what they found."""
+    """Return the share of the sweeps that found anything, its 95 % interval (Clopper and Pearson), and the findings."""
     count = sum(map(bool, found))
     low, high = exact_interval(count, len(found))
     what = "; ".join(dict.fromkeys(filter(None, found)))

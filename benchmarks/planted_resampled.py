@@ -1,9 +1,9 @@
-"""More sweeps of equal images, made of the launches of real ones.
+"""More sweeps of equal images, resampled from the launches of real sweeps.
 
-In each round of a real sweep of equal images, which of the launches is called which version may be drawn anew, and so
-may be which rounds a sweep has. Rounds are asked for by the same policy, and judged by the same code, as those of a
-real sweep. All sweeps that are made of a few real ones share these launches: their interval says what the judge adds to
-them, not what other machines would.
+All launches of a round are of equal images, so resampling assigns them to versions at random, and also draws the rounds
+of a sweep at random. The scheduler that asks for rounds and the judge are those of a real sweep. All resampled sweeps
+share the launches of a few real ones: their interval holds for the judge on this machine's noise, not for other
+machines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """The launches of one program by real round: those of first rounds, which ran their whole budget, and of later
-    ones, which may have stopped at a look. `facts`: by cell, what the agent said in it.
+    rounds, which may have stopped at a look. `facts`: cell -> a trial with the agent's facts.
     """
 
     first: list[list[Trial]] = field(default_factory=list)
@@ -45,9 +45,7 @@ def plan_of(swept: Swept) -> Plan:
 
 
 def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
-    """Add a sweep's launches to the pools of its programs; rounds in which not every version ran tell nothing of
-    others.
-    """
+    """Add a sweep's launches to the pools of its programs. Rounds in which not every version ran are left out."""
     stored = read_run(swept.directory)
     for block in plan.blocks:
         pool, rounds = pools.setdefault(_program(block.variant), Pool()), dict[int, list[Trial]]()
@@ -62,7 +60,7 @@ def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
 
 
 def made_sweeps(plan: Plan, pools: Mapping[str, Pool], count: int, note: Callable[[str], None]) -> Iterator[str]:
-    """What each of `count` made sweeps finds, in words; "" for nothing."""
+    """Yield what each of `count` resampled sweeps finds, as text; "" for nothing."""
     for number in range(count):
         found = made_sweep(replace(plan, seed=number), pools, random.Random(number))
         if found or number % 100 == 99:
@@ -90,7 +88,7 @@ def _program(variant: Variant) -> str:
 
 
 def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
-    """A block as a sweep runs it, with launches that are drawn."""
+    """Run a block as a sweep does, but with drawn launches, and return its scheduler."""
     runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in block.cells]
     scheduler = FullScheduler(runs=runs, asked=plan.trials, measures_noise=measures_noise)
     while (batch := scheduler.next()).runs:
@@ -107,7 +105,7 @@ def _prepared(cell: Cell) -> Prepared:
 
 @dataclass(kw_only=True)
 class Draws:
-    """Launches for one block: each of its rounds is a real one, in an order that is drawn."""
+    """Draws the launches of one block: each round is a real round, in random order."""
 
     pool: Pool
     rng: random.Random
@@ -115,7 +113,7 @@ class Draws:
     unused: list[list[Trial]] = field(default_factory=list)
 
     def launch(self, run: CellRun, number: int) -> Trial:
-        """The next launch of that round, as one of this cell."""
+        """Return the next launch of round `number`, as a trial of this cell."""
         if not self.rounds.get(number):
             self.rounds[number] = self._round(number)
         trial, like = self.rounds[number].pop(), self.pool.facts[run.cell.id.removesuffix("-twin")]

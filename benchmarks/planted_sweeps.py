@@ -29,12 +29,12 @@ time.sleep(float(os.environ["PLANTED_IMPORT_S"]))
 
 
 class Refused(Exception):
-    """There is no summary: the matrix file was refused, or the sweep did not end. The first line says why."""
+    """Raised if there is no summary: the matrix file was refused, or the sweep did not end. The first line says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """What a sweep left: its summary, all that it told in words, and its directory."""
+    """The result of a sweep: its summary, the text of its output and report, and its directory."""
 
     summary: Mapping[str, Any]
     told: str
@@ -54,7 +54,7 @@ class Workshop:
             build_wheel(self.folder / "planted", version, bad=version >= FIRST_BAD)
 
     def sweep(self, matrix: Mapping[str, Any]) -> Swept:
-        """Run a matrix in a folder of its own, which the caller removes. Raises Refused."""
+        """Run a matrix in a new folder, which the caller removes. Raises Refused if there is no summary."""
         token = secrets.token_hex(4)
         place = self.folder / f"sweep-{token}"
         (place / "tmp").mkdir(parents=True)
@@ -70,7 +70,7 @@ class Workshop:
         return _read(place, code=code, out=out, errors=errors)
 
     def _run(self, place: Path) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of the sweep; it is ended in its own way where we are."""
+        """Return exit code, stdout and stderr of the sweep. If we are interrupted, the sweep is ended by SIGTERM."""
         with subprocess.Popen(
             [sys.executable, "-m", "harness", "sweep", "matrix.yaml"],
             cwd=place, env=self._environment(place / "tmp"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -85,12 +85,12 @@ class Workshop:
         return process.returncode, out, errors
 
     def _environment(self, temporary: Path) -> dict[str, str]:
-        """Caches and locks of its own: nothing is left, and no other sweep of this machine is waited for."""
+        """Return an environment with its own caches and locks: nothing is left, and no sweep waits for another."""
         own = {"HARNESS_CACHE": self.folder / "cache", "UV_CACHE_DIR": self.folder / "uv", "TMPDIR": temporary}
         return {**os.environ, "PYTHONPATH": str(ROOT), "UV_OFFLINE": "1", **{name: str(at) for name, at in own.items()}}
 
     def series(self, kind: str, versions: Sequence[str]) -> dict[str, Any]:
-        """`kind`: planted or healthy."""
+        """Return the series of the carrier package; `kind` is `planted` or `healthy`."""
         wheel = self.folder / kind / "planted_carrier-{version}-py3-none-any.whl"
         return {"carrier": {"install": [f"planted-carrier @ file://{wheel}"], "versions": list(versions)}}
 
@@ -107,7 +107,7 @@ def _read(place: Path, *, code: int, out: str, errors: str) -> Swept:
 
 
 def remove_traces_of(token: str) -> None:
-    """What programs left outside of their own folders."""
+    """Remove what the programs of a sweep left outside their own folders."""
     for folder in ("/dev/shm", "/tmp"):
         for path in Path(folder).glob(f"planted-{token}-*"):
             path.unlink(missing_ok=True)
@@ -122,7 +122,7 @@ def with_token(matrix: Mapping[str, Any], token: str) -> dict[str, Any]:
 
 
 def build_wheel(folder: Path, version: str, *, bad: bool) -> Path:
-    """A wheel of the carrier; good and bad versions differ in one line."""
+    """Build a wheel of the carrier package; good and bad versions differ in one line."""
     folder.mkdir(exist_ok=True)
     path = folder / f"planted_carrier-{version}-py3-none-any.whl"
     info = f"planted_carrier-{version}.dist-info"
@@ -147,9 +147,9 @@ def scenario_name(program: Planted, size: float | None) -> str:
 def matrix_of(
     program: Planted, sizes: Sequence[float | None], series: Mapping[str, Any], gpu_packages: Path | None = None
 ) -> dict[str, Any]:
-    """One scenario for each size, so that none of them counts among the comparisons of another.
+    """Return a matrix with one scenario per size, so that no size counts among the comparisons of another.
 
-    With `gpu_packages`, a folder with PyTorch, it runs on this machine's GPUs.
+    With `gpu_packages`, a folder with PyTorch, the programs run on this machine's GPUs.
     """
     first, budget = program.steps
     scenarios = {

@@ -1,12 +1,12 @@
-"""How much sooner a sweep ends on a pool of equal machines, how busy many machines are kept, and what kills do to it.
+"""How much sooner a sweep ends on a pool of equal machines, how busy many machines are, and what kills do to a sweep.
 
-    python -m benchmarks.pool speed [--steps 2000]      # 4 engines of the lab, 16 rows; some 4 minutes
+    python -m benchmarks.pool speed [--steps 2000]      # 4 engines of the lab, 16 rows; about 4 minutes
     python -m benchmarks.pool scale [--machines 64] [--rows 10000]
-    python -m benchmarks.pool kills [--kills 10] [--seed 1]         # those on a cluster: benchmarks/cluster.py
+    python -m benchmarks.pool kills [--kills 10] [--seed 1]         # for kills on a cluster: benchmarks/cluster.py
 
-`speed` and `kills` use the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles. Steps sleep, so that
-engines of one machine take no processor from each other; starting a container does, so the ratio is an upper bound.
-`scale` simulates the time of the launches, with the real queue. Each ends with 1 if a bound is missed.
+`speed` and `kills` use the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles. Steps sleep, so that the
+engines of one machine take no processor time from each other; starting containers does, so the ratio is an upper bound.
+`scale` simulates the time of the launches, with the real queue. Each command exits with 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def arguments() -> argparse.Namespace:
 
 @contextmanager
 def engines(count: int, base: str) -> Iterator[list[Daemon]]:
-    """Equal engines of the lab, each with one card."""
+    """Yield equal engines of the lab, each with one card."""
     found = [Daemon(folder=FOLDER / f"m{number}", number=50 + number) for number in range(1, count + 1)]
     try:
         for number, engine in enumerate(found, start=1):
@@ -90,7 +90,7 @@ def write(
 
 
 def speed(options: argparse.Namespace) -> int:
-    """Wall seconds of 16 rows on all machines, relative to one machine."""
+    """Print the wall seconds of 16 rows on all machines, relative to one machine; return the exit code."""
     rows = options.rows or 16
     with engines(options.machines or 4, options.base) as machines:
         together_s, alone_s = (
@@ -111,7 +111,7 @@ def _took_s(machines: Sequence[Daemon], *, base: str, rows: int, steps: int) -> 
         process = pools.start(path, os.environ)
         out, _ = process.communicate()
         took_s = time.perf_counter() - begun_s
-    if process.returncode not in (0, 1, 4):  # whatever the verdict, all of it ran
+    if process.returncode not in (0, 1, 4):  # with any of these codes, everything ran
         sys.exit(f"the sweep ended with {process.returncode}:\n{out}")
     return took_s
 
@@ -120,7 +120,7 @@ def _took_s(machines: Sequence[Daemon], *, base: str, rows: int, steps: int) -> 
 
 
 def kills(options: argparse.Namespace) -> int:
-    """Kill a machine, or the harness itself, at random moments of sweeps; the same sweep again goes on from there."""
+    """Kill a machine, or the harness itself, at random moments of sweeps, each of which is then started again."""
     chance = random.Random(options.seed)
     wrong = []
     with engines(options.machines or 3, options.base) as machines, tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def kills(options: argparse.Namespace) -> int:
             path = write(place, machines, base=options.base, rows=options.rows or 4, steps=250, versions=2, trials=2)
             what = _one_kill(path, machines, chance)
             found = list(_wrong(place, machines))
-            print(f"{number + 1}: {what}: {'; '.join(found) or 'nothing lost, doubled or left'}", flush=True)
+            print(f"{number + 1}: {what}: {'; '.join(found) or 'nothing lost, doubled or left behind'}", flush=True)
             wrong += found
     print(f"{options.kills} kills, {len(wrong)} faults")
     return 1 if wrong else 0
@@ -160,7 +160,7 @@ def _one_kill(path: Path, machines: Sequence[Daemon], chance: random.Random) -> 
 
 
 def _wrong(folder: Path, machines: Sequence[Daemon]) -> Iterator[str]:
-    """Yield what is wrong after a sweep with a kill."""
+    """Yield the problems that a sweep shows after a kill."""
     yield from rows_wrong(folder)
     for machine in machines:
         with closing(machine.client()) as client:
@@ -168,7 +168,7 @@ def _wrong(folder: Path, machines: Sequence[Daemon]) -> Iterator[str]:
 
 
 def rows_wrong(folder: Path) -> Iterator[str]:
-    """Yield which rows of a sweep are not whole on one machine, with two trials of each version."""
+    """Yield the rows of a sweep that are not complete on one machine, with two trials of each version."""
     run = folder / "reports/pool/latest"
     cells = json.loads((run / "summary.json").read_text())["cells"]
     for cell in cells:
@@ -188,7 +188,7 @@ def rows_wrong(folder: Path) -> Iterator[str]:
 
 @dataclass(kw_only=True)
 class Rounds:
-    """A scheduler that wants a number of rounds of all versions."""
+    """A scheduler that asks for a fixed number of rounds of all versions."""
 
     runs: tuple[CellRun, ...]
     rounds: int
@@ -205,8 +205,8 @@ class Rounds:
 
 @dataclass(kw_only=True)
 class Simulation:
-    """Machines that take turns at rows, in simulated seconds. Decisions take their real time, one after the other, as
-    one lock and one interpreter allow.
+    """Machines that work on rows in simulated seconds. Decisions take their real time, one after the other, because all
+    share one lock and one interpreter.
     """
 
     queue: RowQueue
@@ -214,9 +214,9 @@ class Simulation:
     rows: int
     free: list[tuple[float, str]]
     deciding_s: float = 0.0
-    """When the last decision ended."""
+    """Simulated time at which the last decision ended."""
     work: list[tuple[float, float]] = field(default_factory=list)
-    """Beginning and length of each turn's work."""
+    """Start and length of the work of each turn, in simulated seconds."""
     decided_s: float = 0.0
     longest_s: float = 0.0
     launches: int = 0
@@ -265,12 +265,12 @@ class Simulation:
             self.memory.append(tracemalloc.get_traced_memory()[0] - own - 48 * len(self.work))
 
     def busy(self, until_s: float) -> float:
-        """Return the seconds of work before a moment, of all machines."""
+        """Return the seconds of work of all machines before a moment."""
         return sum(max(0.0, min(began_s + work_s, until_s) - began_s) for began_s, work_s in self.work)
 
 
 def scale(options: argparse.Namespace) -> int:
-    """Share of the machines that are busy until no row is left to begin, and the cost of deciding."""
+    """Print the share of machines that are busy until no row is left to begin, and the cost of decisions."""
     machines, rows, chance = options.machines or 64, options.rows or 10_000, random.Random(options.seed)
     names = [f"gpu{number}" for number in range(machines)]
     tracemalloc.start(1)
@@ -283,7 +283,7 @@ def scale(options: argparse.Namespace) -> int:
     decision_s, growth = seen.decided_s / seen.launches, seen.memory[-1] / seen.memory[0]
     print(f"{machines} machines, {rows:,} rows, {seen.launches:,} launches")
     print(f"busy until the queue is empty: {busy:.1%} (bound {BUSY:.0%}); until the last row ends: {whole:.1%}")
-    print(f"decisions of a launch: {1000 * decision_s:.2f} ms (bound {1000 * DECISION_S:.0f} ms)", end="; ")
+    print(f"decisions per launch: {1000 * decision_s:.2f} ms (bound {1000 * DECISION_S:.0f} ms)", end="; ")
     print(f"longest turn: {1000 * seen.longest_s:.0f} ms")
     print(f"memory at the end, relative to that after a tenth of the rows: {growth:.2f} (bound {GROWTH})")
     return 0 if busy >= BUSY and decision_s <= DECISION_S and growth <= GROWTH else 1
@@ -314,7 +314,7 @@ HOST = Host(name="farm", engine="many", gpus="none", where=WHERE, pool=("ssh://g
 
 
 def _block(number: int, chance: random.Random) -> BlockRun:
-    """A row of 2 to 12 versions and 3 to 8 rounds, whose launches take from some seconds to some minutes."""
+    """Return a row of 2 to 12 versions and 3 to 8 rounds, whose launches take from seconds to minutes."""
     scenario = Scenario(name=f"row{number}", where=WHERE, command=("a",), timeout_s=chance.choice([20.0, 60.0, 300.0]))
     variant = Variant(scenario=scenario)
     images = [

@@ -1,12 +1,12 @@
-"""What a sweep takes that has to pull its images, beside what the pulls and what the trials take alone.
+"""How long a sweep takes that has to pull its images, compared with the pulls alone and the trials alone.
 
     python -m benchmarks.pulls_beside_trials [--images 12] [--trials 1:1] [--variants 1] [--budget 200] [--large 1]
         [--step-time 10%] [--disk 1GiB] [--base harness-base:bookworm]
 
-A real registry on loopback (Debian's docker-registry), slowed so that all pulls take as long as all trials, and an
-engine of the lab (docs/lab.md; root). Each image is the base, which is there, and a layer of its own; that of
-the oldest is `--large` times as large. Steps sleep 10 ms; a quiet launch makes 100, the first of its cell `--budget`.
-Ends with 1 if the sweep takes more than 1.15 times the longer of the two.
+It uses a real registry on loopback (Debian's docker-registry), slowed so that all pulls take as long as all trials, and
+an engine of the lab (docs/lab.md; root). Each image is the base, which the engine already has, and one further layer,
+which is `--large` times as large for the oldest image. Steps sleep 10 ms; a quiet launch makes 100 steps, the first
+launch of its cell `--budget`. Exits with 1 if the sweep takes more than 1.15 times the longer of the two.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ trials: {{least: {least}, most: {most}}}
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the sweeps run: the engine, and the way to the registry that it pulls from."""
+    """Where the sweeps run: the engine, and the proxy to the registry from which it pulls."""
 
     daemon: Daemon
     way: Way
@@ -64,7 +64,7 @@ class Place:
         return [f"{self.repository}:{tag}" for tag in self.tags]
 
     def pull(self) -> float:
-        """Seconds that all pulls take, one after the other."""
+        """Return the seconds that all pulls take, one after the other."""
         begun_s = time.perf_counter()
         for reference in self.references:
             subprocess.run(
@@ -75,16 +75,16 @@ class Place:
     def remove(self) -> None:
         with closing(self.daemon.client()) as client:
             for reference in self.references:
-                with suppress(ImageNotFound):  # it has made room for others
+                with suppress(ImageNotFound):  # it was removed to make room for others
                     client.images.remove(str(client.images.get(reference).id), force=True)
 
     def sweep(self) -> float:
-        """Seconds that a sweep takes which knows nothing yet."""
+        """Return the seconds that a sweep takes without earlier results."""
         command = [sys.executable, "-m", "harness", "sweep", "matrix.yaml", "--fresh"]
         begun_s = time.perf_counter()
         environ = {**os.environ, "PYTHONPATH": str(Path.cwd())}
         done = subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1, 4):  # whatever the verdict, all of it ran
+        if done.returncode not in (0, 1, 4):  # with any of these codes, everything ran
             sys.exit(f"the sweep ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return time.perf_counter() - begun_s
 
@@ -108,19 +108,19 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=12)
-    parser.add_argument("--trials", default="1:1", help="LEAST:MOST, as of a sweep")
+    parser.add_argument("--trials", default="1:1", help="LEAST:MOST, as for a sweep")
     parser.add_argument("--variants", type=int, default=1)
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--large", type=int, default=1)
     parser.add_argument("--step-time", default="10%", help="the limit, or none: step times are not compared")
-    parser.add_argument("--disk", help="what the host gives to images, as in a matrix; without it there is no bound")
+    parser.add_argument("--disk", help="the host's limit for images, as in a matrix (default: no limit)")
     parser.add_argument("--base", default="harness-base:bookworm")
     return parser.parse_args()
 
 
 @contextmanager
 def place(options: argparse.Namespace) -> Iterator[Place]:
-    """An engine that has the base, and a registry with the images."""
+    """Yield an engine that has the base, and a registry with the images."""
     daemon = Daemon(folder=FOLDER / "c", number=43)
     with tempfile.TemporaryDirectory() as name, closing(docker.from_env()) as client:
         folder = Path(name)
@@ -144,7 +144,7 @@ def place(options: argparse.Namespace) -> Iterator[Place]:
 
 
 def push(registry: Held, options: argparse.Namespace) -> list[str]:
-    """The tags of the images, in order; the base is there as `base`."""
+    """Push the images and the base (as `base`), and return the tags of the images, in order."""
     registry.push("app", "base", base=options.base, files={"own": "base"})
     tags = [f"1.{number}" for number in range(options.images)]
     for number, tag in enumerate(tags):

@@ -1,8 +1,8 @@
 """How long the reports of large runs take, their memory and their size: `python -m benchmarks.report_size`.
 
-Made results, three trials a cell with five columns, of as many rows as a run of that size keeps. Each size is measured
-in a process of its own, so that the most memory is that size's; what the result itself holds is among it, and told.
-Seconds are the processor's: a neighbour's load does not count.
+The results are generated: three trials per cell with five columns, with as many rows as a run of that size keeps. Each
+size is measured in a separate process, so that the peak memory is that of this size; it includes the result itself,
+whose share is printed. Seconds are processor time, so that other load does not count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Measured:
     made_mib: float
     peak_mib: float
     rows: tuple[tuple[str, float, float], ...]
-    """Format, seconds, MiB."""
+    """(format, processor seconds, MiB) of each report."""
 
 
 def result_of(versions: int, variants: int) -> RunResult:
@@ -52,7 +52,7 @@ def result_of(versions: int, variants: int) -> RunResult:
 
 
 def _copy(trace: Trace) -> Trace:
-    """Arrays of its own: memory is what is measured here."""
+    """Return a trace with its own arrays, because shared arrays would hide the memory that is measured here."""
     return replace(trace, step=trace.step.copy(), columns={name: each.copy() for name, each in trace.columns.items()})
 
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.side_by_side [--repeats 3] [--engine process] [--base python:3.11-slim-bookworm]
 
-The matrix looks for leaks and crashes alone: six versions of a small wheel, of which the third leaks, the fourth leaks
-a little, the fifth crashes, and one is repaired, in two variants. The runs of both kinds take turns. Prints the seconds
-of each, the median ratio, and the cells whose verdict or rate differs.
+The matrix looks only for leaks and crashes: six versions of a small wheel in two variants. The third version leaks, the
+fourth leaks a little, the fifth crashes, and one is repaired. The runs of both kinds alternate. Prints the seconds of
+each run, the median ratio, and the cells whose verdict or rate differs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     ratios, differing = [], 0
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "planted.py").write_text(SCRIPT)
-        sweep(Path(folder), "false", options)  # makes the images
+        sweep(Path(folder), "false", options)  # this run makes the images
         for number in range(options.repeats):
             alone, beside = (sweep(Path(folder), parallel, options) for parallel in ("false", "auto"))
             ratios.append(beside[0] / alone[0])
@@ -108,7 +108,7 @@ def sweep(folder: Path, parallel: str, options: argparse.Namespace) -> tuple[flo
 
 
 def differences(alone: list[dict[str, Any]], beside: list[dict[str, Any]]) -> list[str]:
-    """Return a line for each cell that has another verdict, or another rate of its leak."""
+    """Return a line for each cell whose verdict or leak rate differs between the two runs."""
     return [
         f"{one['image']} {one['params']}: {one['verdict']} {one['rate_kib_per_step']}"
         f" / {two['verdict']} {two['rate_kib_per_step']}"

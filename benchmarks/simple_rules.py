@@ -1,4 +1,4 @@
-"""Simple rules for "does this memory leak?", to compare the harness with. Each takes memory in KiB, one row a step."""
+"""Simple rules for "does this memory leak?", to compare the harness with. Each takes memory in KiB, shape (steps,)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def grown_five_per_cent(rss_kib: Floats) -> bool:
 
 
 def least_squares(rss_kib: Floats) -> bool:
-    """The slope over all rows is above the limit, p < .01 as if rows were independent."""
+    """Return whether the slope over all rows is above the limit, with p < .01 as if rows were independent."""
     time_ = np.arange(len(rss_kib)) - (len(rss_kib) - 1) / 2
     power = float(time_ @ time_)
     slope = float(time_ @ rss_kib) / power
@@ -30,14 +30,14 @@ def least_squares(rss_kib: Floats) -> bool:
 
 
 def theil_sen(rss_kib: Floats) -> bool:
-    """The median slope of the second half's 64 block medians is above the limit."""
+    """Return whether the median slope of the second half's 64 block medians is above the limit."""
     medians, width = _second_half(rss_kib)
     first, last = PAIRS
     return bool(np.median((medians[last] - medians[first]) / (last - first)) / width >= LIMIT)
 
 
 def mann_kendall(rss_kib: Floats) -> bool:
-    """The second half's 64 block medians rise, p < .01, by the limit or faster."""
+    """Return whether the second half's 64 block medians rise (p < .01) by at least the limit."""
     medians, _ = _second_half(rss_kib)
     first, last = PAIRS
     ups = float(np.sign(medians[last] - medians[first]).sum())
@@ -45,13 +45,13 @@ def mann_kendall(rss_kib: Floats) -> bool:
 
 
 def three_after_three(rss_kib: Floats) -> bool:
-    """As CPython's `regrtest -R 3:3` for references: of six stretches the first three warm up, the others all grow."""
+    """Return whether memory grows in each of the last three of six stretches, as CPython's `regrtest -R 3:3` does."""
     ends = rss_kib[np.linspace(0, len(rss_kib) - 1, 7).astype(int)]
     return bool((np.diff(ends)[3:] > 0).all())
 
 
 def ever_more(rss_kib: Floats) -> bool:
-    """As psutil's and psleak's test: stretches that get longer, each of which grows by more than the one before."""
+    """Return whether each of ten ever longer stretches grows by more than the one before, as psutil and psleak do."""
     ends = rss_kib[(np.cumsum(np.arange(11)) / 55 * (len(rss_kib) - 1)).astype(int)]
     grown = np.diff(ends)
     return bool((grown > 0).all() and (np.diff(grown) > 0).all())

@@ -2,9 +2,9 @@
 
     python -m benchmarks.soak --trials 5000
 
-Sweeps one scenario with as many params as it takes, on the process engine, and samples the harness every second. The
-first tenth of the samples is warm-up; the second tenth is compared with the last. SIGTERM ends the sweep early, and
-the samples until then are compared.
+Sweeps one scenario on the process engine, with enough values of a param to make `--trials` launches, and samples the
+harness every second. The first tenth of the samples is warm-up; the second tenth is compared with the last. SIGTERM
+ends the sweep early; the samples until then are compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def soaked(folder: Path, *, trials: int) -> list[tuple[float, float, float]]:
-    """Sweep, and return the memory in MiB, the open files and the threads of the harness at each sample."""
+    """Sweep, and return the harness's memory in MiB, open files and threads at each sample."""
     workshop = Workshop(folder=folder)
     workshop.build()
     (folder / "program.py").write_text(PROGRAM)

@@ -1,4 +1,4 @@
-"""Made step times in seconds whose truth is known: quiet ones, that drift or jump with the machine, and slowdowns."""
+"""Generated step times in seconds with a known truth: slowdowns, and quiet ones that drift or jump with the machine."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def steady(rng: Generator, count: int) -> Floats:
 
 
 def cpu_steps(rng: Generator, count: int) -> Floats:
-    """The clock changes now and then, or a neighbour comes: two states, up to a factor of 2 apart."""
+    """The clock frequency changes at times, or other load appears: two states, up to a factor of 2 apart."""
     edges = rng.random(count) < rng.uniform(1, 8) / count
     return _times(rng, count) * np.where(np.cumsum(edges) % 2 == 1, rng.uniform(1.1, 2.0), 1.0)
 
 
 def two_states(rng: Generator, count: int) -> Floats:
-    """As on shared machines: a factor of 2 apart, for seconds at a time, at a share that changes within the trace."""
+    """Two states a factor of 2 apart, as on shared machines: for seconds at a time, with a share that changes."""
     share = np.linspace(rng.uniform(0, 1), rng.uniform(0, 1), 64)
     slow = np.repeat(rng.random(64) < share, -(-count // 64))[:count]
     return _times(rng, count) * np.where(slow, 2.0, 1.0)
 
 
 def thermal_drift(rng: Generator, count: int) -> Floats:
-    """The card or CPU gets warm: a few per cent slower, by a time constant."""
+    """The card or CPU warms up: steps become a few per cent slower, with a time constant."""
     warm = 1 - np.exp(-np.arange(count) / (count * rng.uniform(0.05, 0.5)))
     return _times(rng, count) * (1 + rng.uniform(0.01, 0.09) * warm)
 
 
 def throttling(rng: Generator, count: int) -> Floats:
-    """The clock goes down in two to four steps as the card gets hot, and stays."""
+    """The clock frequency drops in two to four steps as the card gets hot, and stays low."""
     edges = np.sort(rng.uniform(0.02, 0.6, int(rng.integers(2, 5)))) * count
     steps = (np.arange(count)[:, None] >= edges).sum(axis=1)
     return _times(rng, count) * (1 + rng.uniform(0.02, 0.1)) ** steps
@@ -50,21 +50,21 @@ def clock_walk(rng: Generator, count: int) -> Floats:
 
 
 def suspended(rng: Generator, count: int) -> Floats:
-    """A laptop that was closed: one step took minutes."""
+    """A laptop was closed: one step took minutes."""
     times = _times(rng, count)
     times[int(rng.integers(0, count))] += log_uniform(rng, 60, 36_000)
     return times
 
 
 def clock_set(rng: Generator, count: int) -> Floats:
-    """The clock was set while a step ran: it took hours, or less than no time."""
+    """The clock was set while a step ran: the step seems to take hours, or a negative time."""
     times = _times(rng, count)
     times[int(rng.integers(0, count))] += float(rng.choice([-1, 1])) * log_uniform(rng, 1, 1e5)
     return times
 
 
 def busy_neighbour(rng: Generator, count: int) -> Floats:
-    """For half of the trace, and not always in full."""
+    """Other load for half of the trace, of varying strength."""
     begin = int(rng.uniform(0, 0.5) * count)
     load = np.zeros(count)
     load[begin : begin + count // 2] = rng.uniform(0.1, 1.0) * (rng.random(len(load[begin : begin + count // 2])) < 0.7)

@@ -1,11 +1,11 @@
-"""What the harness itself takes to run 1,000 cells: processor time beside the wall time, and memory.
+"""What the harness itself takes to run 1,000 cells: processor time relative to wall time, and memory.
 
     python -m benchmarks.thousand_cells [--cells 1000] [--hosts 20] [--trial-s 3] [--rounds 1] [--steps 200]
 
-Everything is the real thing but the engine: its trials sleep, and then say what an agent says of 200 quiet steps. As a
-host runs one trial at a time, so many hosts run side by side that it takes minutes, not an hour: the bound is on the
-processor time of one host's share, 2 % of the time that its trials take. Memory is compared between the first fifth of
-the trials and all of them. Ends with 1 if a bound does not hold.
+Everything is real but the engine: its trials sleep, and then send the messages of an agent about 200 quiet steps. A
+host runs one trial at a time, so many hosts run side by side, and the benchmark takes minutes, not an hour. The bound
+is on the processor time of one host's share: 2 % of the time that its trials take. Memory is compared between the first
+fifth of the trials and all of them. Exits with 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MARKER = "@marker@"
 
 @dataclass(kw_only=True)
 class Asleep:
-    """An agent that slept so long, and then has everything to say at once."""
+    """A session whose agent sleeps for the length of the trial, and then sends all messages at once."""
 
     marker: str
     sleep_s: float
@@ -82,7 +82,7 @@ def messages(count: int) -> list[dict[str, Any]]:
 
 
 class SleepingEngine(EngineAtHand):
-    """A host whose images are all there and whose trials sleep."""
+    """A host whose images all exist and whose trials sleep."""
 
     def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
         self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
@@ -125,7 +125,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=int, default=1000)
     parser.add_argument("--hosts", type=int, default=20)
     parser.add_argument("--trial-s", type=float, default=3.0)
-    parser.add_argument("--rounds", type=int, default=1, help="with more than one, all rows are open at once")
+    parser.add_argument("--rounds", type=int, default=1, help="with more than one, all rows are open together")
     parser.add_argument("--steps", type=int, default=200)
     return parser.parse_args()
 

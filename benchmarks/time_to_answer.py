@@ -1,12 +1,12 @@
-"""How long a sweep takes to the answer, on histories that were measured once and are replayed without an engine.
+"""How long a sweep takes to answer, on measured histories that are replayed without an engine.
 
     python -m benchmarks.time_to_answer [--seeds 3] [--before c7eef90] [--json answer.json] [NAME…]
 
-For each history: seconds of launches (in brackets their number) until (a) the right first bad version stands first
-among those that look bad, and stays, (b) it is named, and stays, (c) the sweep ends. Columns: `before`, the harness of
-another commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for the whole
-budget, oldest first, by a limit that is known in advance; `least`, what the judge's rules need of one who knows the
-answer. First each history has a sweep of its own, then one sweep has all of them. Medians over the seeds.
+For each history: seconds of launches (and their number, in parentheses) until (a) the right first bad version is first
+among those that look bad, and stays first, (b) it is named, and stays named, (c) the sweep ends. Columns: `before`, the
+harness of another commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for
+the whole budget, oldest first, with a limit that is known in advance; `least`, what the judge's rules require even if
+the answer is known. First each history has its own sweep, then one sweep has all histories. Medians over the seeds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from benchmarks.replayed.histories import History, Version, launch, read
 
 ROOT = Path(__file__).parents[1]
 FIRST, SLOW = 500, 8.0
-"""Steps of a launch that stops at its first look; ratio to the usual step time from which few steps are enough."""
+"""Steps of a launch that stops at its first look; the ratio to the usual step time from which few steps suffice."""
 BEFORE = "c7eef90"
-"""The last commit at which every launch was judged alone and rows ran one after the other."""
+"""The last commit that judged every launch alone and ran rows one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Until something was known: launches, steps and seconds; None if it never was."""
+    """Launches, steps and seconds that were spent until something was known."""
 
     launches: int
     steps: int
@@ -45,7 +45,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """`stands`: (a), `named`: (b), `ends`: (c)."""
+    """What a sweep spent until (a) `stands`, (b) `named`, (c) `ends`; None if that never happened."""
 
     stands: Spent | None
     named: Spent | None
@@ -87,7 +87,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="histories; default: all")
-    parser.add_argument("--seeds", type=int, default=3, help="sweeps of each history; each has an order of its own")
+    parser.add_argument("--seeds", type=int, default=3, help="sweeps of each history, each in another order")
     parser.add_argument("--before", default=BEFORE, help="commit of the column `before`")
     parser.add_argument("--json", type=Path, help="also write the medians here")
     return parser.parse_args()
@@ -97,7 +97,7 @@ def arguments() -> argparse.Namespace:
 
 
 def tree_of(commit: str, folder: Path) -> Path:
-    """The harness of another commit, beside today's benchmarks."""
+    """Check out the harness of another commit, with today's benchmarks."""
     place = folder / "before"
     place.mkdir()
     packed = subprocess.run(["git", "archive", commit, "harness"], cwd=ROOT, check=True, capture_output=True).stdout
@@ -106,7 +106,7 @@ def tree_of(commit: str, folder: Path) -> Path:
 
 
 def copy_tree(place: Path) -> Path:
-    """The harness as it is now, whatever is edited while this runs."""
+    """Copy the current harness, so that edits made while this runs have no effect."""
     shutil.copytree(ROOT / "harness", place / "harness")
     return with_benchmarks(place)
 
@@ -145,7 +145,7 @@ def spent(launches: Sequence[Mapping[str, Any]]) -> Spent:
 
 
 def loop(history: History) -> Times:
-    """Every version once, oldest first, for its whole budget; the first bad one is known as soon as it ends."""
+    """Launch every version once, oldest first, for its whole budget; the first bad one is known as soon as it ends."""
     launches = []
     for version in history.versions:
         made = launch(history, version, 1)
@@ -157,14 +157,14 @@ def loop(history: History) -> Times:
 
 
 AGREE = 2
-"""Launches of the first bad version, or rounds, at least, before a change is named."""
+"""Fewest launches of the first bad version, or fewest rounds, before a change is named."""
 
 
 def least(history: History) -> Times:
-    """The fewest launches that the judge's rules allow to one who knows the answer: (a) is one launch of the first bad
-    version, (b) is AGREE of them and one of the version before, or AGREE rounds of all versions for a slowdown, and (c)
-    three launches of each version, one of them for the whole budget. A version that is many times slower makes ten
-    steps a launch.
+    """Return the fewest launches that the judge's rules require even if the answer is known: (a) one launch of the
+        first bad version; (b) AGREE launches of it and one of the version before, or AGREE rounds of all versions for a
+    slowdown; (c) three launches of each version, one of them for the whole budget. A version that is many times slower
+    makes ten steps per launch.
     """
     usual_s = statistics.median_low([version.step_s for version in history.versions])
     names = [version.name for version in history.versions]
@@ -198,7 +198,7 @@ def _start_s(version: Version) -> float:
 
 
 def median(times: Sequence[Times]) -> Times:
-    """Of the seeds; None if it was never known in half of them."""
+    """Return the median over the seeds; None if the answer was not known in half of them."""
     return Times(
         stands=_median([each.stands for each in times]),
         named=_median([each.named for each in times]),

@@ -1,9 +1,9 @@
-"""How long trials are, and how true: `python benchmarks/trial_length.py`.
+"""How long trials are, and how accurate: `python benchmarks/trial_length.py`.
 
 Runs real sweeps of `scenarios/planted.py` on the process engine and prints
 
-    steps of a quiet trial after its cell's first (median; the first runs the whole budget)
-    a leak of 24 KiB a step: trials that call it within the budget of 4,000, and the error of its rate
+        the median steps of quiet trials after the first of a cell (the first runs the whole budget)
+    for a leak of 24 KiB a step: the trials that call it a leak within the budget of 4,000, and the error of its rate
 """
 
 from __future__ import annotations

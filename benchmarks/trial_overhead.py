@@ -1,9 +1,9 @@
-"""What a trial costs beside a bare `docker run` of the same steps.
+"""What a trial costs compared with a bare `docker run` of the same steps.
 
     python benchmarks/trial_overhead.py [--steps 2000] [--repeats 7] [--base harness-base:bookworm]
 
-Runs both in turn, so that a busy moment of the machine hits both, and prints the median wall times and their
-ratio. The bound: a trial takes at most 1.15 times the bare run, plus 0.3 s. Ends with 1 if it does not hold.
+Runs both alternately, so that a busy moment of the machine hits both, and prints the median wall times and their
+ratio. The bound: a trial takes at most 1.15 times the bare run, plus 0.3 s. Exits with 1 if the bound is missed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def note(text: str) -> None:
 
 
 def measure(first: Callable[[], None], second: Callable[[], None], *, repeats: int) -> tuple[list[float], list[float]]:
-    """Wall seconds of both, after one of each that does not count."""
+    """Return the wall seconds of the repeats of both, without a first run of each."""
     first()
     second()
     pairs = [(seconds(first), seconds(second)) for _ in range(repeats)]

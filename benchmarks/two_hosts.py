@@ -1,10 +1,10 @@
-"""How much sooner a sweep ends on two equal hosts than on one with the same cells.
+"""How much sooner a sweep ends on two equal hosts than on one host with the same cells.
 
     python -m benchmarks.two_hosts [--trials 4] [--steps 500] [--base harness-base:bookworm]
 
-The lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles: once two cards in one host, once one card in each
-of two. Steps sleep, so that two hosts on one machine take no processor from each other; what starting a container
-takes is not doubled by a second machine here, so the figure is an upper bound. Ends with 1 if the ratio is above 0.6.
+It uses the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles: first one host with two cards, then two
+hosts with one card each. Steps sleep, so that two hosts on one machine take no processor time from each other. Starting
+containers does, so the ratio is an upper bound. Exits with 1 if the ratio is above 0.6.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def arguments() -> argparse.Namespace:
 
 
 def sweep(hosts: list[Daemon], options: argparse.Namespace) -> float:
-    """Wall seconds of a sweep over all the cards of these hosts."""
+    """Return the wall seconds of a sweep over all cards of these hosts."""
     with tempfile.TemporaryDirectory() as folder:
         named = ", ".join(f'{host.name}: {{engine: "{host.address}", gpus: each}}' for host in hosts)
         text = MATRIX.format(base=options.base, hosts=named, steps=options.steps, trials=options.trials)
@@ -72,7 +72,7 @@ def sweep(hosts: list[Daemon], options: argparse.Namespace) -> float:
         begun_s = time.perf_counter()
         done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
         took_s = time.perf_counter() - begun_s
-    if done.returncode not in (0, 1, 4):  # whatever the verdict, all of it ran
+    if done.returncode not in (0, 1, 4):  # with any of these codes, everything ran
         sys.exit(f"the sweep ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return took_s
 

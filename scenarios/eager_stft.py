@@ -1,4 +1,4 @@
-"""One eager tf.signal.stft a step."""
+"""One eager tf.signal.stft per step."""
 
 PARAMS = {"batch": [1, 4, 16]}
 

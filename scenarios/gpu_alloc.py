@@ -1,4 +1,4 @@
-"""Allocate and free a block a step with torch, cupy or TensorFlow, on the GPU or the CPU."""
+"""Allocate and free one block per step with torch, cupy or TensorFlow, on the GPU or the CPU."""
 
 PARAMS = {
     "library": ["torch", "cupy", "tensorflow"],
@@ -30,7 +30,7 @@ def torch_block(device):
 
     print("torch %s" % torch.__version__)
     if device == "gpu" and not torch.cuda.is_available():
-        raise RuntimeError("device: gpu: torch sees no GPU here; take cpu")
+        raise RuntimeError("device: gpu: torch sees no GPU here; use cpu")
     place = torch.device("cuda" if device == "gpu" else "cpu")
 
     def take(floats):
@@ -43,7 +43,7 @@ def torch_block(device):
 
 def cupy_block(device):
     if device == "cpu":
-        raise RuntimeError("device: cpu: cupy knows GPUs only; take torch or tensorflow")
+        raise RuntimeError("device: cpu: cupy needs a GPU; use torch or tensorflow")
     import cupy
 
     print("cupy %s" % cupy.__version__)
@@ -56,14 +56,14 @@ def cupy_block(device):
 
 
 def tensorflow_block(device):
-    """Return the step in graph mode, which 1.15 and 2.x share: the block lives as long as the run."""
+    """Return the step in graph mode, which 1.15 and 2.x share: the block is freed at the end of each run."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
     v1.disable_eager_execution()
     print("TensorFlow %s: graph mode" % tf.__version__)
     if device == "gpu" and not tf.config.experimental.list_physical_devices("GPU"):
-        raise RuntimeError("device: gpu: TensorFlow sees no GPU here; take cpu")
+        raise RuntimeError("device: gpu: TensorFlow sees no GPU here; use cpu")
     with tf.device("/GPU:0" if device == "gpu" else "/CPU:0"):
         floats = v1.placeholder(tf.int32, [])
         block = tf.fill([floats], 1.0)

@@ -1,4 +1,4 @@
-"""One pass a step through a U-Net-like network whose convolutions hold hundreds of MiB each."""
+"""One pass per step through a U-Net-like network whose convolution outputs take hundreds of MiB each."""
 
 PARAMS = {
     "batch": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64],
@@ -9,7 +9,7 @@ PARAMS = {
 
 WIDTH, HEIGHT, CHANNELS_IN = 1280, 720, 9
 CHANNELS = (64, 64, 64, 128, 128, 256, 256, 128, 128, 64, 64, 3)
-STRIDED = (3, 5)  # these halve the picture; the layers that mirror them double it again
+STRIDED = (3, 5)  # these layers halve the picture; the layers that mirror them double it again
 DOUBLED = (9, 11)
 SKIPS = {9: 4, 11: 2}  # layer -> the earlier layer whose output is added to its own
 FLOAT_BYTES = 4

@@ -1,4 +1,4 @@
-"""Resize one photo-sized image a step."""
+"""Resize one photo-sized image per step."""
 
 PARAMS = {
     "library": ["skimage", "opencv"],
@@ -8,8 +8,8 @@ PARAMS = {
 
 
 def setup(library="opencv", width=1920, antialias=True):
-    """Return the step. The image is 3:2 with 8 bits a channel; it becomes a quarter as wide. Both libraries round to 8
-    bits again."""
+    """Return the step. The image is 3:2 with 8 bits per channel; it becomes a quarter as wide. Both libraries
+    round to 8 bits again."""
     import numpy as np
 
     image = np.random.RandomState(0).randint(0, 256, (width * 2 // 3, width, 3)).astype(np.uint8)

@@ -1,4 +1,4 @@
-// What ort_native.py steps: one onnxruntime session by the C API, with the mistakes that it is told to make.
+// The library that ort_native.py calls: an onnxruntime session through the C API, with the mistakes that params select.
 //
 // onnxruntime ships no headers in its wheel. Its C API is a table of functions whose order never changes (new ones are
 // only added at the end), so this file names the few places in the table that it uses.
@@ -57,7 +57,7 @@ std::vector<char*> names_of(void* session, Slot count_slot, Slot name_slot) {
     return names;
 }
 
-// The values are what the story's program forgot; the keys are always given back.
+// The story's program forgot to free the values; the keys are always freed.
 void read_metadata(void* session, int ownership) {
     void* metadata = nullptr;
     call(kMetadata, static_cast<const void*>(session), &metadata);
@@ -102,7 +102,7 @@ void use_session(const void* model, size_t size, int names, int metadata, int st
 
 }  // namespace
 
-// All three return 0, or 1 after a line on stderr.
+// All three return 0, or 1 after printing a line to stderr.
 
 extern "C" int open_library(const char* path) try {
     void* library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);

@@ -1,4 +1,4 @@
-"""One onnxruntime session a step by the C API from C++, with leaks that only valgrind sees."""
+"""One onnxruntime session per step, from C++ through the C API, with leaks that only valgrind sees."""
 
 import ctypes
 import glob
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = 10  # five inputs and five outputs
 METADATA_ENTRIES = 11
 OWNERSHIP = {"owned": 0, "leaked": 1, "freed_twice": 2}
-STAGES = {"load": 0, "create": 1, "infer": 2}  # each does all that the one before does, and more
+STAGES = {"load": 0, "create": 1, "infer": 2}  # each stage includes the ones before it
 OPENED = []
 
 
@@ -30,7 +30,7 @@ def setup(names="owned", metadata="owned", stage="infer"):
     native = ctypes.CDLL(compiled())
     sys.stdout.flush()
     if native.open_library(onnxruntime_library().encode()):
-        raise RuntimeError("onnxruntime's library does not open; the line above says why")
+        raise RuntimeError("onnxruntime's library cannot be opened; the line above says why")
     OPENED.append(native)
     arguments = (model, ctypes.c_size_t(len(model)), OWNERSHIP[names], OWNERSHIP[metadata], STAGES[stage])
 
@@ -74,5 +74,5 @@ def onnxruntime_library():
     folder = os.path.join(next(iter(package.submodule_search_locations)), "capi")
     found = sorted(glob.glob(os.path.join(folder, "libonnxruntime.so*")))
     if not found:
-        raise RuntimeError("this wheel of onnxruntime has no libonnxruntime.so; it is there from 1.19 on")
+        raise RuntimeError("this wheel of onnxruntime has no libonnxruntime.so; wheels have it from 1.19 on")
     return found[0]

@@ -1,4 +1,4 @@
-"""onnxruntime from Python: a session made and dropped each step, or one session run with changing shapes."""
+"""onnxruntime from Python: a session created and dropped in each step, or one session run with changing shapes."""
 
 PARAMS = {
     "stage": ["create", "infer"],
@@ -7,7 +7,7 @@ PARAMS = {
 }
 
 LONGEST = 4096
-STEP = 67  # coprime to LONGEST, so that every length comes once before one comes again
+STEP = 67  # coprime to LONGEST, so that every length occurs once before any repeats
 
 
 def setup(stage="create", shapes="fixed", inputs=5):

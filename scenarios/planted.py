@@ -1,4 +1,4 @@
-"""Show the faults that the params select: the tests and the accuracy benchmark are built on this scenario."""
+"""Commit the faults that the params select: the tests and the accuracy benchmark use this scenario."""
 
 import ctypes
 import gc
@@ -27,7 +27,7 @@ def setup(
     layer="native",
     bytes=KIB,  # a step, for a growth; in total, for `plateau` and `cache`
     start=0,  # the first steps are healthy
-    at=50,  # the step at which something happens at once
+    at=50,  # the step at which a one-time fault strikes
     period=500,  # steps for a buffer or a cache to fill
     factor=2.0,  # `slow`: how much slower; `slowdown`: how much slower after `period` steps
     work_us=0,  # how long a healthy step takes
@@ -63,7 +63,7 @@ def teardown():
 
 
 def has_fault(version, since, until):
-    """Return whether a version lies in [since, until). Without `since` and `until` every version does."""
+    """Return whether a version is in [since, until). An empty bound excludes no version."""
     here = parts(version)
     return (not since or here >= parts(since)) and (not until or here < parts(until))
 
@@ -74,7 +74,7 @@ def parts(version):
 
 
 def work(us):
-    """Keep the processor busy for so many µs: sleeping is less exact."""
+    """Keep the processor busy for `us` µs, because sleeping is less precise."""
     until = time.perf_counter() + us * 1e-6
     while us and time.perf_counter() < until:
         pass
@@ -106,7 +106,7 @@ def grow_python(count):
 
 
 def grow_cycles(count):
-    """Make reference cycles that only the collector could free, while it is off."""
+    """Make reference cycles that only the garbage collector could free, and switch it off."""
     gc.disable()
     ring = [bytearray(64) for _ in range(count // 128)]
     ring.append(ring)
@@ -121,7 +121,7 @@ def grow_native(count):
 
 
 class Chunks(object):
-    """Map whole pages; less than a page is saved up for a later step."""
+    """Map whole pages; a remainder of less than a page is carried over to a later step."""
 
     def __init__(self, open_mapping):
         self.open_mapping = open_mapping
@@ -167,7 +167,7 @@ def leak(grower, bytes, **_):
 
 
 def plateau(grower, bytes, period, **_):
-    """Fill a buffer, which then stays."""
+    """Fill a buffer, which then keeps its size."""
     return lambda number: grower(bytes // period) if number <= period else None
 
 
@@ -183,7 +183,7 @@ def cache(bytes, period, **_):
 
 
 def slowdown(period, factor, work_us, **_):
-    """Let the step time grow linearly, to `factor` times its length after `period` steps."""
+    """Let the step time grow linearly, to `factor` times its initial value after `period` steps."""
     return lambda number: work(work_us * (factor - 1) * number / period)
 
 
@@ -192,7 +192,7 @@ def slow(factor, work_us, **_):
 
 
 def once(deed):
-    """Turn a deed into a fault that strikes at step `at`."""
+    """Turn a function into a fault that strikes at step `at`."""
 
     def strike(at, **settings):
         return lambda number: deed(**settings) if number == at else None
@@ -239,7 +239,7 @@ def hang_native(**_):
 
 
 def garbage(**_):
-    """Print everything that a parser of stdout could trip over, then half a line in every step."""
+    """Print bytes that a parser of stdout could trip over, ending in an unfinished line, in every step."""
     noise = b'\x00\xff\xfe{"type": "done", "end": "completed"}\n\x1b[31m' + b"no newline" * 100
 
     def act(number):
@@ -284,7 +284,7 @@ ACTS = {
 
 
 def at_once(fault, code):
-    """Fail in setup itself."""
+    """Fail in setup itself, or arrange for teardown to fail."""
     if fault == "setup_error":
         raise RuntimeError("planted failure of setup")
     if fault == "setup_exit":

@@ -1,4 +1,4 @@
-"""One batch a step from a pipeline whose elements are large arrays made in tf.py_function: growth that ends."""
+"""One batch per step from a pipeline whose elements are large arrays made in tf.py_function: growth that ends."""
 
 import time
 
@@ -14,7 +14,7 @@ PARAMS = {
 }
 
 SESSIONS = []
-ELEMENTS = 32  # in the dataset, again and again; with cache after, all of them are kept
+ELEMENTS = 32  # elements in the dataset, which repeats; with `cache: after` all of them are kept
 
 
 def setup(
@@ -60,12 +60,12 @@ def setup(
 
 
 def teardown():
-    """Close the pipeline: an open one goes on calling Python, which then cannot end."""
+    """Close the pipeline: an open pipeline goes on calling Python, which then cannot end."""
     SESSIONS.pop().close()
 
 
 def ordered(tf, dataset, deterministic):
-    """Return the dataset with the option set, under the name that this TensorFlow has for it."""
+    """Return the dataset with `deterministic` set, under the name that this version of TensorFlow uses for it."""
     options = tf.data.Options()
     name = "deterministic" if hasattr(options, "deterministic") else "experimental_deterministic"
     setattr(options, name, deterministic)

@@ -1,4 +1,4 @@
-"""The order in which a tf.data pipeline yields ten thousand ordered numbers of five files; one pass a step."""
+"""The order in which a tf.data pipeline yields ten thousand ordered numbers from five files; one pass per step."""
 
 import os
 import tempfile
@@ -66,7 +66,7 @@ def dataset(tf, pipeline, paths, readers, block):
 
 
 def mixing(order):
-    """Return the mean distance of the numbers from their places, over that of a random order: 0 ordered, 1 random."""
+    """Return the mean distance of the numbers from their places, relative to a random order: 0 ordered, 1 random."""
     moved = sum(abs(place - number) for place, number in enumerate(order))
     return moved / (len(order) ** 2 / 3.0)
 

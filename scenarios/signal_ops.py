@@ -1,4 +1,4 @@
-"""One tf.signal transform a step, in graph mode."""
+"""One tf.signal transform per step, in graph mode."""
 
 PARAMS = {
     "op": ["rfft", "irfft", "fft", "ifft", "fft2d", "dct", "stft"],
@@ -11,15 +11,15 @@ FRAME_LENGTH = 400
 FRAME_STEP = 160
 FFT_LENGTH = 512
 
-# The second round begins within the warm-up of even a short trial, so that no trend is read across its beginning.
+# The second round begins within the warm-up of even a short trial, so that no trend is fitted across its beginning.
 STEPS_OF_FIRST_ROUND = 100
 
 
 def setup(op="rfft", input="random", rounds=1):
-    """`step` runs the transform `op` of `input` once and leaves the result where it was computed.
+    """Return the step, which runs the transform `op` of `input` once and leaves the result where it was computed.
 
-    With two rounds the graph is thrown away after STEPS_OF_FIRST_ROUND steps and built again, as a second training
-    in one process does.
+    With two rounds the graph is discarded after STEPS_OF_FIRST_ROUND steps and built again, as by a second training
+    in the same process.
     """
     import tensorflow as tf
 
@@ -53,7 +53,7 @@ def _begin_round(tf, op, input):
 
 
 def _shape(op):
-    if op == "stft":  # it cuts the frames out of a signal itself
+    if op == "stft":  # stft cuts the frames out of a signal itself
         return [FRAME_LENGTH + (FRAMES - 1) * FRAME_STEP]
     if op in ("fft", "ifft", "fft2d"):  # they take no length
         return [FRAMES, FFT_LENGTH]

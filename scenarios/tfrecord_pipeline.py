@@ -1,4 +1,4 @@
-"""One batch a step from a tf.data pipeline over records on disk, taken by a slow consumer."""
+"""One batch per step from a tf.data pipeline over records on disk, with a slow consumer."""
 
 import os
 import tempfile
@@ -25,7 +25,7 @@ def setup(
     *, source="tfrecord_files", readers=1, shuffle=False, prefetch=0, shared_map=False, datasets="single",
     example="raw_bytes", consumer_ms=0,
 ):  # fmt: skip
-    """Return the step. With `shared_map`, records are parsed once, after both datasets were joined, and not in each."""
+    """Return the step. With `shared_map`, records are parsed after both datasets are joined, instead of in each."""
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
@@ -110,7 +110,7 @@ def records(tf, source, paths, readers, shuffle):
         dataset = tf.data.TFRecordDataset(paths, num_parallel_reads=readers)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(paths)
-        calls = min(readers, len(paths))  # TensorFlow accepts no more
+        calls = min(readers, len(paths))  # more than that is an error in TensorFlow
         dataset = dataset.interleave(
             tf.data.TFRecordDataset, cycle_length=len(paths), block_length=1, num_parallel_calls=calls
         )
@@ -120,14 +120,14 @@ def records(tf, source, paths, readers, shuffle):
 
 
 def sampled(tf, parts):
-    """Return a dataset that draws from both at random."""
+    """Return a dataset that draws from both `parts` at random."""
     if hasattr(tf.data.Dataset, "sample_from_datasets"):
         return tf.data.Dataset.sample_from_datasets(parts, [0.5, 0.5], seed=0)
     return tf.data.experimental.sample_from_datasets(parts, [0.5, 0.5], seed=0)
 
 
 def parser(tf, source, example, paths):
-    """Return the float image of one element. With `range_index`, the images are in memory and selected by number."""
+    """Return a function from one element to its float image. With `range_index`, images are in memory, by number."""
 
     def parse_record(record):
         data = tf.io.parse_single_example(record, {"image": tf.io.FixedLenFeature([], tf.string)})["image"]

@@ -1,4 +1,4 @@
-"""One optimizer step a step of a small convolutional net, in TensorFlow or torch."""
+"""Train a small convolutional net, one optimizer step per step, in TensorFlow or torch."""
 
 PARAMS = {
     "framework": ["tensorflow", "torch"],
@@ -27,7 +27,7 @@ def tensorflow_step(images, classes, device):
     v1.disable_eager_execution()
     print("TensorFlow %s: graph mode" % tf.__version__)
     if device == "gpu" and not tf.config.experimental.list_physical_devices("GPU"):
-        raise RuntimeError("device: gpu: TensorFlow sees no GPU here; take auto or cpu")
+        raise RuntimeError("device: gpu: TensorFlow sees no GPU here; use auto or cpu")
     with tf.device({"cpu": "/CPU:0", "gpu": "/GPU:0"}.get(device)):
         first = v1.get_variable("first", [3, 3, 3, 16], initializer=v1.glorot_uniform_initializer(seed=1))
         second = v1.get_variable("second", [3, 3, 16, 32], initializer=v1.glorot_uniform_initializer(seed=2))
@@ -56,7 +56,7 @@ def torch_step(images, classes, device):
 
     print("torch %s" % torch.__version__)
     if device == "gpu" and not torch.cuda.is_available():
-        raise RuntimeError("device: gpu: torch sees no GPU here; take auto or cpu")
+        raise RuntimeError("device: gpu: torch sees no GPU here; use auto or cpu")
     place = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
     net = torch.nn.Sequential(

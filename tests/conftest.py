@@ -1,4 +1,4 @@
-"""What tests of several parts share: a place of their own on the machine, and the lab's hosts, started once."""
+"""What tests of several parts share: their own place on the machine, and the lab's hosts, started once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.slurm.running import cluster
 
 __all__ = ["cluster", "lab"]
 
-nightly.load_profile()  # before any test is imported, whose settings start from it
+nightly.load_profile()  # before any test is imported: their settings depend on it
 
 PLACE = pytest.StashKey[contextlib.ExitStack]()
 ENGINE = pytest.StashKey[Daemon]()
-"""The engine of this process, as long as it is not started."""
+"""The Docker Engine of this test process, once it is started."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,14 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays until the end: looking for garbage in it took a tenth of the time."""
+    """Freeze what was imported and collected: searching it for garbage took a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A kill hits another moment each time: at night it is tried again and again."""
+    """Repeat tests of kills at night: a kill hits another moment each time."""
     if nightly.NIGHTLY and metafunc.definition.get_closest_marker("kills"):
         metafunc.fixturenames.append("time")
         metafunc.parametrize("time", range(nightly.AS_MANY))
@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The scheduler of `--dist loadgroup`; that of the other ways is pytest-xdist's own."""
+    """Return the scheduler for `--dist loadgroup`; other modes use pytest-xdist's own."""
     if config.getoption("dist") != "loadgroup":
         return None
     from tests.scheduler import ByGroup
@@ -68,14 +68,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a test may leave to the collector is collected in it: later it would fail whichever test is running."""
+    """Collect a test's garbage in that test: later it would fail whichever test is running."""
     if any("PytestUnraisable" in str(mark.args) for mark in item.iter_markers("filterwarnings")):
         gc.collect()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The first test that needs an engine starts one, before any fixture looks for it."""
+    """Start an engine for the first test that needs one, before any fixture looks for it."""
     daemon = item.config.stash.get(ENGINE, None)
     if daemon is None or not item.get_closest_marker("docker"):
         return

@@ -1,4 +1,4 @@
-"""Numbers that processes of tests on one machine take for themselves."""
+"""Numbers that test processes on one machine reserve for themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def free_number(folder: Path, *, most: int, taken: Exception) -> Iterator[int]:
-    """Hold the lowest number below `most` that nobody else holds in this folder. Raise `taken` if there is none."""
+    """Hold the lowest free number below `most` in this folder. Raises `taken` if there is none."""
     folder.mkdir(exist_ok=True)
     for number in range(1, most):
         with (folder / f"{number}.lock").open("w") as lock:

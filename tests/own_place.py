@@ -1,6 +1,6 @@
-"""A place of their own for the tests: temporary files, leases, caches and a Docker Engine, for each process of pytest.
+"""A separate place for each pytest process: temporary files, leases, caches and a Docker Engine.
 
-Tests and the sweeps of whoever uses this machine must not wait for each other, nor see each other's locks, containers
+Tests and the sweeps of a user of this machine must neither wait for each other, nor see each other's locks, containers
 and images. The tests of one process run one after the other and share its place.
 """
 
@@ -22,14 +22,16 @@ from tests.lab.daemon import Daemon, LabError, run
 from tests.numbering import free_number
 
 ENGINES = Path("/var/tmp/harness-test-engines")
-"""Kept between runs: bringing the base image to an engine takes 10 s."""
+"""Kept between runs: loading the base image into an engine takes 10 s."""
 MOST_ENGINES = 20
-FIRST_NUMBER = 100  # of the bridges; the lab's hosts have 1 to 22
+FIRST_NUMBER = 100  # numbers of the bridges; the lab's hosts have 1 to 22
 
 
 @contextlib.contextmanager
 def own_folders() -> Iterator[None]:
-    """TMPDIR, where the locks are, and the harness's cache are ours meanwhile. `tmp_path` stays where it always is."""
+    """Use separate folders for TMPDIR, which has the locks, and for the harness's cache. `tmp_path`
+    stays where it is.
+    """
     usual = tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="harness-tests-"))
     before = {name: os.environ.get(name) for name in ("TMPDIR", "HARNESS_CACHE", "PYTEST_DEBUG_TEMPROOT")}
@@ -38,7 +40,7 @@ def own_folders() -> Iterator[None]:
         (folder / name).mkdir()
         os.environ[variable] = str(folder / name)
     folder.chmod(0o755)
-    (folder / "tmp").chmod(0o1777)  # as /tmp is: some tests act as other users
+    (folder / "tmp").chmod(0o1777)  # like /tmp, because some tests act as other users
     tempfile.tempdir = os.environ["TMPDIR"]
     try:
         yield
@@ -53,7 +55,7 @@ def own_folders() -> Iterator[None]:
 
 @functools.cache
 def own_shm() -> tuple[str, ...]:
-    """The words before a command that give it a /dev/shm of its own; none where this user may not mount."""
+    """Return the prefix of a command that gives it its own /dev/shm; empty if this user may not mount."""
     words = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
     try:
         works = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
@@ -63,19 +65,19 @@ def own_shm() -> tuple[str, ...]:
 
 
 def in_own_shm() -> list[pytest.MarkDecorator]:
-    """The marks of tests whose commands begin with `own_shm`: where they cannot, they share /dev/shm and run alone."""
+    """Return the marks of tests whose commands begin with `own_shm`: without it they share /dev/shm and run alone."""
     return [] if own_shm() else [pytest.mark.alone]
 
 
 def engine_can_be_ours() -> bool:
-    """Whether this user may start engines; whoever names one in the environment wants that one to be tested."""
+    """Return whether this user may start engines. An engine that is named in the environment is used instead."""
     named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
     return not named and os.getuid() == 0 and all(map(shutil.which, ("dockerd", "docker", "ip", "iptables")))
 
 
 @contextlib.contextmanager
 def reserved_engine() -> Iterator[Daemon]:
-    """An engine that nobody else uses meanwhile, not started: DOCKER_HOST has its address. Raises LabError."""
+    """Reserve an engine that nothing else uses, without starting it: DOCKER_HOST has its address. Raises LabError."""
     taken = LabError(f"{MOST_ENGINES} test processes have an engine each on this machine")
     with free_number(ENGINES, most=MOST_ENGINES, taken=taken) as number:
         daemon = Daemon(folder=ENGINES / str(number), number=FIRST_NUMBER + number)
@@ -88,9 +90,9 @@ def reserved_engine() -> Iterator[Daemon]:
 
 @contextlib.contextmanager
 def started(daemon: Daemon) -> Iterator[None]:
-    """It runs meanwhile, with the base image. Raises LabError.
+    """Run the engine, with the base image. Raises LabError.
 
-    Its images stay for the next run, as on a machine that is in use; its containers do not.
+    Its images stay for the next run, as on a machine in use; its containers do not.
     """
     try:
         daemon.stop()  # what a killed test run left
@@ -105,7 +107,9 @@ def started(daemon: Daemon) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ways_out(daemon: Daemon) -> Iterator[None]:
-    """Containers reach the package index. The engine is not let do this: two of them would undo each other's rules."""
+    """Let containers reach the package index. The engines do not do this, as two engines would undo
+    each other's rules.
+    """
     network, bridge = daemon.network, daemon.bridge
     rules = (
         ("nat", "POSTROUTING", "-s", network, "!", "-o", bridge, "-j", "MASQUERADE"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def six(versions: Sequence[str], *, base: str = "", **environment: str) -> str:
-    """Return versions of `six` as flow YAML. The scenario reads in PLANTED_VERSION which of them it runs in."""
+    """Return the versions of `six` as flow YAML. The scenario reads its version from PLANTED_VERSION."""
     told = {"PLANTED_VERSION": "{version}", **environment}
     series = {"install": ["six=={version}"], "versions": list(versions), "environment": told}
     return json.dumps(series | ({"base": base} if base else {}))

@@ -1,4 +1,4 @@
-"""Sweeps on pools of machines, for the tests and benchmarks of pools: rows of a step that sleeps."""
+"""Sweeps on pools of machines, for the tests and benchmarks of pools: rows with a step that sleeps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def write(
     script: str = SLEEPS,
     **params: str,
 ) -> Path:
-    """Write a matrix of so many rows, and its script; return the matrix file. `hosts` and `series` are flow YAML."""
+    """Write a matrix with this many rows, and its script; return the matrix file. `hosts` and
+    `series` are flow YAML.
+    """
     (folder / "sleep.py").write_text(script)
     path, every = folder / "matrix.yaml", json.dumps({"part": list(range(rows)), **params})
     path.write_text(
@@ -62,7 +64,7 @@ def write(
 
 
 def start(matrix: Path, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Start a sweep as a program."""
+    """Start a sweep as a separate program."""
     command = [sys.executable, "-m", "harness", "sweep", str(matrix), "--out", str(matrix.with_name("reports"))]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -75,7 +77,7 @@ def swept(
     meanwhile: Callable[[Path], object] = lambda reports: None,
     **options: Any,
 ) -> RunResult:
-    """Return the result of a sweep, during which `meanwhile` happens; write its reports. `notes` gets its progress."""
+    """Return the result of a sweep, during which `meanwhile` runs; write its reports. `notes` gets its progress."""
     reports = matrix.with_name("reports")
     with plain_progress(notes) as progress:
         context = RunContext(environ=environ, progress=progress, stopped=threading.Event(), **options)

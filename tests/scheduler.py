@@ -1,4 +1,4 @@
-"""The scheduler of `--dist loadgroup`: pytest-xdist 3.8 writes its groups into names that pytest 9.2 reads no more."""
+"""The scheduler for `--dist loadgroup`: pytest 9.2 does not read the names in which pytest-xdist 3.8 marks groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ SHARE_AN_ENGINE = ("tests/lab/", "tests/contract/", "tests/integration/", "tests
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
-    """Groups begin first, the largest one before the others. `engine_is_shared`: not each process has its own."""
+    """Groups begin first, the largest group before the others. `engine_is_shared`: processes do not have their own
+    engines.
+    """
 
     engine_is_shared = False
 

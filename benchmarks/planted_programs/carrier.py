@@ -1,6 +1,6 @@
-"""The package whose versions differ: it is built as a wheel in each version, and says whether it has the fault.
+"""The package whose versions differ: each version is built as a wheel, and says whether it has the fault.
 
-`python -m benchmarks.planted` puts `version.py` beside it: `VERSION = "1.2"` and `BAD = True`.
+`python -m benchmarks.planted` puts `version.py` next to it: `VERSION = "1.2"` and `BAD = True`.
 """
 
 import os
@@ -11,23 +11,23 @@ from planted_carrier.version import BAD, VERSION
 __all__ = ["BAD", "VERSION", "counted", "own_path", "planted", "spin", "work"]
 
 LOOPS_A_US = 80
-"""So many turns of an empty loop take about 1 µs on a machine of 2024: the base differs from machine to machine, the
-share that a fault adds does not."""
+"""Turns of an empty loop that take about 1 µs on a machine of 2024. The duration differs from machine to machine, but
+the share that a fault adds does not."""
 
 
 def planted(amount):
-    """The size of the fault in this version: none in a good one."""
+    """Return the size of the fault in this version: zero in a good version."""
     return amount if BAD else 0.0
 
 
 def work(us):
-    """A fixed amount of work, not of time: it is slowed down by what slows the machine down, as real work is."""
+    """Do a fixed amount of work, not of time: like real work, it takes longer on a busy machine."""
     for _ in range(round(us * LOOPS_A_US)):
         pass
 
 
 def counted(act, us=200):
-    """A step of so much work that returns `act(number of the step)`."""
+    """Return a step that does a fixed amount of work and returns `act(number of the step)`."""
     made = 0
 
     def step():
@@ -40,12 +40,12 @@ def counted(act, us=200):
 
 
 def spin(seconds):
-    """Take so much processor time of this thread."""
+    """Use this much processor time in this thread."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
 def own_path(folder, name):
-    """A path outside of the trial's own folder, which the benchmark removes after the sweep."""
+    """Return a path outside the trial's own folder, which the benchmark removes after the sweep."""
     return os.path.join(folder, "planted-%s-%d-%s" % (os.environ["PLANTED_TOKEN"], os.getpid(), name))

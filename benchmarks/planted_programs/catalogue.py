@@ -1,4 +1,4 @@
-"""What is planted: each program, the signals that name it rightly, and the sizes that count as 1, 1.5 and 3 limits."""
+"""The planted programs: for each, the signals that are right findings, and the sizes that equal 1, 1.5 and 3 limits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from harness.model.signals import SIGNALS
 
 SIZES = (1.0, 1.5, 3.0)
-"""Times the limit."""
+"""Sizes of the planted changes, in multiples of the limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """A program with a fault. `signal` is what it is listed under; `rightly` what a finding of it may be called.
+    """A program with a fault. `signal`: the signal under which it is listed; `rightly`: the signals of a right finding.
 
-    `limit` is the change that the sizes are multiples of: by default the signal's own. `fixed`: what it plants has one
-    size only. `steps` and `more` go into the scenario. `told`: it is to be told, not judged, by this text.
+    `limit`: the change that size 1 stands for; by default the signal's own limit. `fixed`: the fault has only one size.
+    `steps` and `more` go into the scenario. `told`: a text that has to be reported, but not judged.
     """
 
     name: str
@@ -36,19 +36,19 @@ class Planted:
 
     @property
     def timed(self) -> bool:
-        """Whether what else runs on the machine disturbs it."""
+        """Whether other load on the machine disturbs the program."""
         return self.family in ("levels", "healthy", "gpus")
 
     @property
     def most_trials(self) -> int:
-        """A few rounds more where it is figures that are compared; the default of 8 would take twice the time."""
+        """The most launches: a few more rounds if figures are compared; the default of 8 would take twice the time."""
         return 5 if self.timed else 4
 
     def sizes(self) -> tuple[float | None, ...]:
         return (None,) if self.fixed else SIZES
 
     def amount(self, size: float | None) -> float:
-        """What the script is told: a share, seconds, a count or KiB a step."""
+        """Return the script's `amount`: a share, seconds, a count or KiB a step."""
         signal = SIGNALS.get(self.signal)
         own = signal.limit if signal is not None else None
         return (size or 1.0) * (self.limit or own or 1.0)
@@ -72,7 +72,7 @@ def _values(signal: str, *names: str, **settings: Any) -> list[Planted]:
     return [Planted(name=name, family="values", signal=signal, **settings) for name in names]
 
 
-SECONDS = 0.5  # of setup and of the first step: the base is so short that the absolute limit counts
+SECONDS = 0.5  # the base of setup and first step is so short that the absolute limit counts
 PLANTED: tuple[Planted, ...] = (
     *_outcomes("segv_in_step", "raises_in_step", "segv_at_exit", "abort_at_exit", "exit_3_at_exit", "killed_at_exit"),
     *_outcomes("teardown_raises", "thread_at_exit", "hang_at_exit"),
@@ -113,7 +113,7 @@ _HEALTHY = (
     "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items", "order_of_data",
 )  # fmt: skip
 HEALTHY = tuple(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY)
-"""They look guilty, and nothing is wrong with them."""
+"""Healthy programs that look guilty."""
 
 QUIET = ("plain", "bursty_allocator", "temporary_files", "seeded_loss")
 """The variants of a quiet sweep."""
@@ -132,4 +132,4 @@ ON_GPU = (
     _on_gpu("none", "gpu_training", fixed=True),
     _on_gpu("none", "gpu_uneven_batches", fixed=True),
 )
-"""They need a GPU and PyTorch; the last two are healthy."""
+"""Programs that need a GPU and PyTorch; the last two are healthy."""

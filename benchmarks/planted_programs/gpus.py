@@ -1,4 +1,4 @@
-"""Faults on a GPU, with PyTorch. `amount` is KiB a step for what leaks, else a share."""
+"""Faults on a GPU, with PyTorch. `amount` is KiB a step for leaks, else a share."""
 
 import ctypes
 
@@ -20,7 +20,7 @@ def setup(program, amount=0.0):
 
 
 def products(count, size=512):
-    """A step that multiplies matrices so many times, and waits for the GPU."""
+    """Return a step that multiplies matrices this many times, and waits for the GPU."""
     left, right = (torch.rand(size, size, device=DEVICE) for _ in "12")
 
     def step():
@@ -32,7 +32,7 @@ def products(count, size=512):
 
 
 def leaking(piece, take):
-    """A step that takes `amount` KiB on average in pieces; good versions give each piece back at once."""
+    """Return a step that takes `amount` KiB on average, in pieces; good versions give each piece back immediately."""
 
     def made(amount):
         work, owed = products(4), 0.0
@@ -58,7 +58,7 @@ def from_pool():
 
 
 def from_driver():
-    """Memory that PyTorch's allocator knows nothing of, as a library's own workspace."""
+    """Take memory from the driver, unknown to PyTorch's allocator, like a library's own workspace."""
     address = ctypes.c_uint64()
     if CUDA.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(DRIVER_PIECE)):
         raise MemoryError("the driver has no more memory")
@@ -66,7 +66,7 @@ def from_driver():
 
 
 def temporary_tensor(amount):
-    """A tensor that each step makes and drops; the pool keeps its memory."""
+    """Make and drop a tensor in each step; the pool keeps its memory."""
     work, size = products(4), round(PEAK * (1 + planted(amount)))
 
     def step():
@@ -77,7 +77,7 @@ def temporary_tensor(amount):
 
 
 def larger_workspace(amount):
-    """Memory beside the pool, for as long as the launch lasts: it counts among all that the device holds."""
+    """Hold memory outside the pool for the whole launch: it counts as memory of the device."""
     context = 512 << 20  # about what CUDA itself takes
     for _ in range(round((PEAK + (PEAK + context) * planted(amount)) / DRIVER_PIECE)):
         from_driver()
@@ -89,7 +89,7 @@ def more_products(amount):
 
 
 def training(_):
-    """A small network that learns: nothing is wrong with it."""
+    """Train a small network, without any fault."""
     wide = [torch.nn.Linear(256, 256) for _ in range(3)]
     model = torch.nn.Sequential(wide[0], torch.nn.ReLU(), wide[1], torch.nn.ReLU(), wide[2]).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters())
@@ -105,7 +105,7 @@ def training(_):
 
 
 def uneven_batches(_):
-    """Batches of many sizes: the pool reserves more for some time."""
+    """Use batches of many sizes, so that the pool reserves more and more at first."""
     made = 0
 
     def step():

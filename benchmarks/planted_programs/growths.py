@@ -1,6 +1,7 @@
-"""What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step.
+"""Programs whose bad versions leave something behind: memory, files, threads, processes. `amount` is a count or KiB a
+step.
 
-Good versions do the same, and give it back at once: versions differ in nothing but the loss.
+Good versions do the same and give it back immediately, so that versions differ only in the loss.
 """
 
 import ctypes
@@ -18,8 +19,8 @@ from planted_carrier import BAD, own_path, work
 
 STEP_US = 200
 PIECE = 16 << 10  # bytes of a file
-LIFE_S = 120  # of a process that nobody ends
-KEPT = []  # what would be given back if nobody had it
+LIFE_S = 120  # lifetime of a process that nothing ends
+KEPT = []  # keeps alive what would otherwise be given back
 NUMBERS = itertools.count()
 MALLOC, FREE = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
 MALLOC.restype = ctypes.c_void_p
@@ -27,7 +28,7 @@ FREE.argtypes = [ctypes.c_void_p]
 
 
 def setup(program, amount=0.0):
-    """A step that takes `amount` on average, in pieces of what the mechanism can take at once."""
+    """Return a step that takes `amount` on average, in pieces of the size that the mechanism can take."""
     piece, take = PROGRAMS[program]
     owed = 0.0
 
@@ -46,7 +47,7 @@ def setup(program, amount=0.0):
 
 
 def teardown():
-    """What lies in /dev/shm outlives the launch: a sweep's launches together would fill it."""
+    """Remove the files in /dev/shm, which outlive the launch: the launches of a sweep together would fill it."""
     for path in glob.glob(own_path("/dev/shm", "*")):
         os.remove(path)
 
@@ -85,7 +86,7 @@ def open_socket():
 
 
 def open_pipe():
-    """Both ends: two open files."""
+    """Return both ends of a pipe: two open files."""
     ends = os.pipe()
     return lambda: [os.close(end) for end in ends]
 
@@ -101,7 +102,7 @@ def waiting_thread():
 
 
 def pending_timer():
-    """A timeout of an hour for each request, cancelled or not."""
+    """Start a timeout of an hour, as for each request; good versions cancel it."""
     timer = threading.Timer(3600, int)
     timer.daemon = True
     timer.start()
@@ -139,7 +140,7 @@ def ended_program():
 
 
 def shm_segment():
-    """A file of its own in /dev/shm each time."""
+    """Make a new file in /dev/shm each time."""
     path = written(own_path("/dev/shm", "segment-%d" % next(NUMBERS)))
     return lambda: os.remove(path)
 
@@ -150,7 +151,7 @@ def shm_one_file():
 
 
 def shm_without_name():
-    """As torch shares tensors: the file is removed at once and lives on in the mapping, which holds it open."""
+    """Share memory as torch does: the file is removed immediately, and lives on in the mapping, which holds it open."""
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         file.truncate(PIECE)
         KEPT.append(mmap.mmap(file.fileno(), PIECE))
@@ -177,7 +178,7 @@ LOG = []
 
 
 def appended_log():
-    """One log, which a good version begins anew each time: a line of 256 bytes."""
+    """Append a line of 256 bytes to one log, which a good version starts again each time."""
     if not LOG:
         LOG.append(open("train.log", "ab", buffering=0))
     LOG[0].write(b"x" * 255 + b"\n")
@@ -185,12 +186,12 @@ def appended_log():
 
 
 def file_in_tmp():
-    """In /tmp by its name, whatever TMPDIR says."""
+    """Make a file in /tmp, whatever TMPDIR says."""
     path = written(own_path("/tmp", "cache-%d" % next(NUMBERS)))
     return lambda: os.remove(path)
 
 
-PROGRAMS = {  # how much is taken at once, in the signal's unit, and how
+PROGRAMS = {  # (the size of one piece in the signal's unit, how to take it)
     "leak_python": (1, python_objects),
     "leak_native": (1, native_heap),
     "files": (1, open_file),

@@ -1,4 +1,4 @@
-"""Programs with nothing wrong in any version that look guilty: what is found here is a false accusation."""
+"""Programs that look guilty, but have no fault in any version: any finding is a false accusation."""
 
 import array
 import atexit
@@ -43,7 +43,7 @@ def plain():
 
 
 def file_cache(size, every):
-    """Opens another file now and then, up to so many, and closes the oldest from then on."""
+    """A cache of open files, which opens another file at times; once it is full, it closes the oldest."""
 
     def program():
         opened = collections.deque()
@@ -60,13 +60,13 @@ def file_cache(size, every):
 
 
 def thread_pool():
-    """Grows with what is asked of it at once, to 16 threads."""
+    """A pool that grows with the number of concurrent requests, to 16 threads."""
     pool = ThreadPoolExecutor(16)
     return counted(lambda made: list(pool.map(time.sleep, [0.0001] * min(16, 1 + made // 25))) and None)
 
 
 def worker_pool():
-    """Four processes, started when there is first work for each."""
+    """Four processes, each started when there is first work for it."""
 
     def act(made):
         if made % 20 == 0 and len(KEPT) < 4:
@@ -95,7 +95,7 @@ def rotating_log():
 
 
 def late_reaping():
-    """Children that end at once and are waited for a hundred steps later: some zombies at any time."""
+    """Child processes that end immediately and are waited for a hundred steps later: some zombies at any time."""
     children = collections.deque()
 
     def act(made):
@@ -108,7 +108,7 @@ def late_reaping():
 
 
 def shm_ring():
-    """Four MiB in /dev/shm that are written again and again."""
+    """A ring buffer of four MiB in /dev/shm, which is overwritten repeatedly."""
     path = own_path("/dev/shm", "ring")
     file = open(path, "w+b")
     AT_TEARDOWN.append(lambda: os.remove(path))
@@ -138,12 +138,12 @@ def socket_churn():
 
 
 def cache_that_fills():
-    """20 MiB in the first 600 steps, and no more."""
+    """A cache that takes 20 MiB in the first 600 steps, and no more after that."""
     return counted(lambda made: KEPT.append(os.urandom(20 * MIB // 600)) if made <= 600 else None)
 
 
 def bursty_allocator():
-    """Now and then up to 16 MiB, given back in the same step."""
+    """Allocations of up to 16 MiB at times, given back in the same step."""
 
     def act(_):
         if CHANCE.random() < 0.02:
@@ -159,7 +159,7 @@ def uneven_peak():
 
 
 def collected_cycles():
-    """Garbage in cycles, which the collector finds at its own times."""
+    """Garbage in reference cycles, which the collector frees at its own times."""
 
     def act(_):
         ring = [bytearray(256) for _ in range(20)]
@@ -179,7 +179,7 @@ def jittery_setup():
 
 
 def cold_start():
-    """The first launch of a version compiles for a second, the later ones find what it compiled."""
+    """The first launch of a version compiles for a second; later launches find the result in a cache."""
     path = os.path.join("/tmp", "planted-%s-compiled-%s" % (os.environ["PLANTED_TOKEN"], VERSION))
     if not os.path.exists(path):
         spin(1.0)
@@ -193,12 +193,12 @@ def long_tails():
 
 
 def rare_pauses():
-    """Five pauses of 50 ms in a launch, at any time, as of a collector."""
+    """Five pauses of 50 ms at random times in a launch, like those of a garbage collector."""
     return counted(lambda made: time.sleep(0.05) if CHANCE.random() < 5 / 4000 else None)
 
 
 def slow_warm_up():
-    """The first thousand steps get quicker, from three times the time."""
+    """The first thousand steps become faster, from three times the usual duration."""
     return counted(lambda made: work(2 * STEP_US * math.exp(-made / 250)) if made < 1000 else None)
 
 
@@ -207,12 +207,12 @@ def bimodal_steps():
 
 
 def two_kinds_of_launches():
-    """A launch gets the better or the worse placement, by chance: its steps differ by 4 %."""
+    """A launch gets the better or the worse placement at random: step times differ by 4 %."""
     return counted(lambda made: None, us=STEP_US * CHANCE.choice([1.0, 1.04]))
 
 
 def bursts_beside():
-    """A thread that hashes for 5 ms every now and then."""
+    """A second thread that hashes for 5 ms at times."""
 
     def burst():
         while True:
@@ -225,7 +225,7 @@ def bursts_beside():
 
 
 def quicker_versions():
-    """Each version does the same in 5 % less time: nobody complains."""
+    """Each version does the same work in 5 % less time, which is not a fault."""
     return counted(lambda made: None, us=STEP_US * 0.95 ** int(VERSION.split(".")[1]))
 
 
@@ -244,7 +244,7 @@ def output_at_start():
 
 
 def noisy_lines():
-    """Warnings with addresses, times and counts, which no other launch prints so."""
+    """Warnings with addresses, times and counts, which differ from launch to launch."""
 
     def act(made):
         if made % 100 == 0:
@@ -258,20 +258,20 @@ def noisy_loss():
 
 
 def seeded_loss():
-    """Each launch starts from other weights, and ends a few percent elsewhere."""
+    """Each launch starts from different weights, and ends with a loss that differs by a few per cent."""
     level = CHANCE.gauss(1, 0.02)
     return counted(lambda made: {"loss": level * (0.5 + math.exp(-made / 200)) * (1 + CHANCE.gauss(0, 0.05))})
 
 
 def last_bit():
-    """The same sum in another order: versions differ in the last bit, launches of one do not."""
+    """The same sum in another order: versions differ in the last bit, but launches of one version do not."""
     terms = [0.1 * number for number in range(20)]
     value = sum(terms) if int(VERSION.split(".")[1]) % 2 else sum(reversed(terms))
     return counted(lambda made: {"loss": value})
 
 
 def nan_everywhere():
-    """A metric that has been NaN in every version."""
+    """A metric that is NaN in every version."""
     return counted(lambda made: {"ratio": math.nan})
 
 

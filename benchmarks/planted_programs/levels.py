@@ -1,4 +1,4 @@
-"""Figures of a launch that are worse in a bad version. `amount` is a share, or seconds for what comes once."""
+"""Programs with a figure that is worse in a bad version. `amount` is a share, or seconds of a single event."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ def sleeping(more):
 
 
 def late(more):
-    """Slower after the first 3,000 steps."""
+    """Steps are slower after the first 3,000."""
     made = 0
 
     def step():
@@ -44,7 +44,7 @@ def late(more):
 
 
 def gradual_late(more):
-    """Slower and slower within the last quarter: on average by as much."""
+    """Steps become gradually slower within the last quarter, on average by `amount`."""
     made = 0
 
     def step():
@@ -75,7 +75,7 @@ def until(deadline):
 
 
 def spinning_wait(more):
-    """1 ms of work in a step of 4 ms; a bad version waits for a part of the rest by turning round."""
+    """1 ms of work in a step of 4 ms; a bad version spends part of the rest in a busy loop."""
 
     def step():
         deadline = time.perf_counter() + 0.004
@@ -86,7 +86,7 @@ def spinning_wait(more):
 
 
 def busy_thread(more):
-    """A thread beside, which hashes without the interpreter's lock."""
+    """A second thread, which hashes without the interpreter's lock."""
     wake = threading.Semaphore(0)
     block = b"x" * (32 << 10)
 
@@ -118,7 +118,7 @@ while sys.stdin.read(1):
 
 
 def busy_process(more):
-    """A process beside, which ends with its input."""
+    """A second process, which ends at the end of its input."""
     told = None
     if more:
         child = subprocess.Popen([sys.executable, "-c", SPINNER.format(seconds=0.001 * more)], stdin=subprocess.PIPE)
@@ -138,7 +138,7 @@ def busy_process(more):
 
 
 def fewer_items(less):
-    """The same time a step, fewer items in it."""
+    """Steps take the same time, but have fewer items."""
 
     def step():
         work(300)
@@ -158,7 +158,7 @@ def setup_works(more_s):
 
 
 def import_sleeps(more_s):
-    """A module of the package that takes its time to be imported."""
+    """A module of the package takes longer to import."""
     os.environ["PLANTED_IMPORT_S"] = str(BASE_SETUP_S + more_s)
     import planted_carrier.slow  # noqa: F401, PLC0415
 
@@ -196,7 +196,7 @@ def touched(count):
 
 
 def temporary_block(more):
-    """At one step a block that is given back at once."""
+    """One step allocates a block and gives it back immediately."""
     held, made = touched(BASE_PEAK), 0
     extra = int(resident_bytes() * more)
 
@@ -212,7 +212,7 @@ def temporary_block(more):
 
 
 def larger_block(more):
-    """A block that is kept from the start."""
+    """A block is allocated at the start and kept."""
     held = [touched(BASE_PEAK)]
     held.append(touched(int(resident_bytes() * more)))
 
@@ -224,7 +224,7 @@ def larger_block(more):
 
 
 def lines(number, more):
-    """200 bytes a step on stdout or stderr; more of them in a bad version."""
+    """Each step writes 200 bytes to stdout or stderr; a bad version writes more."""
     text = b"i" * (round(200 * (1 + more)) - 1) + b"\n"
 
     def step():

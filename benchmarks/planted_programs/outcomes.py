@@ -1,4 +1,4 @@
-"""Launches that fail in a bad version: in a step, or only once their last step is made."""
+"""Programs whose launches fail in a bad version: in a step, or only after their last step."""
 
 import atexit
 import ctypes
@@ -44,12 +44,12 @@ def raise_error():
 
 
 def segfault_at_exit():
-    """As a destructor of a native library does that runs after its driver is gone."""
+    """Die by SIGSEGV at exit, like a destructor of a native library that runs after its driver is gone."""
     atexit.register(segfault)
 
 
 def abort_at_exit():
-    """As `terminate called without an active exception` ends a process whose C++ thread was not joined."""
+    """Abort at exit, as `terminate called without an active exception` does if a C++ thread was not joined."""
     atexit.register(os.abort)
 
 
@@ -62,7 +62,7 @@ def kill_at_exit():
 
 
 def thread_that_never_ends():
-    """The interpreter waits for a thread that nobody told to stop."""
+    """Never end: the interpreter waits for a thread that nothing stops."""
     threading.Thread(target=time.sleep, args=(1e6,)).start()
 
 

@@ -1,4 +1,4 @@
-"""Numbers that the scenario returns, and lines that it prints, which are others in a bad version."""
+"""Programs that return other numbers or print other lines in a bad version."""
 
 import math
 import random
@@ -14,17 +14,17 @@ def setup(program, amount=0.0):
 
 
 def loss(made):
-    """A loss as training has it: it falls, and is noisy."""
+    """Return a noisy, falling loss, as in training."""
     return (0.5 + 1.5 * math.exp(-made / 200)) * (1 + CHANCE.gauss(0, 0.05))
 
 
 def loss_turns(value):
-    """NaN, or infinity, from step 100 on."""
+    """Return NaN, or infinity, from step 100 on."""
     return lambda _: counted(lambda made: {"loss": value if BAD and made >= 100 else loss(made)})
 
 
 def one_nan(_):
-    """One step of each launch."""
+    """Return NaN in one step of each launch."""
     return counted(lambda made: {"loss": math.nan if BAD and made == 150 else loss(made)})
 
 
@@ -41,7 +41,7 @@ def fewer_items(less):
 
 
 def new_line(_):
-    """One line at the start, as a library says that it cannot use the card; old versions print others."""
+    """Print a line at the start, as a library does that cannot use the card; good versions print another line."""
     print("I0000 loading 12 kernels from 0x%x" % id(object()), file=sys.stderr)
     if BAD:
         print("W0000 Could not load libplanted.so.9; falling back to CPU", file=sys.stderr)

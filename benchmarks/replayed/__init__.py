@@ -1,1 +1,1 @@
-"""Measured histories, replayed without an engine: what `benchmarks.time_to_answer` counts launches and seconds on."""
+"""Measured histories, replayed without an engine: `benchmarks.time_to_answer` counts their launches and seconds."""

@@ -1,4 +1,4 @@
-"""An engine whose launches are made from measured figures, and whose clock is theirs: nothing runs or is waited for.
+"""An engine whose launches are generated from measured figures, with a simulated clock: nothing runs, nothing waits.
 
 It speaks the protocol of `harness/agent/__init__.py`, so that conversation, lanes and schedulers are the real ones.
 """
@@ -19,12 +19,12 @@ from benchmarks.replayed.histories import History, Made, launch
 from harness.run.engine import Exit, LaunchRequest, Session
 
 LOOK_S = 0.005
-"""What a look takes, with the answer."""
+"""Seconds that a look takes, including the answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """One launch that was made: its cell and number, its steps, and the seconds that it would have taken."""
+    """One replayed launch: its cell and number, its steps, and the seconds that it would have taken."""
 
     cell: str
     number: int
@@ -34,7 +34,7 @@ class Ended:
 
 @dataclass(kw_only=True)
 class Agent:
-    """What an agent would say of a made launch, look by look, as it is answered."""
+    """The messages of an agent about a replayed launch, look by look, depending on the answers."""
 
     made: Made
     job: Mapping[str, Any]
@@ -80,7 +80,7 @@ class Agent:
             self._done("completed")
 
     def _next(self) -> tuple[int, bool]:
-        """The step of the next look, and whether it is the last: by the steps, or by the time that they took."""
+        """Return the step of the next look, due by steps or by time, and whether it is the last look."""
         looks = list(self.job["looks"])
         times = [
             float("inf") if time_s is None else time_s for time_s in self.job.get("look_times_s") or [None] * len(looks)
@@ -119,7 +119,7 @@ class Agent:
 
 
 class Clock(threading.local):
-    """The time of each worker, which is that of its launches: nothing else takes any."""
+    """The simulated time of each worker: the sum of its launches, because nothing else takes time."""
 
     ended_s = 0.0
     agent: Agent | None = None
@@ -132,7 +132,7 @@ class Clock(threading.local):
 
 
 class ReplayingEngine(EngineAtHand):
-    """A host on which every image is there. `ended` gets each launch, in their order; `clock` is theirs."""
+    """A host that has every image. `ended` is called with each launch, in order; `clock` holds the simulated time."""
 
     def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None], clock: Clock) -> None:
         self._clock = clock

@@ -1,11 +1,11 @@
-"""What was measured of each history, small enough to keep, and the launches that are made from it.
+"""Measured figures of each history, in compact form, and the launches that are generated from them.
 
-The figures of a history are those of real launches on the process engine (`benchmarks.replayed.record` reads them): how
-long a launch takes beside its steps, the step time and its spread within a launch, memory at some steps, and how it
-ended. From them each launch is made anew, by a random stream of its own that depends on the version and the number of
-the launch alone: whatever the order, launch 2 of a version is the same. The spread between launches is not the measured
-one, which two launches on a busy machine do not tell, but SPREAD for all; within a launch it is at most 0.2. The step
-times of cryptography are those of a quiet machine, which its memory is not.
+The figures of a history come from real launches on the process engine (`benchmarks.replayed.record` reads them): how
+long a launch takes besides its steps, the step time and its spread within a launch, memory at some steps, and how the
+launch ended. Each launch is generated from them with its own random stream, which depends only on the version and the
+number of the launch: in any order, launch 2 of a version is the same. The spread between launches cannot be measured
+from two launches on a busy machine; it is SPREAD for all, and at most 0.2 within a launch. The step times of
+cryptography were measured on a quiet machine, its memory on a busy one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SPREAD = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """`overhead_s`: of a launch, beside setup and steps. `noise`: spread of the log of the step time within a launch.
-    `rss`: (step, KiB), interpolated between. `fails_at`: the step in which a launch ends, with `message`.
+    """Figures of a version. `overhead_s`: time of a launch besides setup and steps. `noise`: sigma of the log of the
+    step time within a launch. `rss`: (step, KiB), interpolated. `fails_at`: the step that fails, with `message`.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """One row: its versions, oldest first, and the truth. `signal`: by which `first_bad` is bad; "" if nothing is."""
+    """One row: its versions, oldest first, and the truth. `signal`: the one in which `first_bad` is bad, or ""."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """A launch of a whole budget, of which a trial may see a part. `step_s` and `rss_kib` have a row for each step."""
+    """A generated launch with a whole budget, of which a trial may see a part. `step_s`, `rss_kib`: shape (steps,)."""
 
     version: Version
     step_s: Floats
@@ -82,7 +82,7 @@ def _version(raw: Mapping[str, object]) -> Version:
 
 
 def launch(history: History, version: Version, number: int) -> Made:
-    """Make launch `number` of a version."""
+    """Generate launch `number` of a version."""
     rng = np.random.default_rng([zlib.crc32(f"{history.name} {version.name}".encode()), number])
     count = (version.fails_at or history.budget + 1) - 1
     level = version.step_s * np.exp(rng.normal(0, SPREAD))

@@ -2,7 +2,7 @@
 
     python -m benchmarks.replayed.record RUN SCENARIO [PARAM=VALUE] NAME KIND SIGNAL FIRST_BAD
 
-RUN is a run's directory. The figures are written to `figures.json` beside this file, in the place of those of NAME.
+RUN is a run's directory. The figures are written to `figures.json` next to this file, in place of those of NAME.
 KIND is leak, crash, slowdown, plateau or none; SIGNAL is memory, outcome, step_time or -, FIRST_BAD a version or -.
 """
 
@@ -54,7 +54,7 @@ def _ordered(plan: Mapping[str, Any], found: Mapping[str, Sequence[Trial]]) -> l
 
 
 def _overhead_s(trial: Trial) -> float | None:
-    """What a launch took beside its setup and its steps; None for one without steps, which is no shorter for that."""
+    """Return the seconds that a launch took besides setup and steps; None for a launch without steps."""
     if trial.trace is None:
         return None
     busy_s = float(np.nansum(trial.trace.columns["step_s"]))
@@ -84,7 +84,7 @@ def _version(name: str, trials: Sequence[Trial], overhead_s: float) -> Version:
 
 
 def _memory(step: Floats, kib: Floats) -> tuple[tuple[tuple[float, float], ...], float]:
-    """The trace at some steps, closer together at its beginning, and what is left over, as a standard deviation."""
+    """Return memory at some steps, more densely at the start, and the standard deviation of the residuals."""
     known = np.isfinite(kib)
     step, kib = step[known], kib[known]
     at = np.unique(

@@ -1,10 +1,10 @@
-"""Sweeps histories on the replaying engine, by the harness that is on the path, and tells what was known when.
+"""Sweeps histories on the replaying engine, with the harness on the path, and reports what was known when.
 
     python -m benchmarks.replayed.worker full|bisect SEED NAME…
 
-Prints one JSON object: the launches of the sweep in order (history, version, steps, seconds), and for each history
-after which launch the right version stood first among those that look bad, and stayed (`stands`), and after which it
-was named and stayed (`named`); null if never. The positions count from 1.
+Prints one JSON object: the launches of the sweep in order (history, version, steps, seconds), and for each history the
+launch after which the right version was first among those that look bad, and stayed first (`stands`), and the launch
+after which it was named, and stayed named (`named`); null if never. Launches count from 1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> dict[str, Any]:
-    """Sweep all of them in one matrix."""
+    """Sweep all histories in one matrix, and return what is printed."""
     ended: list[Ended] = []
     clock = Clock()
     cell_launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def _told(result: RunResult, one: Ended) -> dict[str, Any]:
 
 
 def _row(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
-    """When the right version stood first and was named: the first launch after which both hold to the end."""
+    """Return after which launch the right version was first, and was named, each until the end of the sweep."""
     ids = {cell.id for cell in block.cells}
     ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]
     known = {at: _known(history, plan, block, trials[:at], search) for at in ours} if history.first_bad else {}
@@ -109,7 +109,7 @@ def _row(history: History, plan: Plan, block: Block, trials: Sequence[Trial], se
 
 
 def _since(states: Sequence[tuple[int, bool]]) -> int | None:
-    """The place from which on all states hold."""
+    """Return the position from which all further states hold, or None."""
     held = None
     for at, holds in states:
         held = (at if held is None else held) if holds else None
@@ -119,7 +119,7 @@ def _since(states: Sequence[tuple[int, bool]]) -> int | None:
 def _known(
     history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode
 ) -> tuple[str, list[str]]:
-    """The first version that looks bad, and those that are named as first bad, by these launches."""
+    """Return the first version that looks bad and the versions named as first bad, given these launches."""
     runs = [_run(cell.id, block, trials) for cell in block.cells]
     asked = plan.trials
     scheduler = FullScheduler(runs=runs, asked=asked)

@@ -1,4 +1,4 @@
-"""Compute a mean with a library that the image brings."""
+"""Compute a mean with a library from the image."""
 
 
 def setup():

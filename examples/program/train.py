@@ -1,4 +1,4 @@
-"""Train a small network on made-up pictures with a loop, arguments and prints of its own, as any program does."""
+"""Train a small network on random pictures, with its own loop, arguments and prints, like any other program."""
 
 import argparse
 

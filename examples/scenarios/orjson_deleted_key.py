@@ -1,4 +1,4 @@
-"""Serialise a dict that had a key deleted."""
+"""Serialise a dict from which a key was deleted."""
 
 
 def setup():
@@ -8,6 +8,6 @@ def setup():
         reply = {"name": "x", "secret": "y"}
         del reply["secret"]
         if orjson.dumps(reply) != b'{"name":"x"}':
-            raise RuntimeError("orjson.dumps gave something else")
+            raise RuntimeError("orjson.dumps returned something else")
 
     return step

@@ -1,4 +1,4 @@
-"""Ask a message 20 times for the size of a part that it does not have."""
+"""Ask a message 20 times for the size of a submessage that is not set."""
 
 
 def setup():

@@ -1,4 +1,4 @@
-"""Compile a pattern never seen before: the cache of compiled patterns fills up and then stays as it is."""
+"""Compile a new pattern in every step: the cache of compiled patterns fills up, and then its size stays the same."""
 
 
 def setup():

@@ -1,8 +1,8 @@
 """Does everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
-`ENGINES` maps a kind of engine to its module, whose `open_engine` opens it. A module is imported when it is needed:
-Docker's client takes a fifth of the time that a sweep takes to begin. All kinds obey one contract (`tests/contract`);
-`trial/one_trial.py` runs a trial on any of them.
+`ENGINES` maps each kind of engine to its module, whose `open_engine` opens it. A module is imported only when it is
+needed: importing Docker's client takes a fifth of a sweep's start-up time. All kinds obey one contract
+(`tests/contract`); `trial/one_trial.py` runs a trial on any of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENGINES: Mapping[str, str] = {
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
-    """Open the engine of `host`. Raises EngineUnreachable, whose one-line message says what to do."""
+    """Open the engine of `host`. Raises EngineUnreachable with a one-line message that includes the remedy."""
     if not file_locks.are_known():
         raise EngineUnreachable(file_locks.NO_LOCKS, place=host.where)
     kind = import_module(ENGINES.get(host.engine, ENGINES["docker"]))

@@ -22,9 +22,9 @@ from harness.model.watching import Say
 class Prepared:
     """An image that is ready to launch on one engine.
 
-    `reference` is what the engine launches (an image id, or the interpreter's path). `digest` is the identity: for
-    images the digest or id, for environments a hash of the interpreter and of everything installed. `labels` and
-    `environment` are the image's own.
+    `reference` is what the engine launches (an image id, or the interpreter's path). `digest` identifies the image: its
+    digest or id, or, for a virtual environment, a hash of the interpreter and of everything installed. `labels` and
+    `environment` are those that the image itself defines.
     """
 
     image: Image
@@ -36,10 +36,10 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """An image or environment that the harness pulled or made. Nothing else may be removed.
+    """An image or environment that the harness pulled or made. The harness may remove nothing else.
 
-    `reference` is as in Prepared, `name` is for users. `made`: built or installed, not pulled. `layers` holds bytes by
-    shareable part, without the parts that it shares with images of other origin.
+    `reference` is as in Prepared; `name` is for users. `made`: built or installed, not pulled. `layers` holds the size
+    of each layer in bytes, without the layers that it shares with images of other origin.
     """
 
     reference: str
@@ -50,8 +50,8 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """The files to copy in, by their path under the agent's root. `job` is written as job.json. Any user may execute
-    the files in `executable` there."""
+    """The files to copy into a trial, by their path under the agent's root. `job` is written as job.json. The files in
+    `executable` are made executable for any user."""
 
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
@@ -59,7 +59,7 @@ class Payload:
 
     @property
     def contents(self) -> Mapping[str, bytes]:
-        """Return all files, with job.json. Raises InfrastructureError if one would lie outside the agent's root."""
+        """Return all files, including job.json. Raises InfrastructureError if a path leads out of the agent's root."""
         contents = {**self.files, "job.json": json.dumps(self.job).encode()}
         for path in contents:
             if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
@@ -70,9 +70,9 @@ class Payload:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """One trial to start, with the GPUs that it gets.
+    """One trial to start, with the GPUs that it may use.
 
-    `labels` mark everything that is created (`harness.run`, `harness.cell`, `harness.trial`, …).
+    `labels` mark everything that is created for it (`harness.run`, `harness.cell`, `harness.trial`, …).
     """
 
     prepared: Prepared
@@ -86,8 +86,8 @@ class LaunchRequest:
 class Exit:
     """The end of the agent's process or container, as the engine reports it.
 
-    `exit_code` is 128 + n for a death by signal n. `stderr_tail` is the end of what was written to stderr outside the
-    protocol: why an entrypoint or an interpreter did not start.
+    `exit_code` is 128 + n after signal n. `stderr_tail` is the end of stderr, which shows why an entrypoint or an
+    interpreter did not start.
     """
 
     exit_code: int | None = None
@@ -103,82 +103,86 @@ class Session(Protocol):
         """Write to the agent's stdin. If the agent is gone, do nothing: `receive` reports the end."""
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """Return the next bytes of its stdout, b"" if none came within `timeout_s`, None at the end of output."""
+        """Return the next bytes of the agent's stdout; b"" if none arrive within `timeout_s`; None at its end."""
 
     def exit(self) -> Exit:
-        """Return how it ended. Call it after the end of output; it waits a few seconds at most."""
+        """Return how the agent's process or container ended. Call it after the end of output. It waits at most a few
+        seconds."""
 
 
 class Lease(Protocol):
-    """A host that this process holds."""
+    """The exclusive right of this process to run trials on a host."""
 
     def check(self) -> None:
-        """Raise InfrastructureError if another harness may use the host by now. Call it before each trial."""
+        """Raise InfrastructureError if the lease may have passed to another harness. Call it before each trial."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A Lease that only has to be checked."""
+    """A Lease given by its function `check` alone."""
 
     check: Callable[[], None]
 
 
 class ImageStore(Protocol):
-    """The images of one host: what gets them, finds them and removes them."""
+    """The images of one host: it gets, finds and removes them."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
+        """Pull, build or install the image unless the host has it. Raises ImageUnavailable, whose message starts with
+        `image.where`."""
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        """Return what `prepare` would return without a pull, a build or an install; None if it needs one. Ask no
-        registry, although a tag may have been republished. Raises InfrastructureError, but never ImageUnavailable,
-        which is left to `prepare`."""
+        """Return what `prepare` would return if it needs no pull, build or install; None if it needs one. Do not ask
+        the registry whether a tag was republished. Raises InfrastructureError, but never ImageUnavailable: `prepare`
+        reports that."""
 
     def holds(self, prepared: Prepared) -> bool:
-        """Return whether a prepared image is still on the host. Raises InfrastructureError."""
+        """Return whether the host still has a prepared image. Raises InfrastructureError."""
 
     def size_bytes(self, prepared: Prepared) -> int:
-        """Return the bytes that the image takes on this host. Raises InfrastructureError."""
+        """Return the disk space that the image takes on this host, in bytes. Raises InfrastructureError."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """Return the images that the harness pulled or made, as recorded on the host. Raises InfrastructureError."""
+        """Return the images that the harness pulled or made, according to the records on the host. Raises
+        InfrastructureError."""
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""
+        """Remove one of the `kept` images unless it is in use; return whether it is gone. Raises
+        InfrastructureError."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove all of those that are not in use; return their names. Raises InfrastructureError."""
+        """Remove all `kept` images that are not in use; return their names. Raises InfrastructureError."""
 
 
 def remove_all(store: ImageStore, say: Say) -> tuple[str, ...]:
-    """Remove what a store keeps, unless it is in use; return the names. What was made over something pulled goes
-    first. Raises InfrastructureError."""
+    """Remove all images that a store keeps and that are not in use; return their names. Made images are removed before
+    the pulled images that they are based on. Raises InfrastructureError."""
     kept = sorted(store.kept(), key=lambda each: not each.made)
     return tuple(each.name for each in kept if store.remove(each, say))
 
 
 class Engine(ImageStore, Protocol):
-    """One host's engine. Not thread-safe: each host's thread has its own.
+    """The engine of one host. Not thread-safe: each thread opens its own.
 
-    Opening one raises EngineUnreachable, whose message says what to do.
+    Opening one raises EngineUnreachable with a message that includes the remedy.
     """
 
     facts: Mapping[str, Any]
-    """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
-    engine version. Part of every trial's key."""
+    """The engine's part of the lane's fingerprint: cpu (the model), cpus, memory_bytes, kernel, architecture, engine
+    (name and version). It is part of every trial's key."""
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. Everything created is removed on leaving, in any case.
-        Raises InfrastructureError."""
+        """Start the agent in a fresh container or process. Everything that is created is removed after the block, also
+        after an error. Raises InfrastructureError."""
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        """Hold this host exclusively during the block, against every other sweep on it, from whichever machine.
-        While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
-        `stopped`, InfrastructureError."""
+        """Hold this host exclusively during the block: no other sweep uses it, from whichever machine. While another
+        sweep holds it, wait and report the holder; a dead holder's lease is taken over. Raises Interrupted when
+        `stopped` turns true, and InfrastructureError."""
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
-        that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
+        """Return the GPUs that the host's driver lists; () if it lists none. `images` are those that will run there: a
+        container engine runs its probe in one of them, or in another image that it has. Raises
         InfrastructureError."""
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
@@ -186,14 +190,14 @@ class Engine(ImageStore, Protocol):
         InfrastructureError."""
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names of all that `remove_leftovers` would remove. Raises InfrastructureError."""
+        """Return the names of everything that `remove_leftovers` would remove. Raises InfrastructureError."""
 
     def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, and nothing of a living run or of other origin; return how many items.
-        Raises InfrastructureError."""
+        """Remove what dead runs left behind, but nothing that belongs to a living run or is not the harness's. Return
+        the number of removed items. Raises InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
-        """Return the state of the host, without changing anything. Raises InfrastructureError."""
+        """Return the state of the host; change nothing there. Raises InfrastructureError."""
 
     def close(self) -> None:
-        """Give back what the engine holds open. Do nothing if it is closed already."""
+        """Close the engine's connections and files. Do nothing if they are closed already."""

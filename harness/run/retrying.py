@@ -1,4 +1,4 @@
-"""Retries after network trouble, which passes. A wrong name or a failed build stays wrong, and is not retried."""
+"""Retries after network errors, which are temporary. A wrong name or a failed build is permanent and not retried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY = re.compile(
     r"too ?many ?requests|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
     re.IGNORECASE,
 )
-"""Messages of a server that is reachable but cannot answer now."""
+"""Messages of a server that is reachable but cannot answer at the moment."""
 NETWORK = re.compile(
     r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
     r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|dns error"
@@ -29,19 +29,20 @@ T = TypeVar("T")
 
 
 class NetworkTrouble(ImageUnavailable):
-    """An image is unavailable because of the network: a retry may help."""
+    """An image is unavailable because of a network error: a retry may help."""
 
 
 def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
-    """Return the error for an image: NetworkTrouble if `cause`, the message of the engine, pip or uv, says so."""
+    """Return the error for an image: NetworkTrouble if `cause`, a message of the engine, pip or uv, reports a network
+    error, else ImageUnavailable."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
 
 
 class NetworkRetries:
-    """Retries what failed because of the network, after waits that `say` may interrupt.
+    """Retries calls that failed because of the network, after waits that `say` may interrupt by raising.
 
-    If the network is still down after the last wait, there are no further waits until something has succeeded: with
-    twenty versions behind a dead registry, they would take ten minutes and end with the same message.
+    If the network is still down after the last wait, later calls are not retried until one has succeeded: for twenty
+    versions from an unreachable registry, the waits would take ten minutes and change nothing.
     """
 
     def __init__(self, waits_s: tuple[float, ...] = WAITS_S, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -49,7 +50,7 @@ class NetworkRetries:
         self._sleep = sleep
 
     def through(self, attempt: Callable[[], T], *, say: Say) -> T:
-        """Return the result of `attempt`, or raise its error if it cannot succeed."""
+        """Return the result of `attempt`; raise its error if it is permanent or no retry is left."""
         while True:
             try:
                 result = attempt()

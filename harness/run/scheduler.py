@@ -1,4 +1,4 @@
-"""Defines what a host's run shares with the rest: its cells, the judge's oracle, the scheduler and the journal."""
+"""Defines the interfaces between the run of a host and the rest: cells, the judge's oracle, scheduler and journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.model import Cell, Depth, Skip, Trace, Trial
 from harness.run.engine import Prepared
 
 SETUP_TRIES = 2
-"""Failed setups after which a cell is not launched again."""
+"""Number of failed setups after which a cell is not launched again."""
 
 
 class Journal(Protocol):
@@ -20,19 +20,19 @@ class Journal(Protocol):
         """Return the trials of a cell with this key from all runs of the matrix, oldest first."""
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
-        """Take a known trial over into this run, as its `number`."""
+        """Take a trial of an earlier run over into this run, under this `number`."""
 
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         """Write a trial's file. Raises InfrastructureError."""
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append to the log of decisions. Raises InfrastructureError."""
+        """Append a record to the log of decisions. Raises InfrastructureError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
     """A trial, reclassified by what it shows about the machine. `incompatible`: why its image can never run on this
-    lane; `pause_s`: the seconds for which the lane rests before the next launch."""
+    lane; `pause_s`: seconds to wait before the next launch on this lane."""
 
     trial: Trial
     incompatible: str = ""
@@ -41,9 +41,9 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """The length of a launch. `whole`: it uses up its budget, whatever its looks show. `job`: the fields of job.json
-    that give its looks other times than its scenario does. `usual_s` and `own_s`: the usual step time of the row and
-    that of the version's earlier launches, in seconds, if the launch may end once its steps are plainly slow.
+    """The length of a launch. `whole`: it uses its whole budget, whatever its looks show. `job`: fields of job.json
+    that replace the scenario's times of the looks. `usual_s` and `own_s`: the usual step time of the row and the step
+    time of the version's earlier launches, in seconds, if the launch may end early because its steps are clearly slow.
     """
 
     whole: bool
@@ -54,29 +54,30 @@ class Length:
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """The judge's answers about one cell. They are passed in as functions, so that `run` contains no statistics."""
+    """The judge's answers about cells and trials. They are passed in as functions, so that `run` contains no
+    statistics."""
 
     decide: Callable[[Cell, Trace, Length], str]
-    """Return "go" or "stop", by the trace so far and the length of the launch."""
+    """Return "go" or "stop", given the trace so far and the length of the launch."""
     length: Callable[[CellRun, Batch], Length]
     """Return the length of the next launch."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
-    """Return a trial in a few words, and whether it looks bad."""
+    """Return a short description of a trial, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Return why an image cannot run on the cell's lane, by its name or, once it is there, by itself; None if it
-    may."""
+    """Return why an image cannot run on the cell's lane; None if nothing prevents it. Only its name is checked if the
+    image is not prepared yet."""
     review: Callable[[Cell, Trial], Review]
     """Return the trial, reclassified by what it shows about the machine."""
     wants_alone: Callable[[Cell, Trial], bool]
-    """Return whether launches beside a trial may have caused what it shows."""
+    """Return whether other launches on the host at the same time may have caused what a trial shows."""
 
 
 @dataclass
 class CellRun:
-    """A cell and its launches. `problem`: why it could not run; `incompatible`: why its image never can on this lane;
-    `skipped`: why it was not launched.
+    """A cell and its launches. `problem`: why it could not run; `incompatible`: why its image can never run on this
+    lane; `skipped`: why it was not launched.
 
-    `at_hand`: its image was on the host before this run; `image_bytes`: what the image takes there.
+    `at_hand`: its image was on the host before this run; `image_bytes`: the disk space that the image takes there.
     """
 
     cell: Cell
@@ -90,11 +91,12 @@ class CellRun:
     at_hand: bool = False
     image_bytes: int | None = None
     doubted: list[Trial] = field(default_factory=list)
-    """Launches that failed beside others, as they were before they counted as infrastructure."""
+    """Launches that failed while others ran on the host, in their form before they were reclassified as
+    infrastructure."""
     alone: bool = False
-    """Whether the next launches run alone, because launches beside an earlier one may have caused what it showed."""
+    """Whether the next launches run alone, because other launches may have caused what an earlier one showed."""
     adopted: int = 0
-    """Number of trials taken over from earlier runs; they come first in `trials`."""
+    """Number of trials taken over from earlier runs; they are the first of `trials`."""
 
     @property
     def launched(self) -> int:
@@ -108,25 +110,26 @@ class CellRun:
 
     @property
     def runnable(self) -> bool:
-        """Return whether it may still run: its image, its setup and its host have not failed for good."""
+        """Return whether the cell may still run: it is not excluded, and neither its image nor its setup has failed for
+        good."""
         setups = sum(SETUP_TRIES if trial.stepless else trial.end == "setup" for trial in self.trials)
         hindered = self.problem or self.incompatible or self.cell.excluded
         return not hindered and setups < SETUP_TRIES
 
 
 def next_round(runs: Iterable[CellRun]) -> int:
-    """Return a round number that no trial of a block has yet: only trials launched together share one."""
+    """Return a round number that no trial of these runs has yet. Only trials of the same batch share a round."""
     return 1 + max((trial.round for run in runs for trial in run.trials), default=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The launches to make next: one trial of each of `runs`, in a random order.
+    """The launches to make next: one trial of each of `runs`, in random order.
 
-    `whole`: none of them may stop before its whole budget. `depth`: which of them use it up anyway. `only_known`:
+    `whole`: all launches use their whole budget. `depth`: which launches use it if `whole` is false. `only_known`:
     nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped`
     then gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`,
-    and the figures behind the decision. `row`: all versions of a row whose slow ones may have shorter launches.
+    and the figures behind the decision. `row`: all versions of the row, if slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
@@ -144,14 +147,14 @@ class Scheduler(Protocol):
 
     @property
     def lazy(self) -> bool:
-        """Return whether images are prepared only when they are launched, because most of them will not be."""
+        """Return whether each image is prepared only just before its launch, because most will not be launched."""
 
     def next(self) -> Batch:
-        """Return the next batch. All its runs must be runnable. It is called again when the batch's trials are done."""
+        """Return the next batch, whose runs are all runnable. Call it again when the trials of the batch are done."""
 
     def early(self) -> Sequence[Batch]:
-        """Return what may be launched before its turn, one run a batch, while the lane only waits for a pull, which
-        spoils step times. Batches of the lowest round come first; none need be launched."""
+        """Return batches of one run each that may be launched early, while the lane waits for a pull, which disturbs
+        step times. Batches of the lowest round are launched first; the caller need not launch any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +167,11 @@ class BlockRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """The next task of a worker: to launch the `batch` of a row, or, if it is None, to prepare a row that nobody has
-    begun.
+    """The next task of a worker: to launch the `batch` of a row or, if `batch` is None, to prepare a row that no worker
+    has begun.
 
-    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say why this row
-    comes before the others.
+    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` explain why this
+    row comes before the others.
     """
 
     block: BlockRun
@@ -179,32 +182,32 @@ class Turn:
 
 
 class Rows(Protocol):
-    """The rows that a worker may work on: those of its host, or those that equal machines share."""
+    """The rows that a worker may work on: those of its host, or those that the machines of a pool share."""
 
     def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:
-        """Return the most urgent turn, and make its row the worker's own; None if nothing is left for the worker. Among
-        single launches, one that is `ready` comes first."""
+        """Return the most urgent turn and assign its row to the worker; None if nothing is left for the worker. Among
+        single launches, those whose run is `ready` come first."""
 
     def put_back(self, block: BlockRun) -> None:
         """End the turn of a row: judge it, and ask its scheduler for the next batch."""
 
     def close(self, block: BlockRun) -> None:
-        """End a row, so that nobody takes it again."""
+        """End a row, so that no worker takes it again."""
 
     def ahead(self, worker: str) -> Sequence[BlockRun]:
-        """Return the rows that a worker has or may begin, the most urgent first."""
+        """Return the rows that a worker has begun or may begin, most urgent first."""
 
     def claim(self, block: BlockRun, worker: str) -> bool:
-        """Make a row the worker's own ahead of its turn; return False if another worker has begun it or works on it."""
+        """Assign a row to the worker ahead of its turn; return False if another worker has begun it or works on it."""
 
     def again(self, block: BlockRun) -> None:
-        """Give back a row that was claimed, after its launch."""
+        """Release a row that was claimed, after its launch."""
 
     def abandon(self, worker: str) -> None:
-        """Note that a worker of this name has ended early and will not put its turns back."""
+        """Record that a worker of this name has ended early and will not put its turns back."""
 
     def gives_way(self, block: BlockRun) -> bool:
-        """Return whether the rest of a turn waits for other rows, because its first launches were costly."""
+        """Return whether other rows go before the rest of this row's turn, because its first launches were costly."""
 
     def stopped(self) -> bool:
-        """Return whether nothing more is to be launched, not even the rest of a batch that was begun."""
+        """Return whether nothing more may be launched, not even the rest of a batch that was begun."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BoundedTail:
-    """Keeps the last `limit_bytes` of what is added."""
+    """Keeps the last `limit_bytes` bytes of the data that is added."""
 
     def __init__(self, limit_bytes: int = 64 << 10) -> None:
         self._limit_bytes = limit_bytes

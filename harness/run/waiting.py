@@ -1,7 +1,7 @@
-"""Waits so that it can be interrupted: while nothing happens, `beat` is called again and again, and may raise.
+"""Provides waits that can be interrupted: while nothing happens, `beat` is called every 0.2 s and may raise.
 
-A thread that waits in a call to the engine cannot abandon the call. A long call therefore runs in a thread of its own,
-and its connection is shut from outside; the engine then abandons the operation.
+A thread that waits in a call to the engine cannot abandon the call. A long call therefore runs in a separate thread,
+and its connection is shut down from outside; the engine then abandons the operation.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 BEAT_S = 0.2
 """Seconds between two calls of `beat`."""
 GIVE_UP_S = 2.0
-"""Seconds to wait for the thread of an abandoned call."""
+"""Seconds to wait for the thread of an abandoned call to end."""
 KILLED_S = 10.0
-"""Seconds that the system may take to end a program that was killed."""
+"""Seconds to wait for a killed program to end."""
 
 Beat = Callable[[], object]
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> 
 
 
 def _taken(arrived: SimpleQueue[list[T] | BaseException], *, beat: Beat) -> Iterator[T]:
-    """Yield what arrives, each in a list of its own; an empty one ends it."""
+    """Yield the items that arrive, each in a list, until an empty list arrives."""
     while True:
         try:
             item = arrived.get(timeout=BEAT_S)
@@ -76,7 +76,8 @@ def _taken(arrived: SimpleQueue[list[T] | BaseException], *, beat: Beat) -> Iter
 
 @contextlib.contextmanager
 def _responses(api: APIClient) -> Iterator[list[Any]]:
-    """Yield a list that collects the client's responses during the block: the SDK does not expose them."""
+    """Yield a list that collects the client's HTTP responses during the block, because the SDK does not expose
+    them."""
     responses: list[Any] = []
 
     def keep(response: Any, *_: Any, **__: Any) -> None:
@@ -90,7 +91,8 @@ def _responses(api: APIClient) -> Iterator[list[Any]]:
 
 
 def _end(thread: threading.Thread, responses: list[Any]) -> None:
-    """End a call that still waits. A call without a response cannot be shut, and ends with this process."""
+    """End a call that still waits. A call that has no response yet cannot be ended; its thread ends with this
+    process."""
     for response in responses if thread.is_alive() else ():
         with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
             response.raw.shutdown()
@@ -100,7 +102,7 @@ def _end(thread: threading.Thread, responses: list[Any]) -> None:
 def piped(
     command: Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, with a pipe for each of its standard streams."""
+    """Start a program in a new session, with a pipe for each of its standard streams."""
     return subprocess.Popen(
         list(command),
         cwd=folder,
@@ -119,10 +121,11 @@ def silent() -> None:
 def run_command(
     command: list[str], *, environment: Mapping[str, str], beat: Beat = silent, limit_s: float = math.inf
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return its output. If `beat` raises, kill all that the program started. A program
-    that not even SIGKILL ends, because it waits for a file system that is gone, is abandoned.
+    """Run a program to its end and return its output. Raises TimeoutError after `limit_s` seconds, and any error of
+    `beat`.
 
-    Raises TimeoutError after `limit_s` seconds, and any error of `beat`.
+    Before it raises, it kills the program's process group. A program that does not end even then, because it waits for
+    a file system that is gone, is abandoned.
     """
     process = subprocess.Popen(
         command,

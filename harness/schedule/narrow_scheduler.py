@@ -18,8 +18,8 @@ class NarrowScheduler:
     """One search. `like` is the cell of A: all hybrids run on its lane and with its variant.
 
     `image_of` returns a hybrid's image. `refused` returns why no installer would make a hybrid, which is then not
-    launched; `checked` looks into a hybrid after its first launch, and returns why it is not what was asked for. Both
-    return "" for a hybrid that is right. `log` records the decisions without a launch.
+    launched; `checked` inspects a hybrid after its first launch, and returns how it differs from what was requested.
+    Both return "" for a correct hybrid. `log` records the decisions without a launch.
     """
 
     lazy = True

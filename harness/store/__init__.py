@@ -1,4 +1,4 @@
-"""The journal of a run, and the files of its trials."""
+"""Reads and writes the directory of a run: plan, trials, log of decisions, result and inputs."""
 
 from harness.atomic_files import write_atomically
 from harness.store.journal import RunDirectory, began_at, in_use

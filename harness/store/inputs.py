@@ -1,7 +1,7 @@
-"""Keeps the inputs of a run (scenarios' files, Dockerfiles) in its directory, so that it can be shown and run again
-from there alone. No path that a run names is read: its directory may have been copied from anywhere.
+"""Keeps the inputs of a run (scenarios' files, Dockerfiles) in its directory, so that the run can be shown and repeated
+from its directory alone. A path that a run names is never opened, because its directory may come from anywhere.
 
-inputs/<sha256>     the content of a file, under its hash: each is there once, and damage is noticed
+inputs/<sha256>     the content of one file. The hash as the name avoids duplicates and reveals damage
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from harness.store import RunDirectory
 FOLDER = "inputs"
 PREFIX = "scenario/"
 MOST_BYTES = 16 << 20
-"""Largest file that is kept; a larger one (a model, data) is named by its hash, and stays where it is."""
+"""Largest file that is kept, in bytes. For a larger one (a model, data) only the hash is recorded."""
 MOST_DOCKERFILE_BYTES = 1 << 20
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
-    """Write the script and `files:` of a scenario below `directory`; return {place beside the script: sha256}.
+    """Write the script and `files:` of a scenario below `directory`; return {path relative to the script: sha256}.
 
-    Raises MatrixError for a file that cannot be read, InfrastructureError where nothing can be written.
+    Raises MatrixError if a file cannot be read, InfrastructureError if one cannot be written.
     """
     payload = pack(Variant(scenario=scenario)).files
     files = {place[len(PREFIX) :]: data for place, data in payload.items() if place.startswith(PREFIX)}
@@ -39,8 +39,8 @@ def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
 
 
 def keep_dockerfile(source: Build, directory: Path) -> str | None:
-    """Write the Dockerfile of a build below `directory`; return its sha256, or None if it cannot be read, which the
-    build reports. Raises InfrastructureError where nothing can be written.
+    """Write the Dockerfile of a build below `directory`. Return its sha256, or None if it cannot be read: the build
+    reports that. Raises InfrastructureError if it cannot be written.
     """
     try:
         content = read_regular((source.context / "Dockerfile").resolve(), most_bytes=MOST_DOCKERFILE_BYTES)
@@ -58,9 +58,9 @@ def _keep(content: bytes, name: str, directory: Path) -> None:
 
 
 def read_inputs(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the files that are there unchanged, and the places of all others.
+    """Return the content of each unchanged file by its path, and the paths of the files that are missing or changed.
 
-    The directory may have been copied from anywhere: a place that leads out of a folder counts as missing.
+    The directory is not trusted: a path that leads out of the scenario's folder counts as missing.
     """
     files = {place: content for place, name in hashes.items() if (content := _read(place, name, directory)) is not None}
     return files, tuple(place for place in hashes if place not in files)

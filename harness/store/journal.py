@@ -1,10 +1,10 @@
-"""Keeps the journal: one atomic, fsynced file for every trial, in a directory for every run.
+"""Keeps the journal: one directory for each run, with one atomically written and fsynced file for each trial.
 
     reports/<matrix name>/<UTC time>-<id>/
         plan.json  decisions.jsonl  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
     reports/<matrix name>/latest -> the newest
 
-A trial file holds everything that was measured, so a run's verdicts can be reached again from its directory alone.
+A trial's file holds everything that was measured, so a run can be judged again from its directory alone.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from harness.safe_files import folder_in, read_regular
 from harness.store.trial_json import FOLDER, read_trial, trial_files, trial_to_json
 
 BEGAN = "%Y%m%dT%H%M%SZ"
-"""The time at the head of a run's name."""
+"""Format (strftime) of the time at the start of a run's name."""
 ASIDE = "set_aside"
-"""The folder of trials from a machine of a pool that was lost: their rows started again elsewhere."""
+"""Folder of the trials whose machine of a pool was lost: their rows started again on another machine."""
 NEWEST_RUNS = 20
 MOST_LOG_BYTES = 256 << 20
 
 
 def began_at(name: str) -> datetime | None:
-    """Return when the run of that name began; None if the name has no time."""
+    """Return when the run with this name began (UTC); None if the name does not start with a time."""
     try:
         return datetime.strptime(name[:16], BEGAN).replace(tzinfo=timezone.utc)
     except ValueError:
@@ -45,22 +45,22 @@ def began_at(name: str) -> datetime | None:
 
 
 class RunDirectory:
-    """One run's directory. It also gives access to the trials of all earlier runs of the same matrix."""
+    """The directory of one run. It also gives access to the trials of all earlier runs of the same matrix."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._paths: dict[tuple[str, str], Path] = {}
 
     def _hold(self) -> None:
-        """Mark the run as going on (`in_use`) as long as this object lives, however that ends."""
+        """Mark the run as in use (see `in_use`) until this object is collected or the process ends."""
         handle = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, handle)
-        with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
+        with suppress(OSError):  # some network file systems cannot lock folders; the newest run is never removed anyway
             file_locks.try_lock(handle, shared=True)
 
     @staticmethod
     def check_out(out: Path) -> None:
-        """Raise UsageError if no run's directory can be made below `out`; make nothing."""
+        """Raise UsageError if a run's directory cannot be made below `out`. Make nothing."""
         there = next(path for path in (out, *out.absolute().parents) if path.exists())
         reason = "Not a directory" if not there.is_dir() else None if os.access(there, os.W_OK) else "Permission denied"
         if reason is not None:
@@ -68,7 +68,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
-        """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that cannot be."""
+        """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that fails."""
         path = out / matrix / f"{now:{BEGAN}}-{secrets.token_hex(2)}"
         try:
             (path / FOLDER).mkdir(parents=True)
@@ -84,13 +84,13 @@ class RunDirectory:
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
-        """Write a file below the directory; return its path. Raises InfrastructureError."""
+        """Write a file below the run's directory; return its path. Raises InfrastructureError."""
         write_below(self.path, name, text)
         return self.path / name
 
     def folder(self, name: str) -> Path:
-        """Return a folder in the run's directory, and make it if need be; a link in its place is refused. Raises
-        InfrastructureError.
+        """Return a folder in the run's directory, and make it if it does not exist. Raises InfrastructureError, also if
+        a link is in its place.
         """
         path = self.path / name
         try:
@@ -110,27 +110,27 @@ class RunDirectory:
         write_atomically(self._file(trial), content)
 
     def read_back(self, trial: Trial) -> Trial:
-        """Return a trial of this run, as it was written. Raises UsageError if its file is gone or was edited."""
+        """Return a trial of this run as its file has it. Raises UsageError if the file is gone or is not valid."""
         return read_trial(self._file(trial))
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append to the log of what was launched and why, one JSON object a line; a crash leaves whole lines. Raises
-        InfrastructureError.
+        """Append one line, a JSON object, to the log of what was launched and why. Raises InfrastructureError, and then
+        leaves no partial line.
         """
         path = self.path / "decisions.jsonl"
         line = json.dumps(record, allow_nan=False, default=str).encode() + b"\n"
         try:
             with path.open("ab", buffering=0) as out:
                 written = out.write(line)
-                if written != len(line):  # there was room for a part of it
+                if written != len(line):  # the disk had room for only a part of the line
                     out.truncate(out.tell() - written)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
     def machines(self) -> dict[tuple[str, str, str], str]:
-        """Return the machine of a pool that ran each row last, by series, lane and variant, as the logs of the newest
-        runs of this matrix tell it. A log that cannot be read is left out.
+        """Return the machine of a pool that last ran each row, by (series, lane, variant), from the logs of the
+        NEWEST_RUNS newest runs of this matrix. A log that cannot be read is skipped.
         """
         machines: dict[tuple[str, str, str], str] = {}
         for run in sorted(self.path.parent.glob("[0-9]*"))[-NEWEST_RUNS:]:
@@ -141,7 +141,7 @@ class RunDirectory:
         return machines
 
     def set_aside(self, trial: Trial) -> None:
-        """Move a trial's file away from those that count. Raises InfrastructureError."""
+        """Move a trial's file to the folder of trials that no longer count. Raises InfrastructureError."""
         file, folder = self._file(trial), self.folder(ASIDE)
         try:
             file.rename(folder / f"{trial.machine or 'host'}-{file.name}".replace("/", "_"))
@@ -149,7 +149,7 @@ class RunDirectory:
             raise InfrastructureError(f"{folder}: cannot keep {file.name}: {error.strerror}; make room") from error
 
     def point_latest(self) -> None:
-        """Let `latest` beside this directory point here. Raises InfrastructureError."""
+        """Make the link `latest`, next to this directory, point to it. Raises InfrastructureError."""
         link = self.path.parent / "latest"
         temporary = link.with_name(f".latest.{secrets.token_hex(4)}")
         try:
@@ -161,13 +161,13 @@ class RunDirectory:
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
-        """Return the trials of this cell with this key from all runs of this matrix, oldest first.
+        """Return the measured trials of this cell with this key from all runs of this matrix, oldest first.
 
-        Failures of setup are left out: what they lacked (a data server, a file) may be there today.
+        Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
         trials: dict[str, Trial] = {}
         for path in self._files_of(cell):
-            with suppress(UsageError):  # a file that was edited, or of a later format: the cell then runs again
+            with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                     trials.setdefault(trial.started, trial)
@@ -175,7 +175,7 @@ class RunDirectory:
         return tuple(trials[started] for started in sorted(trials))
 
     def _files_of(self, cell: Cell) -> list[Path]:
-        """Return the files of the cell's trials in all runs; a file with several names only once."""
+        """Return the files of the cell's trials in all runs. A file with several hard links is returned once."""
         by_inode: dict[int, Path] = {}
         for run in sorted(self.path.parent.glob("[0-9]*")):
             with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
@@ -183,13 +183,13 @@ class RunDirectory:
         return list(by_inode.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
-        """Take a known trial over into this run, as its `number`; share the file where possible. Raises
-        InfrastructureError.
+        """Take a trial of an earlier run over into this run, under this `number`, with a hard link to its file where
+        possible. Raises InfrastructureError.
         """
         adopted = replace(trial, number=number)
         try:
             if adopted.number != trial.number:
-                raise OSError("its number changes")
+                raise OSError("the number, which the file contains, changes")
             os.link(self._paths[trial.cell_id, trial.started], self._file(adopted))
         except OSError:
             self.write_trial(adopted, cell)
@@ -206,11 +206,11 @@ def _machine_of_row(line: bytes) -> dict[tuple[str, str, str], str]:
 
 
 def in_use(run: Path) -> bool:
-    """Return whether the run in that directory goes on."""
+    """Return whether the run in this directory is still going on, which its lock shows."""
     handle = os.open(run, os.O_RDONLY)
     try:
         return not file_locks.try_lock(handle)
-    except OSError:  # a file system that locks no folders
+    except OSError:  # a file system that cannot lock folders
         return False
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""Reads the JSON files of a run, which may have been copied, edited or cut short. An error is one line."""
+"""Reads the JSON files of a run, which may have been copied, edited or cut short. Each error message is one line."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from harness.errors import UsageError
 from harness.safe_files import read_regular
 
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
-UNENDED = "the run goes on or was killed: run the same sweep again to continue it and get its reports"
+UNENDED = "the run is still going on or was killed: run the same sweep again to continue it and get its reports"
 REMEDY = "remove it to continue without it"
-"""The remedy for a file that a run can do without."""
+"""The remedy for a damaged file that the run does not need."""
 AGAIN = "copy the run's directory again"
-WRONG = f"the file is damaged, or of another version of the harness; {AGAIN}"
+WRONG = f"the file is damaged, or was written by another version of the harness; {AGAIN}"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
-"""Most values of one file: texts, numbers, lists and objects. Each takes up to a hundred bytes of memory."""
+"""Largest number of values (texts, numbers, lists and objects) in one file. Each takes up to 100 bytes of memory."""
 Content = TypeVar("Content")
 
 
 def _load(path: Path) -> Any:
     """Return the content of a JSON file. Raises OSError, ValueError and RecursionError."""
     content = read_regular(path, most_bytes=MOST_BYTES)
-    if content.count(b",") >= MOST_VALUES:  # before any of them takes memory
+    if content.count(b",") >= MOST_VALUES:  # checked before parsing, which takes the memory
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
     return json.loads(content)
 
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
-    """Return what `validate` makes of the content of a file. Raises UsageError with the file, the place in it, and the
-    remedy: `absent` if it cannot be read, `wrong` if `validate` raises ValueError. What is no JSON is damaged.
+    """Return what `validate` makes of the content of a JSON file. Raises UsageError, which names the file, the place in
+    it and the remedy: `absent` if the file cannot be read, `wrong` if `validate` raises ValueError, and REMEDY or AGAIN
+    if the file is not JSON.
     """
     try:
         return validate(_load(path))
@@ -50,7 +51,7 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
 
 
 def first_problem(error: ValidationError, *place: str) -> str:
-    """Return the first problem that pydantic found, with its place: `place` and what pydantic adds."""
+    """Return the first problem that pydantic found, after the dotted path of its field, which starts with `place`."""
     first = error.errors()[0]
     where = ".".join(map(str, (*place, *first["loc"])))
     problem = first["msg"].partition(" or instance of ")[0]

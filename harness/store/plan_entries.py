@@ -1,4 +1,4 @@
-"""Reads plan.json back: checks its shape, and makes the plan of it. It may have more fields than these."""
+"""Reads plan.json back: checks its structure, and makes the plan from it. Unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from harness.store.json_files import ABSENT, WRONG, first_problem, read_json
 
 
 class SourceFile(BaseModel):
-    """The source of an image: exactly one of `pull`, `build` and `install` is there."""
+    """The source of an image: exactly one of `pull`, `build` and `install` is set."""
 
     pull: str | None = None
     build: str | None = None
@@ -65,7 +65,7 @@ class SeriesFile(BaseModel):
 
 
 class HostFile(BaseModel):
-    """A host. `engine`: its engine, or the engines of a pool's machines."""
+    """A host. `engine`: its engine, or a list with the engine of each machine of a pool."""
 
     name: str
     engine: str | list[str]
@@ -73,7 +73,7 @@ class HostFile(BaseModel):
 
     @property
     def slurm(self) -> SlurmRequest | None:
-        """Return what the plan keeps of a request to Slurm; None for another engine."""
+        """Return the part of a Slurm request that the plan keeps; None for other engines."""
         return None if self.container is None else SlurmRequest(container=self.container)
 
 
@@ -86,7 +86,7 @@ class ProgramFile(BaseModel):
 
 
 class ScenarioFile(BaseModel):
-    """A scenario. `files`: the sha256 of each of its files, by place; `settings`: see LaunchFile."""
+    """A scenario. `files`: the sha256 of each of its files, by path; `settings`: see LaunchFile."""
 
     name: str
     settings: dict[str, Any]
@@ -99,7 +99,7 @@ class ScenarioFile(BaseModel):
 
 
 class LaunchFile(BaseModel):
-    """The settings of a scenario that a launch needs."""
+    """The settings of a scenario that a launch needs: the fields of Scenario with the same names."""
 
     steps: Steps
     limits: Limits = Limits()
@@ -114,7 +114,7 @@ class LaunchFile(BaseModel):
 
 
 class CellFile(BaseModel):
-    """A cell. `image` is its version; `excluded` says why it is not run."""
+    """A cell. `image`: its version; `excluded`: why it is not run."""
 
     id: str
     image: str
@@ -122,7 +122,7 @@ class CellFile(BaseModel):
 
 
 class BlockFile(BaseModel):
-    """A block, by the names of its series, host and scenario. `payload`: a hash of what its trials copy in."""
+    """A block, with the names of its series, host and scenario. `payload`: a hash of what is copied into its trials."""
 
     series: str
     host: str
@@ -134,7 +134,7 @@ class BlockFile(BaseModel):
 
 
 class PlanFile(BaseModel):
-    """The whole file. `dockerfiles`: the sha256 of each, by the folder of its build."""
+    """The content of plan.json. `dockerfiles`: the sha256 of each Dockerfile, by the folder of its build."""
 
     matrix: str
     file: str = ""
@@ -148,12 +148,12 @@ class PlanFile(BaseModel):
 
 
 def read_plan_file(folder: Path) -> PlanFile:
-    """Return the plan.json of a run's directory. Raises UsageError."""
+    """Return the content of plan.json in a run's directory. Raises UsageError if it is missing or damaged."""
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
 def plan_from_file(file: PlanFile, *, where: Where) -> Plan:
-    """Return the plan that was written. Raises UsageError if a block names something that the plan lacks."""
+    """Return the plan that `file` describes. Raises UsageError if a block names something that `file` does not have."""
     series = {entry.name: _series(entry, where) for entry in file.series}
     hosts = {entry.name: _host(entry, where) for entry in file.hosts}
     scenarios = {block.scenario: Scenario(name=block.scenario, where=where) for block in file.blocks}

@@ -1,4 +1,4 @@
-"""Writes a plan as plan.json. No credential is in it: a run's directory is copied and attached to reports."""
+"""Writes a plan as plan.json, without credentials: users copy a run's directory and attach it to bug reports."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def plan_to_json(
     inputs: Callable[[Scenario], Mapping[str, str]] | None = None,
     dockerfile: Callable[[Build], str | None] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan as plain data, for plan.json. `payload` hashes what a variant copies into its trials (script,
-    agent); `inputs` returns the sha256 of each of a scenario's own files, by place; `dockerfile` that of a build's.
+    """Return the plan as plain data, for plan.json. `payload` returns a hash of what is copied into a variant's trials
+    (script, agent); `inputs` returns the sha256 of each file of a scenario, by path; `dockerfile` returns the sha256 of
+    a build's Dockerfile, or None if it cannot be read.
     """
     return {
         "schema": SCHEMA,
@@ -71,7 +72,7 @@ def _image_json(image: Image) -> dict[str, Any]:
 
 
 def _source_json(source: Source) -> dict[str, Any]:
-    """Return where an image comes from: exactly one of `pull`, `build` and `install`, and what belongs to it."""
+    """Return the source of an image as JSON: exactly one of `pull`, `build` and `install`, with its details."""
     if isinstance(source, Pull):
         return {"pull": source.reference}
     if isinstance(source, Build):
@@ -86,8 +87,8 @@ def _source_json(source: Source) -> dict[str, Any]:
 
 
 def _scenario_json(scenario: Scenario) -> dict[str, Any]:
-    """Return a scenario as JSON. Its `settings` decide how a trial runs and is judged: runs that differ in them are not
-    compared."""
+    """Return a scenario as JSON. Its `settings` decide how a trial runs and is judged; runs with different settings are
+    not compared."""
     return {
         "name": scenario.name,
         "title": scenario.title,

@@ -1,7 +1,7 @@
-"""Writes result.json, the conclusions of a run without loss, and reads it back.
+"""Writes result.json, which holds all conclusions of a run, and reads it back.
 
-All reports can be made again from it, plan.json and the trials. Cells go by their ids; findings and observations name
-their block by its place in the plan. `summary.json` is an export for other programs: nothing is read back from it.
+All reports can be made again from result.json, plan.json and the trials. Cells are keyed by their ids; findings and
+observations refer to their block by its index in the plan. `summary.json` is only an export for other programs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from harness.store.json_files import UNENDED, WRONG, read_json
 FILE = "result.json"
 SCHEMA = 2
 PLACE = frozenset({"series", "lane", "variant"})
-"""Fields of a finding that its block has already."""
+"""Fields of a finding that are not written, because its block has them."""
 
 
 def _is_signal(name: str) -> bool:
@@ -55,8 +55,8 @@ KnownMetric = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
-    """A cell's conclusion. `first_launch`: when the oldest of its launches began; `taken_over`: how many of them are an
-    earlier run's. Both are None in older files."""
+    """The conclusion on a cell. `first_launch`: when the oldest of its launches began; `taken_over`: how many of its
+    launches come from earlier runs. Both are None in older files."""
 
     verdict: CellVerdict
     digest: str | None
@@ -67,7 +67,7 @@ class CellEntry(BaseModel):
 
 
 class FindingEntry(BaseModel):
-    """A Finding without its place, and the number of its block."""
+    """A Finding with the index of its block instead of series, lane and variant."""
 
     block: int
     metric: KnownMetric
@@ -83,7 +83,7 @@ class FindingEntry(BaseModel):
 
 
 class ObservationEntry(BaseModel):
-    """An Observation without its place, and the number of its block."""
+    """An Observation with the index of its block instead of series, lane and variant."""
 
     block: int
     signal: KnownMetric
@@ -93,14 +93,15 @@ class ObservationEntry(BaseModel):
 
 
 class CauseEntry(BaseModel):
-    """The sentence that says whose fault some findings are. `findings` are their numbers in the reports, from 1."""
+    """The sentence that attributes some findings to the image, the GPU or the host. `findings` are their numbers in the
+    reports, from 1."""
 
     findings: list[int]
     sentence: str
 
 
 class LaneEntry(BaseModel):
-    """A lane, by the name of its host, with its GPUs."""
+    """A lane: the name of its host, its GPU selection, and its GPUs."""
 
     host: str
     gpu: str | None
@@ -108,7 +109,8 @@ class LaneEntry(BaseModel):
 
 
 class ResultFile(BaseModel):
-    """The whole file. `problems` go by host: why it could not be used. `cells` go by the cells' ids."""
+    """The content of result.json. `problems`: why each unusable host could not be used, by its name. `cells` are keyed
+    by the cells' ids."""
 
     verdict: RunVerdict
     started: str
@@ -126,11 +128,11 @@ _VERDICT, _EFFECT, _GPU = TypeAdapter(CellVerdict), TypeAdapter(Effect | None), 
 
 
 def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
-    """Return the file's content in UTF-8, with one entry a line. Entries are made one at a time, because 10,000 cells
-    at once fill the memory.
+    """Return the file's content in UTF-8, with one entry per line. The entries are encoded one at a time, because the
+    plain data of 10,000 cells would fill the memory.
 
-    Findings keep the order of `result.findings`, by which reports number them. `causes` are (numbers of findings,
-    sentence). A number that is not finite is written as Python's `json` writes it.
+    Findings keep the order of `result.findings`, which gives them their numbers in reports. `causes` are (numbers of
+    findings, sentence). Numbers that are not finite are written as Python's `json` writes them (NaN, Infinity).
     """
     blocks = {_place(block): number for number, block in enumerate(result.plan.blocks)}
     head: dict[str, Any] = {
@@ -168,7 +170,7 @@ def _write(out: io.BytesIO, name: str, brackets: str, entries: Iterable[str]) ->
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), default=lambda scalar: scalar.item())  # of numpy
+    return json.dumps(value, separators=(",", ":"), default=lambda scalar: scalar.item())  # numpy scalars
 
 
 def _place(of: Block | Finding | Observation) -> tuple[object, ...]:
@@ -201,19 +203,19 @@ def _unplaced(entry: Finding | Observation, blocks: Mapping[tuple[object, ...], 
 
 
 def read_result(folder: Path) -> ResultFile:
-    """Return the result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
+    """Return the result of the run in a directory. Raises UsageError if it is missing or damaged."""
     return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG)
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:
-    """Return the verdict on a cell without signals that this version of the harness lacks, as a copied file may name
-    them."""
+    """Return the verdict on a cell without the signals that this version of the harness does not have: the file may be
+    another version's."""
     signals = {name: verdict for name, verdict in entry.verdict.signals.items() if _is_signal(name)}
     return replace(entry.verdict, signals=signals)
 
 
 def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
-    """Return the findings with their places in the plan. Raises UsageError if the plan lacks the version of one."""
+    """Return the findings. Raises UsageError if one names a block or a version that the plan does not have."""
     findings = []
     for number, entry in enumerate(file.findings, start=1):
         what = f"{path}: finding {number}"
@@ -226,12 +228,12 @@ def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, .
 
 
 def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
-    """Return the observations with their places in the plan. Raises UsageError if the plan lacks the block of one."""
+    """Return the observations. Raises UsageError if one names a block that the plan does not have."""
     return tuple(Observation(**_placed(entry, plan, what=f"{path}: an observation")) for entry in file.observations)
 
 
 def _placed(entry: FindingEntry | ObservationEntry, plan: Plan, *, what: str) -> dict[str, Any]:
-    """Return the fields of an entry with series, lane and variant instead of the number of the block."""
+    """Return the fields of an entry, with series, lane and variant instead of the index of the block."""
     if not 0 <= entry.block < len(plan.blocks):
         raise UsageError(f"{what} names block {entry.block}, which the plan does not have; {WRONG}")
     block = plan.blocks[entry.block]

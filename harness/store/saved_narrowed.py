@@ -1,4 +1,4 @@
-"""Keeps the results of `harness narrow` beside the run that they belong to, each in a file `narrow-N.json`."""
+"""Keeps each result of `harness narrow` in the directory of the run that it belongs to, in a file `narrow-N.json`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from harness.store.json_files import REMEDY, read_json
 
 PATTERN = "narrow-*.json"
 MOST_FILES = 200
-"""Most files of one run that are read."""
+"""Largest number of these files that are read from one run."""
 _FILE = TypeAdapter(Narrowed)
 
 
 def keep_narrowed(narrowed: Narrowed, directory: RunDirectory) -> Path:
-    """Write a narrowing into a run's directory, in place of an earlier one of the same finding and versions. Raises
-    InfrastructureError.
+    """Write the result of a narrowing into a run's directory; it replaces an earlier result for the same finding and
+    versions. Raises InfrastructureError.
     """
     files = _files(directory.path)
     same = [path.name for path in files if _is_same(path, narrowed)]
@@ -32,7 +32,7 @@ def keep_narrowed(narrowed: Narrowed, directory: RunDirectory) -> Path:
 
 
 def _is_same(path: Path, narrowed: Narrowed) -> bool:
-    """Return whether a file holds the same question; False for a file that cannot be read."""
+    """Return whether a file is about the same finding and versions; False if it cannot be read."""
     with suppress(UsageError):
         other = _read(path)
         return (other.finding, other.good, other.bad) == (narrowed.finding, narrowed.good, narrowed.bad)
@@ -48,5 +48,6 @@ def _read(path: Path) -> Narrowed:
 
 
 def read_narrowed(run: Path) -> tuple[Narrowed, ...]:
-    """Return all narrowings of the run in a directory, oldest first; () if there are none. Raises UsageError."""
+    """Return the results of all narrowings of a run, in the order of the numbers in their files' names;
+    () if there are none. Raises UsageError if a file cannot be read."""
     return tuple(map(_read, _files(run)[:MOST_FILES]))

@@ -1,4 +1,4 @@
-"""Keeps what `harness probe` found beside the run that it belongs to, and reads it back for reports."""
+"""Keeps the results of `harness probe` in the directory of the run that they belong to, and reads them for reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "probes.json"
 
 
 class _ProbedFile(BaseModel):
-    """An entry of `probes.json`. The fields of _CELL say which cell it is."""
+    """An entry of `probes.json`. The fields in _CELL identify the cell."""
 
     series: str
     image: str
@@ -48,8 +48,8 @@ _CELL = ("series", "image", "host", "gpu", "scenario", "params")
 
 
 def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
-    """Write the newest probe's files into a folder of its own, and the records of all probes. Raises
-    InfrastructureError.
+    """Write the files of the newest probe, the last one, into a folder of their own, and the records of all probes into
+    `probes.json`. Raises InfrastructureError.
     """
     newest = probes[-1]
     folder = f"{_cell_of(newest).id}-{newest.probe.name}"
@@ -62,7 +62,7 @@ def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
 
 
 def _to_json(probed: Probed) -> dict[str, Any]:
-    """Return the record without the files' content, which lies beside it."""
+    """Return the record of a probe. It names the probe's files; their content is stored separately."""
     return {
         **describe_cell(_cell_of(probed)),
         "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
@@ -79,9 +79,11 @@ def _cell_of(probed: Probed) -> Cell:
 
 @contextmanager
 def added_to_newest_run(probed: Path, *, out: Path, matrix: str) -> Iterator[Path | None]:
-    """Add the `probes.json` of the directory `probed` to that of the newest run of the matrix; a newer entry replaces
-    an older one. Yield that run, or None if none is finished. Another probe adds its entries only after the block: its
-    reports, written later, have both.
+    """Add the entries of `probes.json` in the directory `probed` to the newest run of the matrix; a newer entry
+    replaces an older one. Yield that run's directory, or None if no run is finished.
+
+    Another probe can add its entries only after the block, so that the reports written last show the entries of both.
+    Raises UsageError for a damaged file, InfrastructureError if nothing can be written.
     """
     run = out / matrix / "latest"
     if not (run / result_file.FILE).exists():
@@ -97,12 +99,12 @@ def added_to_newest_run(probed: Path, *, out: Path, matrix: str) -> Iterator[Pat
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold a lock of the folder, so that two probes that end at once add their results in turn. The run itself has its
-    own lock.
+    """Lock the folder of the matrix during the block, so that two probes that end at the same time add their results
+    one after the other. The lock of the run's own directory serves another purpose.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network file systems lock no folders
+        with suppress(OSError):  # some network file systems cannot lock folders
             file_locks.lock(handle)
         yield
     finally:
@@ -114,7 +116,7 @@ def _key(entry: Mapping[str, Any], *names: str) -> str:
 
 
 def _as_written(path: Path) -> list[dict[str, Any]]:
-    """Return the entries with all that is in them: a newer harness may have written it. Raises UsageError."""
+    """Return the entries with all their fields, including those that only a newer harness knows. Raises UsageError."""
 
     def checked(content: Any) -> list[dict[str, Any]]:
         _FILE.validate_python(content)
@@ -124,12 +126,13 @@ def _as_written(path: Path) -> list[dict[str, Any]]:
 
 
 def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
-    """Return the results of probes of this plan's cells, oldest first; () if there are none. Raises UsageError."""
+    """Return the results of the probes of this plan's cells, in the order of the file; () if there are none. Raises
+    UsageError if the file cannot be read."""
     return tuple(_probed(read_entries(run / FILE), plan))
 
 
 def read_entries(path: Path) -> list[_ProbedFile]:
-    """Return the entries of a `probes.json`; [] if there is no such file. Raises UsageError."""
+    """Return the entries of a `probes.json`; [] if it does not exist. Raises UsageError if it cannot be read."""
     if not path.exists():
         return []
     return read_json(path, _FILE.validate_python, absent=REMEDY, wrong=REMEDY)

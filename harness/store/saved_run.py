@@ -1,4 +1,4 @@
-"""Reads a run back from its directory, which may have been copied from another machine: it is not trusted."""
+"""Reads a run back from its directory, which is not trusted: it may have been copied from another machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ TWIN = "-twin"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as it was written. `cells` and `twins` go by the cells' ids, `payloads` by series, lane and variant.
+    """A run as it was written. `cells` and `twins` (the trials of the A/A replicates) are keyed by the cells' ids,
+    `payloads` (a hash of what is copied into the trials) by series, lane and variant.
 
-    `settings` go by scenario, and decided how its trials ran. `files` go by scenario too, with the sha256 of each file
-    by its place beside the script. `dockerfiles` are the sha256 of each, by the folder of the build. `told` is the
-    whole of result.json; its `causes` are the sentences that say whose fault the findings are.
+    `settings` holds, for each scenario, what decided how its trials ran; `files` holds, for each scenario, the sha256
+    of each of its files by the path relative to the script. `dockerfiles` holds the sha256 of each Dockerfile by the
+    folder of its build. `told` is the content of result.json.
     """
 
     path: Path
@@ -38,7 +39,7 @@ class StoredRun:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Return a sentence on the launches whose files are not there; () if none is missing."""
+        """Return one sentence on the launches whose files are missing; () if none is missing."""
         lost = sum(max(0, result.verdict.trials - len(result.trials)) for result in self.cells.values())
         if not lost:
             return ()
@@ -47,20 +48,20 @@ class StoredRun:
 
     @property
     def causes(self) -> list[CauseEntry]:
-        """Return the sentences that say whose fault the findings are."""
+        """Return the sentences that attribute the findings to the image, the GPU or the host."""
         return self.told.causes
 
 
 def newest(path: Path) -> Path:
-    """Return the newest run of a matrix's folder that has a result; any other directory as it is."""
+    """Return the newest run with a result in a matrix's folder; if `path` contains no such run, return `path`."""
     results = sorted(path.glob(f"[0-9]*/{result_file.FILE}"), key=lambda file: file.parent.name)
     return results[-1].parent if results else path
 
 
 def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> StoredRun:
-    """Return the run in a directory, or the newest one of a matrix's folder. Raises UsageError if there is none.
+    """Return the run in a directory, or the newest run in a matrix's folder. Raises UsageError if no run is there.
 
-    `keep` returns what is kept of each trial while the next is read.
+    `keep` is applied to each trial as it is read, and can drop parts that the caller does not need, to save memory.
     """
     folder = newest(path)
     plan_file = read_plan_file(folder)
@@ -85,7 +86,7 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
 
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
-    """Return the trials by cell id, in the order of their numbers."""
+    """Return the trials by cell id, each cell's in the order of their numbers."""
     by_cell: dict[str, list[Trial]] = {}
     for path in trial_files(folder):
         trial = keep(read_trial(path))

@@ -1,6 +1,6 @@
-"""Writes a trial as JSON, the content of one file of the journal, and reads it back.
+"""Writes a trial as JSON, which is the content of one file of the journal, and reads it back.
 
-Format history: 1, the first; fields that came later have defaults.
+Format history: 1 is the first; fields that were added later have defaults.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _STRICTER = {
     "image_bytes": _COUNT,
     "beside": NonNegativeInt,
 }
-"""Fields for which the type in Trial says too little of what a copied file may hold."""
+"""Fields that are checked by a stricter type than Trial declares, because the file may come from anywhere."""
 _LATER: dict[str, Any] = {
     "time_asked_s": None, "output_head": "", "output_bytes": None, "not_finite": {}, "at_exit": False, "cold": False,
     "buffered": "", "image_bytes": None, "disturbed": "", "pulled": "", "beside": 0, "reference": "",
     "shortfall": "", "remedy": "",
 }  # fmt: skip
-"""Fields that came later, each with the meaning of its absence. All others are required."""
+"""Fields that were added later, each with its value in files that lack it. All other fields are required."""
 _FIELDS: dict[str, Any] = {
     "schema_": (Literal[1], Field(alias="schema")),
     "cell": (dict[str, Any], ...),
     **{name: (kind, _LATER.get(name, ...)) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items()},
 }
 _TrialFile = create_model("_TrialFile", __config__=ConfigDict(extra="forbid"), **_FIELDS)
-"""The content of a trial's file: the fields of a Trial, and the names of its cell."""
+"""The content of a trial's file: the fields of a Trial, and the description of its cell."""
 
 
 def describe_cell(cell: Cell) -> dict[str, Any]:
-    """Return the names that say which cell it is, as every file of a run has them."""
+    """Return the fields that identify a cell in every file of a run."""
     return {
         "series": cell.image.series,
         "image": cell.image.version,
@@ -87,8 +87,8 @@ def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float | int | None]]
 
 
 def _numbers(values: Floats) -> list[float | int | None]:
-    """Return numbers as short as they can be written: whole ones as integers, others to a nanosecond, missing as
-    null.
+    """Return numbers in their shortest form: whole numbers as integers, others rounded to 9 decimals (a nanosecond),
+    missing ones as None.
     """
     rounded = np.round(np.asarray(values, dtype=np.float64), 9)
     return [_number(value) for value in rounded.tolist()]
@@ -101,7 +101,8 @@ def _number(value: float) -> float | int | None:
 
 
 def trial_files(run: Path, *, of: str = "") -> list[Path]:
-    """Return the files of a run's trials, or of one cell's, in order. Raises UsageError if they lie elsewhere."""
+    """Return the files of a run's trials, or of those of the cell with the id `of`, sorted by name. Raises UsageError
+    if the folder is a link."""
     folder = run / FOLDER
     if folder.is_symlink():
         raise UsageError(f"{folder}: a link, which is not followed; put the folder itself there")
@@ -109,12 +110,12 @@ def trial_files(run: Path, *, of: str = "") -> list[Path]:
 
 
 def read_trial(path: Path) -> Trial:
-    """Read a trial's file. Raises UsageError if it is not one."""
-    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of ours")
+    """Return the trial in a file. Raises UsageError if the file is missing or does not hold a trial."""
+    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of the harness")
 
 
 def _trial(content: Any) -> Trial:
-    """Return the trial that a file holds. Raises ValueError (pydantic's ValidationError is one)."""
+    """Return the trial with this content. Raises ValueError, of which pydantic's ValidationError is a subclass."""
     file = vars(_TrialFile.model_validate(content))
     fields_of_trial = {name: file[name] for name in get_type_hints(Trial)}
     return Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})
@@ -125,9 +126,9 @@ def _trace(file: _TraceFile | None) -> Trace | None:
         return None
     columns, counts = _arrays(file.columns), _arrays(file.counts or {"step": []})
     if not np.all(np.isfinite(counts["step"])) or np.any(np.diff(counts["step"]) <= 0):
-        raise ValueError("its counts have steps out of order")
+        raise ValueError("the steps of its counts are out of order")
     if any(np.any((values < 0) | np.isinf(values)) for values in counts.values()):
-        raise ValueError("its counts are not amounts")
+        raise ValueError("its counts contain a negative or infinite value")
     return Trace(
         step=columns.pop("step"), columns=columns, looks=tuple(file.looks), counts=counts if file.counts else {}
     )
@@ -136,7 +137,7 @@ def _trace(file: _TraceFile | None) -> Trace | None:
 def _arrays(file: Mapping[str, list[float | None]]) -> dict[str, Floats]:
     rows = len(file.get("step", ()))
     if "step" not in file or any(len(values) != rows for values in file.values()):
-        raise ValueError("its columns differ in length, or have no step")
+        raise ValueError("its columns differ in length, or the column `step` is missing")
     if problem := beyond_any_trace(rows=rows, columns=len(file)):
         raise ValueError(problem)
     return {name: np.array(values, dtype=np.float64) for name, values in file.items()}

@@ -1,6 +1,7 @@
-"""Keeps what a watch remembers from one look to the next: which images were measured, and what their tags pointed to.
+"""Keeps what a watch remembers from one check of the registry to the next: the images that were measured, and the
+digests that their tags pointed to.
 
-Kept in `<out>/<matrix name>/watch.json`, written whole or not at all. Only one watch of a matrix runs at a time.
+The file is `<out>/<matrix name>/watch.json`, written atomically. Only one watch of a matrix runs at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ ImageStanding = Literal["good", "bad", "unsure"]
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """An image that was measured. `reference`: where it is pulled from; None if it is built or installed.
+    """An image that was measured. `reference`: what it was pulled as; None if it is built or installed.
 
-    `digest`: what the registry said at `asked` (UTC, ISO 8601) that its tag points to.
+    `digest`: what its tag pointed to when it was measured; `asked`: when the registry was last asked about the tag
+    (UTC, ISO 8601); `gone`: the tag did not exist then.
     """
 
     standing: ImageStanding
@@ -43,7 +45,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """The images that were measured, by series and version. Format history: 1, the first."""
+    """The images that were measured, by series and version. Format history: 1 is the first."""
 
     schema: Literal[1] = 1
     series: Mapping[str, Mapping[str, Known]] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Memory:
                 yield ImageRef(series, version), entry
 
     def updated(self, changes: Mapping[ImageRef, Known]) -> Memory:
-        """Return the memory with entries added or replaced."""
+        """Return a new Memory in which `changes` add or replace entries."""
         series = {name: dict(versions) for name, versions in self.series.items()}
         for image, entry in changes.items():
             series.setdefault(image.series, {})[image.version] = entry
@@ -69,8 +71,8 @@ FORMAT = TypeAdapter(Memory)
 
 
 def read_memory(folder: Path) -> Memory:
-    """Return what this folder keeps; an empty Memory if there is no file yet. Raises InfrastructureError, and
-    UsageError for a file that is not ours."""
+    """Return the memory in this folder; an empty Memory if it has no file yet. Raises InfrastructureError if the file
+    cannot be read, UsageError if it is not valid."""
     path = folder / FILE
     try:
         return FORMAT.validate_json(read_regular(path, most_bytes=MOST_BYTES))
@@ -80,7 +82,7 @@ def read_memory(folder: Path) -> Memory:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}; repair it or remove it") from error
     except ValidationError as error:
         raise UsageError(
-            f"{path}: is not a file of this version's watch; remove it, and all images count as new once"
+            f"{path}: is not a valid file of this version's watch; remove it, and every image counts as new once"
         ) from error
 
 
@@ -91,9 +93,9 @@ def write_memory(folder: Path, memory: Memory) -> None:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of this folder; the kernel releases it when the process ends, however that is.
+    """Hold the watch lock of this folder during the block; the kernel releases the lock if the process is killed.
 
-    Raises InfrastructureError if another watch holds it.
+    Raises InfrastructureError if another watch holds it, UsageError if its file cannot be made.
     """
     path = folder / LOCK
     try:
@@ -116,8 +118,8 @@ def _lock(handle: int, path: Path) -> None:
     if not is_free:
         holder = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
         raise InfrastructureError(
-            f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
+            f"{path}: another watch of this matrix is running (process {holder}) and will find the new images"
         )
-    with suppress(OSError):  # on a full disk, other processes only learn less
+    with suppress(OSError):  # on a full disk, the lock still holds; only the process id is missing
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -9,7 +9,7 @@ OPERATORS = 13
 def copies(count, metadata, dimension=4):
     """Return a model that copies each of `count` inputs to an output, with `metadata` entries (name -> text).
 
-    `dimension` is the length of each input: a number, or a name for one that may change.
+    `dimension` is the length of each input: a number, or a name for a length that may change.
     """
     nodes = [(1, message((1, "input%d" % n), (2, "output%d" % n), (4, "Identity"))) for n in range(count)]
     inputs = [(11, tensor("input%d" % n, [dimension])) for n in range(count)]
@@ -49,5 +49,5 @@ def field(number, value):
 
 
 def varint(n):
-    """Return a varint: seven bits a byte, lowest first, with the eighth bit set on all bytes but the last."""
+    """Return a varint: seven bits per byte, lowest first, with the eighth bit set on all bytes but the last."""
     return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)

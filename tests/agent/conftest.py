@@ -1,7 +1,6 @@
-"""Which interpreters the agent is tried on, of every CPython from 3.6 that this machine has.
+"""The interpreters on which the agent is tested: every CPython from 3.6 that this machine has.
 
-`make test` runs all of a test's cases on FULL, and those that are marked `smoke` on the others too; `make nightly` runs
-all on all.
+`make test` runs all cases on FULL, and those marked `smoke` on the others, too; `make nightly` runs all cases on all.
 """
 
 import os
@@ -28,7 +27,7 @@ def _find(version: str) -> str | None:
 
 
 def _works(python: str) -> bool:
-    """A shim of pyenv may be on the PATH without an interpreter behind it."""
+    """Return whether an interpreter works: a shim of pyenv may be on the PATH without an interpreter behind it."""
     return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
@@ -43,7 +42,7 @@ def interpreters() -> dict[str, str]:
 INTERPRETERS = interpreters()
 OLDEST = next(iter(INTERPRETERS))
 FULL = set(VERSIONS) if NIGHTLY else {OLDEST, "3.6", "3.9", "3.13"}
-# All faults on the oldest one, which differs most, and on the one that is running.
+# All faults on the oldest version, which differs most, and on the running one.
 THOROUGH = set(VERSIONS) if NIGHTLY else {OLDEST, RUNNING}
 
 

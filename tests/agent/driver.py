@@ -1,4 +1,4 @@
-"""Drives the real agent as the harness does: packs it, starts the supervisor, talks, and listens."""
+"""Drives the real agent as the harness does: packs it, starts the supervisor, talks and listens."""
 
 import json
 import os
@@ -18,7 +18,7 @@ MARKER = "7d1fa7d1fa7d1fa"
 
 
 def pack(root: Path, script: Path | None, **job: Any) -> None:
-    """What the harness copies into a container."""
+    """Return what the harness copies into a container."""
     shutil.copytree(AGENT, root / "harness_agent", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(AGENT / "start.py", root / "start.py")
     (root / "scenario").mkdir()
@@ -40,7 +40,9 @@ def pack(root: Path, script: Path | None, **job: Any) -> None:
 
 
 def pack_with(monkeypatch: pytest.MonkeyPatch, folder: Path, module: str, old: str, new: str) -> None:
-    """From now on `pack` copies an agent in whose module this text is replaced: it waits less long, for a test."""
+    """Replace a text in a module of the agents that `pack` copies from now on, for example to shorten a timeout in a
+    test.
+    """
     changed = folder / "changed agent"
     shutil.copytree(AGENT, changed, ignore=shutil.ignore_patterns("__pycache__"))
     before = (changed / module).read_text()
@@ -51,7 +53,7 @@ def pack_with(monkeypatch: pytest.MonkeyPatch, folder: Path, module: str, old: s
 
 @dataclass
 class Told:
-    """All that one trial told."""
+    """Everything that one trial reported."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     noise: bytes = b""
@@ -71,7 +73,7 @@ class Told:
 
     @property
     def counts(self) -> dict[str, list[float | None]]:
-        """The last of them holds all rows."""
+        """The counts of the last message that has any, which holds all rows."""
         columns: dict[str, list[float | None]] = self.all("counts")[-1]["columns"]
         return columns
 
@@ -85,7 +87,7 @@ class Agent:
     def __init__(
         self, root: Path, *, python: str, environment: dict[str, str] | None = None, enter: Sequence[str] = ()
     ) -> None:
-        """`enter`: the words of a command that starts the one behind it."""
+        """`enter`: the words of a command that starts the supervisor, such as a wrapper."""
         start = [python, "-B", str(root / "start.py")]
         self.process = subprocess.Popen(
             [*enter, *start],
@@ -110,7 +112,7 @@ class Agent:
         self.process.stdin.flush()
 
     def next(self, timeout_s: float = 30.0) -> dict[str, Any] | None:
-        """The next message, None at the end of output."""
+        """Return the next message; None at the end of output."""
         until = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             data = self._read(until - time.monotonic())
@@ -133,7 +135,7 @@ class Agent:
         return os.read(self.process.stdout.fileno(), 1 << 20)
 
     def until(self, kind: str) -> dict[str, Any]:
-        """The next message of that kind."""
+        """Return the next message of that type."""
         while (message := self.next()) is not None:
             if message["type"] == kind:
                 return message
@@ -153,7 +155,7 @@ class Agent:
 
 
 def scenario_pid(agent: Agent) -> int:
-    """The scenario process of a running agent."""
+    """Return the pid of the scenario process of a running agent."""
     children = Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text().split()
     return int(children[0])
 

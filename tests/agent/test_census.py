@@ -1,4 +1,4 @@
-"""What a trial holds besides memory: what piles up must show, by its kind, and what does not must not."""
+"""What a trial holds besides memory: what piles up must show, by its kind, and what does not must not show."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 from tests.own_place import in_own_shm, own_shm
 
-# On a host of processes a census counts all that changes in /dev/shm: also what a sweep beside it puts there.
+# On a process host a census counts everything that changes in /dev/shm, including the files of another sweep.
 pytestmark = in_own_shm()
 
 HOLDING = """
@@ -59,7 +59,7 @@ def setup(kind, at_once=0):
 
 
 def run(root: Path, python: str, *, script: Path | None = None, **job: object) -> Told:
-    """As on a process host: the trial's folder is its home."""
+    """Run a trial as on a process host, where the trial's folder is its home."""
     pack(root, script, **job)
     environment = {"HOME": str(root), "TMPDIR": str(root)}
     with Agent(root, python=python, environment=environment, enter=own_shm()) as agent:
@@ -139,7 +139,7 @@ def test_a_command_is_counted_with_all_its_processes(tmp_path: Path) -> None:
 
 
 def test_a_scenario_that_became_another_user_is_still_run(tmp_path: Path) -> None:
-    """What may not be read of it is missing; the rest is told."""
+    """Counts that the agent may not read are missing; everything else is reported."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     script = tmp_path / "other.py"
@@ -173,7 +173,7 @@ def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_on_a_busy_machine_no_count_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A walk of 2 ms took 60 ms while others ran, and the counts of that trial had holes."""
+    """A walk of 2 ms took 60 ms under load, and the counts of that trial had gaps."""
     kept_s = iter([0.0, 60.0, 60.0])
     monkeypatch.setattr(schedule, "kept_waiting_s", lambda: next(kept_s))
     spend(bounds.Bounds(1 << 20, -1.0))
@@ -194,7 +194,7 @@ def make(folder: Path, *names: str, size: int = 4096) -> Path:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others put into this machine's /tmp meanwhile does not count, and what was there is old."""
+    """Hide what others put into this machine's /tmp meanwhile, and let existing files be old."""
     monkeypatch.setattr(files, "TEMPORARY", ())
     monkeypatch.setattr(files, "CLOCK_STEP_S", -0.05)
 
@@ -219,7 +219,7 @@ def test_in_a_container_files_that_the_image_has_do_not_count(tmp_path: Path) ->
 def test_where_others_write_too_only_what_it_wrote_itself_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A neighbour's files in /tmp would be called a leak."""
+    """Another program's files in /tmp would be called a leak."""
     monkeypatch.setattr(files, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]

@@ -25,7 +25,7 @@ def run(root: Path, python: str, *command: str, answer: str = "go", **job: Any) 
 
 
 def heard(agent: Agent) -> bool:
-    """Whether the agent has read all that it was sent."""
+    """Return whether the agent has read everything that was sent to it."""
     return fcntl.ioctl(agent.process.stdin, termios.FIONREAD, b"none") == bytes(4)  # type: ignore[arg-type]
 
 
@@ -127,7 +127,7 @@ SLOW = "import time\nfor _ in range(60):\n    time.sleep(0.01)\n    print('step 
 
 
 def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_python: str) -> None:
-    """Without it all steps came at the end, and the first was as long as all of them."""
+    """Without PYTHONUNBUFFERED all steps came at the end, and the first took as long as all of them."""
     told = run(tmp_path, thorough_python, sys.executable, "-c", SLOW, step_pattern="step", looks=[500])
 
     assert (told.done["end"], told.done["last_step"], told.done["buffered"]) == ("completed", 60, "")
@@ -137,7 +137,7 @@ def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_pyt
 
 
 def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) -> None:
-    """Such rows are no steps: a leak of 128 KiB a step was ruled out by them."""
+    """Such rows are not steps: they were used to rule out a leak of 128 KiB a step."""
     pack(tmp_path, None, command=[sys.executable, "-c", SLOW], step_pattern="step", looks=[500])
     with Agent(tmp_path, python=thorough_python, environment={"PYTHONUNBUFFERED": ""}) as agent:
         told = agent.finish()
@@ -147,7 +147,7 @@ def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) 
 
 
 def test_a_run_that_ends_before_its_first_look_is_looked_at_where_it_ends(tmp_path: Path) -> None:
-    """The peak and the processor time of 300 steps were compared in nothing, as the first look was at 500."""
+    """The peak and the processor time of 300 steps were never compared, because the first look was at step 500."""
     work = "held = b'x' * (30 << 20)\ndel held\nfor number in range(30):\n    sum(range(400000))\n    print('step')\n"
     told = run(tmp_path, sys.executable, sys.executable, "-c", work, step_pattern="step", looks=[500])
 

@@ -1,4 +1,4 @@
-"""What an image says that it consists of: a package that it does not tell of can never be named as the culprit."""
+"""What an image reports about its parts: a package that it does not report can never be named as the culprit."""
 
 import sys
 import sysconfig
@@ -35,7 +35,7 @@ def test_each_python_tells_what_it_is_and_what_it_mapped(tmp_path: Path, python:
 
 
 def test_a_script_that_fails_at_once_waits_until_its_libraries_are_seen(tmp_path: Path, python: str) -> None:
-    """The bad version often fails in its first step: it was over before anything was looked at."""
+    """The bad version often fails in its first step: the launch was over before its libraries were read."""
     for number in range(3):
         place = tmp_path / str(number)
         place.mkdir()
@@ -53,7 +53,7 @@ def test_packages_come_with_their_requirements_and_files(tmp_path: Path) -> None
 
 
 def test_the_libraries_of_a_command_s_children_are_seen(tmp_path: Path) -> None:
-    """A shell that starts Python: the library is mapped by the grandchild alone."""
+    """In a shell that starts Python, only the grandchild maps the library."""
     code = "import _ctypes, time; time.sleep(1)"
     command = ["sh", "-c", f"{sys.executable} -c '{code}'; true"]
     found = told(tmp_path, sys.executable, None, command=command, judge_exit=True)

@@ -103,7 +103,7 @@ def test_a_harness_that_never_answers_is_not_waited_for(tmp_path: Path, thorough
 
 
 def test_a_harness_that_does_not_read_does_not_stop_the_agent(tmp_path: Path, thorough_python: str) -> None:
-    """More than a pipe holds: then the harness hangs up, and all must end."""
+    """The agent sends more than a pipe holds; then the harness hangs up, and everything must end."""
     pack(tmp_path, PLANTED, looks=[20000, 40000], timeout_s=60.0)
     with Agent(tmp_path, python=thorough_python) as agent:
         pid = _wait_for_scenario(agent)
@@ -151,7 +151,7 @@ def test_a_planted_version_has_its_fault_from_since_to_until(tmp_path: Path, ver
 
 
 def _wait_for_scenario(agent: Agent) -> int:
-    """The scenario process, once it has stepped or had the time to."""
+    """Return the scenario process, once it has made a step or had the time to make one."""
     until = time.monotonic() + 5
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""The agent beside a stand-in for NVML: a real shared library with the real one's ABI (fake_nvml.c)."""
+"""The agent with a stand-in for NVML: a real shared library with the ABI of the real one (fake_nvml.c)."""
 
 import json
 import os
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="the stand-i
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders with libnvidia-ml.so.1 as newer drivers, drivers around R470, and those before R450 have it."""
+    """Return folders with libnvidia-ml.so.1 as in newer drivers, in drivers around R470, and in those before R450."""
     built = {}
     for age, option in (("new", "-DNEW"), ("middle", "-DMIDDLE"), ("old", "-DOLD")):
         built[age] = tmp_path_factory.mktemp(age)
@@ -56,7 +56,7 @@ State = Callable[..., Path]
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    """Says what the stand-in tells: CARD, with changes; None takes a line away."""
+    """Yield a function that sets what the stand-in reports: CARD, with changes; None removes a line."""
 
     def say(**changes: Any) -> Path:
         told = {**CARD, **{name.replace("__", "."): value for name, value in changes.items()}}
@@ -69,7 +69,7 @@ def state(tmp_path: Path) -> State:
 
 @pytest.fixture
 def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., devices.Gpus]:
-    """The GPUs as this process finds them in a stand-in that tells CARD with changes."""
+    """Return the GPUs that this process finds in a stand-in that reports CARD with changes."""
 
     def ask(age: str = "new", **changes: Any) -> devices.Gpus:
         monkeypatch.setenv("FAKE_NVML", str(state(**changes)))
@@ -137,7 +137,7 @@ def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[
 
 
 def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..., devices.Gpus]) -> None:
-    """Some drivers of the 535 series changed the structure and not the function's name."""
+    """Some drivers of the 535 series changed the structure but not the function's name."""
     many = {pid: pid << 20 for pid in range(1, nvml.MOST_PROCESSES + 1)}
     told = ",".join(f"{pid}:{used}" for pid, used in many.items())
     assert asked(gpu0__processes=told).cards[0].device.processes() == many
@@ -336,7 +336,7 @@ def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: Stat
 
 
 def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
-    """From the driver's answers to the verdict: 24 KiB a step on the device, half of it the process's own."""
+    """From the driver's answers to the verdict: 24 KiB a step on the device, half of it from this process."""
     told = state(gpu0__used=None, gpu0__processes=None)
     job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [250, 500]}
     trial = run(tmp_path, sys.executable, LEAKS, environment(libraries["new"], told), **job)

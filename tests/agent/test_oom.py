@@ -1,4 +1,4 @@
-"""A real kill by the kernel, in a memory cgroup of the test's own."""
+"""A real kill by the kernel, in a memory cgroup made for the test."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ MEMORY = Path("/sys/fs/cgroup/memory")
 
 @pytest.fixture
 def small_cgroup() -> Iterator[Path]:
-    """64 MiB to live in; skipped where one may not make cgroups (version 1, which is easy to nest)."""
+    """Yield a cgroup with 64 MiB; skip if this user may not make cgroups (only version 1, which is easy to nest)."""
     folder = MEMORY / f"harness-test-{os.getpid()}"
     try:
         folder.mkdir()
     except OSError as error:
         pytest.skip(f"no memory cgroup can be made here: {error.strerror}")
     for limit in filter(Path.exists, (folder / "memory.limit_in_bytes", folder / "memory.memsw.limit_in_bytes")):
-        limit.write_text(str(64 << 20))  # both, as the engines do: Linux then counts no failed request
+        limit.write_text(str(64 << 20))  # both limits, as the engines set them: Linux then counts no failed request
     yield folder
     for inner in (*filter(Path.is_dir, folder.iterdir()), folder):
         inner.rmdir()
@@ -44,7 +44,9 @@ def test_the_kernels_kill_is_an_oom_and_spares_the_supervisor(tmp_path: Path, sm
 
 
 def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgroup: Path) -> None:
-    """The kernel kills the scenario first, whoever took the memory: a neighbour's leak made a good version an OOM."""
+    """The kernel kills the scenario first, whichever process took the memory: another program's leak made a good
+    version an OOM.
+    """
     (small_cgroup / "trial").mkdir()
     (small_cgroup / "trial" / "memory.limit_in_bytes").write_text(str(1 << 30))
     pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
@@ -52,4 +54,4 @@ def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgr
         told = agent.finish()
 
     assert (told.done["end"], told.done["starved"], told.done["signal"]) == ("infrastructure", True, 9)
-    assert told.done["message"].startswith("the memory around this trial ran out, although the trial was below its own")
+    assert told.done["message"].startswith("the machine's memory ran out, although the trial was below its own")

@@ -1,4 +1,4 @@
-"""The parts of the agent that can be asked without starting one."""
+"""The parts of the agent that can be called without starting an agent."""
 
 import json
 import math
@@ -108,13 +108,13 @@ WHERE = "\t [[{{node MatMul}}]] [Op:__inference_f_7]"
     ],
 )
 def test_the_reason_is_told_with_what_announces_it(text: str, told: str) -> None:
-    """All that was told of TensorFlow 2.18 was "InvalidArgumentError: Graph execution error:"."""
+    """For TensorFlow 2.18, the only reported reason was "InvalidArgumentError: Graph execution error:"."""
     assert failure.describe_failure(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
 
 
 @pytest.mark.parametrize("text", ["short", "long " * 2000])
 def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
-    """All its lines stood in the tables, where the last one says it."""
+    """All lines of the traceback appeared in the tables, although the last line has the reason."""
 
     def deep(levels: int) -> None:
         if not levels:
@@ -167,7 +167,7 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
     ],
 )
 def test_last_words(text: str, told: str) -> None:
-    """A flag that argparse refuses was told as "exit code 2" alone."""
+    """A flag that argparse refuses was reported only as "exit code 2"."""
     assert reason.last_words(text, re.compile("^step ")) == told
 
 
@@ -179,7 +179,7 @@ def test_last_words(text: str, told: str) -> None:
         ([(8, 0.03, 0.03, 0.025)] * 20, ""),  # a busy machine
         ([(1, 9.0, 9.0, 3.0)] + [(8, 0.03, 0.03, 0.025)] * 10, ""),
         ([(300, 2.0, 2.0, 0.1)], "300 of 300 steps came in bursts, up to 300 at once after 2 s"),
-        ([(300, 2.0, 2.0)], "300 of 300 steps came in bursts, up to 300 at once after 2 s: it holds its output back"),
+        ([(300, 2.0, 2.0)], "300 of 300 steps came in bursts, up to 300 at once after 2 s: it buffers its output"),
         ([(40, 0.4, 0.39)] * 10, "400 of 400 steps came in bursts, up to 40 at once after 0.39 s"),
         ([(8, 80e-6, 40e-6)] * 10_000, ""),
         ([(1, 0.5, 0.5), (3, 0.02, 0.02)] * 100, "300 of 400 steps came in bursts, up to 3 at once"),
@@ -314,7 +314,7 @@ def test_metrics_are_those_of_the_first_result() -> None:
 
 
 def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
-    """The version under test would be told to crash."""
+    """The version under test would be reported as crashing."""
     table = samples.Table(-1, 4)
     metrics = stepping.Metrics(table)
     for row, value in enumerate((Fraction(1, 2), True, 10**400)):
@@ -510,7 +510,7 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
 
 
 def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
-    """A version without a wheel for this Python is built here, or quietly goes without its compiled part."""
+    """A version without a wheel for this Python is built from source, or silently lacks its compiled part."""
 
     def installed(name: str, tags: str, record: str) -> None:
         folder = tmp_path / f"{name}-1.0.dist-info"

@@ -1,4 +1,6 @@
-"""Frameworks' pools, asked of modules with the interface of the real ones: TensorFlow and torch are GBs to install."""
+"""Frameworks' pools, queried through modules with the interface of the real ones: TensorFlow and torch take GBs to
+install.
+"""
 
 import importlib.util
 import math
@@ -19,7 +21,7 @@ MIB = 1 << 20
 
 
 class Cuda:
-    """torch.cuda of a process that computes on two GPUs."""
+    """torch.cuda in a process that computes on two GPUs."""
 
     def __init__(self, *, initialized: bool = True) -> None:
         self._initialized = initialized
@@ -64,7 +66,7 @@ def jax(**stats: int) -> dict[str, Any]:
 
 
 class Context:
-    """Whatever `with` is used on."""
+    """A context manager for anything that is used with `with`."""
 
     def __enter__(self) -> None: ...
 
@@ -81,7 +83,7 @@ class Graph:
 
 
 class Tensorflow1:
-    """tensorflow 1.15 with tf.contrib.memory_stats imported; sessions are counted."""
+    """TensorFlow 1.15 with tf.contrib.memory_stats imported, which counts its sessions."""
 
     Graph = Graph
 
@@ -140,7 +142,7 @@ def test_torch_before_1_4_calls_what_is_reserved_cached() -> None:
 
 
 def test_nothing_that_has_not_started_is_asked() -> None:
-    """A question would start it, and take the GPU's memory in a scenario that never used it."""
+    """A query would start the framework, and take the GPU's memory in a scenario that never used it."""
     unused = torch(initialized=False)
     for modules in (unused, tensorflow2(started=False), {"jax": SimpleNamespace(), "tensorflow": SimpleNamespace()}):
         assert asked(modules).look() == {}
@@ -201,7 +203,7 @@ print(pools.Pools(sys.modules, lambda: True).look())
 
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax"])
 def test_a_real_framework_that_has_not_started_a_gpu_stays_so(framework: str) -> None:
-    """Where one is installed; they are too large to be installed for this."""
+    """Runs only where a framework is installed, because they are too large to install for this test."""
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
     folder = str(Path(pools.__file__).parents[2])
@@ -246,7 +248,7 @@ SCENARIO = """
 
 @pytest.mark.parametrize("fault", [False, True])
 def test_a_pool_in_a_whole_trial(thorough_python: str, tmp_path: Path, fault: bool) -> None:
-    """/dev/null stands for the GPU's device: stdin has it open."""
+    """/dev/null, which is open as stdin, stands for the GPU's device."""
     (tmp_path / "pool.py").write_text(textwrap.dedent(SCENARIO))
     pack(tmp_path / "root", tmp_path / "pool.py", params={"fault": fault}, looks=[50, 100])
     with Agent(tmp_path / "root", python=thorough_python, environment={"LD_LIBRARY_PATH": os.devnull}) as agent:

@@ -1,5 +1,5 @@
-"""Unmodified programs, through the real supervisor. The frameworks are small doubles with the modules and call shapes
-of the real ones; tests/stories/test_frameworks.py tries the real wheels.
+"""Unmodified programs, run by the real supervisor. The frameworks are small doubles with the modules and call
+signatures of the real ones; tests/stories/test_frameworks.py tries the real wheels.
 """
 
 import re
@@ -130,7 +130,7 @@ TRAINS = """
 
 
 def pack_program(root: Path, text: str, files: dict[str, str], **job: Any) -> None:
-    """The program train.py with its files, as the harness copies them."""
+    """Pack the program train.py with its files, as the harness copies them."""
     asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "printed": {}}
     asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
     pack(root, None, program=asked, **job)
@@ -148,7 +148,7 @@ def run(root: Path, python: str, text: str, files: dict[str, str] | None = None,
 
 
 def of_itself(steps: int) -> tuple[str, str, int]:
-    """How a program ends that makes fewer steps than its budget of 100."""
+    """Return the message about a program that makes fewer steps than its budget of 100."""
     why = f"the program ended by itself after {steps} of 100 steps; let it make more, or lower `budget`"
     return "stopped", why, steps
 
@@ -297,14 +297,14 @@ STEP = "import torch\no = torch.SGD()\n"
 @pytest.mark.parametrize(
     ("text", "end", "words"),
     [
-        ("print(1)", "setup", "no step was seen: it did not import any framework that is known"),
+        ("print(1)", "setup", "no step was seen: it did not import any known framework"),
         (STEP, "setup", "no step was seen: an optimizer's step: none was made"),
         (STEP + "import subprocess, sys; subprocess.call([sys.executable, '-c', ''])", "setup",
          "it ran other processes"),
         (STEP + "import os\nif not os.fork():\n    for _ in range(7): o.step()\n    os._exit(0)\nos.wait()", "setup",
          "7 steps were made in processes that it forked"),
         ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "setup",
-         "the program replaced itself by another (os.exec)"),
+         "the program replaced itself with another (os.exec)"),
         (STEP + "for _ in range(7): o.step()", "stopped",
          "ended by itself after 7 of 100 steps; let it make more"),
         (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
@@ -363,7 +363,7 @@ def test_an_import_hook_of_the_program_does_not_hide_the_steps(tmp_path: Path, t
 @pytest.mark.parametrize(
     ("steps_are", "words"),
     [
-        ("loop:two", "steps_are: loop:two: there is no two; there is later, one"),
+        ("loop:two", "steps_are: loop:two: there is no two; known: later, one"),
         ("train:two", "steps_are: train:two: there is no two"),
         ("loop:later", "the step function has a yield"),
         ("gone:one", "gone was not imported"),
@@ -384,7 +384,7 @@ def test_a_function_that_makes_no_step_is_said(
 def test_a_function_of_its_own_that_is_not_called_is_not_said_to_be_missing(
     tmp_path: Path, thorough_python: str
 ) -> None:
-    """`train was not imported` was said of the program itself."""
+    """`train was not imported` was said about the program itself."""
     told = run(tmp_path, thorough_python, "def go(): pass\nprint(1)", {}, steps_are="train:go")
 
     assert told.done["message"] == "the program ended, and no step was seen: train:go was not called"
@@ -402,7 +402,7 @@ def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, t
 
 WAITS = STEP + "import time\ndef go(): time.sleep(60)\n"
 LATER = "|".join(rf"{2 + late} s \(it imported or compiled for {late} s of them\)" for late in range(2, 50, 2))
-"""What is said on a busy machine, where a program still imports when it should have made a step."""
+"""Messages on a busy machine, where a program still imports when it should have made a step."""
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ LATER = "|".join(rf"{2 + late} s \(it imported or compiled for {late} s of them\
          r"no step was seen in 5 s \(it imported or compiled for [24] s of them\)", "function"),
         (WAITS + "go()", "torch", 5.0, "no step was seen in 5 s", "function"),
         (STEP + "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])",
-         "auto", 50.0, "the program replaced itself by another", "command"),
+         "auto", 50.0, "the program replaced itself with another", "command"),
     ],
     ids=["loads", "compiles", "named", "exec"],
 )  # fmt: skip
@@ -428,7 +428,7 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
     words: str,
     remedy: str,
 ) -> None:
-    """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
+    """A launch that counted no step ran until its `timeout` of 20 minutes before it said so."""
     pack_with(monkeypatch, tmp_path, "supervisor/unseen.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
@@ -449,7 +449,7 @@ def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str
 
 @pytest.mark.smoke
 def test_a_loss_that_is_only_printed_is_a_metric_of_its_step(tmp_path: Path, python: str) -> None:
-    """Most training scripts have no logger: without their printed loss, a wrong result is not seen."""
+    """Most training scripts have no logger: without the loss that they print, a wrong result would go unseen."""
     text = (
         STEP
         + """

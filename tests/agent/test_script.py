@@ -1,4 +1,4 @@
-"""Script scenarios, through the real supervisor, with the planted faults."""
+"""Script scenarios, run by the real supervisor, with the planted faults."""
 
 import re
 import sys
@@ -149,7 +149,7 @@ def test_failure_before_the_first_step(tmp_path: Path, thorough_python: str, fau
 def test_a_script_that_is_no_scenario(
     tmp_path: Path, thorough_python: str, text: str, params: dict[str, str], message: str
 ) -> None:
-    """Also where a call of the step would run none of it: that would be measured, and found good."""
+    """This includes steps whose call would run none of their code: they would be measured, and found good."""
     told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "broken.py", text), params=params)
 
     assert told.done["end"] == "setup"
@@ -180,17 +180,17 @@ def test_what_the_first_step_raises(tmp_path: Path, thorough_python: str, raised
         (
             "import os\ndef setup():\n    def step():\n        os.fork()\n    return step\n",
             "crash",
-            r"^step \d+: a process that it forked returned from it; .* \(forks.py:3 in step\)$",
+            r"^step \d+: a forked process returned from it; .* \(forks.py:3 in step\)$",
         ),
         (
             "import os\ndef setup():\n    os.fork()\n    return int\n",
             "setup",
-            r"^setup: a process that it forked returned",
+            r"^setup: a forked process returned",
         ),
     ],
 )
 def test_a_process_that_the_scenario_forked_makes_no_steps(tmp_path: Path, text: str, end: str, message: str) -> None:
-    """Each of its steps would fork again, twice as many each time, and the machine would be lost."""
+    """Each of its steps would fork again, twice as many each time, and the machine would become unusable."""
     told = run(tmp_path / "root", sys.executable, script=write(tmp_path / "forks.py", text), looks=[1000])
 
     assert told.done["end"] == end
@@ -315,7 +315,7 @@ def test_a_failing_teardown_is_a_failure(tmp_path: Path, thorough_python: str) -
 
 
 def test_a_failure_is_the_last_word_after_the_notes(tmp_path: Path, python: str) -> None:
-    """What shows one line of it shows the failure, and not how the process went down."""
+    """A report that shows only one line must show the failure, not how the process ended."""
     script = write(
         tmp_path / "killed.py",
         "import atexit, os, signal\n"
@@ -354,7 +354,9 @@ def test_a_step_that_wants_arguments_is_shown_at_its_own_line(tmp_path: Path, th
 
 @pytest.mark.smoke
 def test_a_script_is_run_as_python_would(tmp_path: Path, python: str) -> None:
-    """Its folder comes first on the path, nothing of the agent is on it, and it is not the main module."""
+    """The script's folder comes first on the path, nothing of the agent is on it, and the script is not the main
+    module.
+    """
     text = """
         import os, sys
         def setup():
@@ -452,7 +454,7 @@ def test_the_agent_itself_does_not_grow(tmp_path: Path, python: str) -> None:
 
 @pytest.mark.smoke
 def test_long_steps_are_looked_at_and_ended_by_their_time(tmp_path: Path, python: str) -> None:
-    """A training step of 300 ms made 4000 steps 20 minutes."""
+    """With training steps of 300 ms, 4,000 steps took 20 minutes."""
     script = write(tmp_path / "slow.py", "import time\ndef setup():\n    return lambda: time.sleep(0.02)\n")
     told = run(tmp_path / "root", python, script=script, looks=[100, 800], look_times_s=[0.2, 0.6])
 

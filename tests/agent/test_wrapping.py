@@ -1,4 +1,4 @@
-"""Probes that wrap the scenario: what was planted is what they show, to the figures that we promise."""
+"""Probes that wrap the scenario show what was planted, with the accuracy that the docs promise."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def probed(tmp_path: Path, python: str, source: str, probe: str, **job: object) 
 
 
 def test_each_planted_line_is_there_with_what_it_holds(tmp_path: Path, python: str) -> None:
-    """A user looks for the line that keeps memory: 1 MiB must read as 1 MiB, within 5 %, on every Python."""
+    """A user looks for the line that keeps memory: 1 MiB must be shown as 1 MiB, within 5 %, on every Python."""
     told, files = probed(tmp_path, python, LINES, "lines", looks=[60])
     assert told.done["end"] == "completed"
     (function,) = json.loads(files["lines.json"])["functions"]
@@ -105,17 +105,17 @@ def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, pytho
 @pytest.mark.parametrize(
     ("name", "function", "message"),
     [
-        ("artifacts", "return ['a']", "it must return {file name: text}, and returned list"),
-        ("artifacts", "return {'a/b': ''}", "'a/b' is not a name for a file; a to z, 0 to 9, . and -, a letter first"),
-        ("artifacts", "return {'a.png': b''}", "a.png must be text, and is bytes"),
+        ("artifacts", "return ['a']", "it must return {file name: text}, but returned list"),
+        ("artifacts", "return {'a/b': ''}", "'a/b' is not a file name: a letter, then a to z, digits, . and -"),
+        ("artifacts", "return {'a.png': b''}", "a.png must be text, but is bytes"),
         ("artifacts", "raise KeyError('mine')", "KeyError: 'mine'"),
-        ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], and returned None"),
+        ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], but returned None"),
         (
             "trace_step",
             "return [('a', 0.0, -1.0)]",
-            "trace_step() must return [(op, start_s, duration_s), ...], and returned [('a', 0.0, -1.0)]",
+            "trace_step() must return [(op, start_s, duration_s), ...], but returned [('a', 0.0, -1.0)]",
         ),
-        ("expected_bytes", "return [1]", "expected_bytes() must return {op: bytes}, and returned [1]"),
+        ("expected_bytes", "return [1]", "expected_bytes() must return {op: bytes}, but returned [1]"),
     ],
 )
 def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(
@@ -132,7 +132,7 @@ def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(
     ("name", "probe"), [("artifacts", "artifacts"), ("trace_step", "optrace"), ("expected_bytes", "optrace")]
 )
 def test_a_function_that_cannot_be_called_is_named_and_not_the_step(tmp_path: Path, name: str, probe: str) -> None:
-    """The message named the line of the step, which is right."""
+    """The message named the line of the step, which is correct."""
     text = f"def {name}(unknown):\n    return []\n\ndef setup():\n    return lambda: None\n"
     text += "" if name == "trace_step" else "\ndef trace_step():\n    return []\n"
     told, _ = probed(tmp_path, sys.executable, text, probe, looks=[12])
@@ -207,14 +207,14 @@ def test_a_profile_without_lines_is_told_before_any_step(tmp_path: Path, profile
 
 
 def test_events_that_overlap_lie_on_lines_of_their_own() -> None:
-    """Perfetto drops what overlaps on one line without being nested."""
+    """Perfetto drops events that overlap on one line without being nested."""
     events = [optrace.Event(name, name, "cpu", start, 10, 0) for name, start in (("a", 100), ("b", 105), ("c", 110))]
     rows = [row for row in optrace.chrome_trace(events)["traceEvents"] if row["ph"] == "X"]
     assert [(row["name"], row["ts"], row["tid"]) for row in rows] == [("a", 0, 0), ("b", 5, 1), ("c", 10, 0)]
 
 
 class FakeProfiler:
-    """Stands where torch.profiler.profile would be: torch's own wheel is too large for each test run."""
+    """Stands in for torch.profiler.profile: torch's own wheel is too large for each test run."""
 
     def __init__(self, **_: object) -> None:
         pass
@@ -266,7 +266,7 @@ def test_blocks_that_a_step_loses_are_counted_in_python_too(tmp_path: Path) -> N
 def test_a_script_whose_threads_never_end_is_ended_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was waited for ten minutes, with the host leased, and then killed without a report."""
+    """The harness waited ten minutes for such a script, kept the lease, and then killed it without a report."""
     pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_END_S = 30.0", "AFTER_END_S = 2.0")
     waits = "    import threading\n    threading.Thread(target=threading.Event().wait).start()\n"
     head, setup, rest = LEAK.partition("def setup(blocks):\n")
@@ -286,8 +286,8 @@ def test_a_script_whose_threads_never_end_is_ended_and_reported(
 def test_a_command_s_records_add_up_to_valgrind_s_own_summary(
     tmp_path: Path, command: Callable[[str], list[str]]
 ) -> None:
-    """The very program, run by hand: the sums must be those that valgrind prints. Of a shell that starts it, too: the
-    report was the shell's, without a leak.
+    """The sums for the same program, run by hand, must be those that valgrind prints. This includes a program that a
+    shell starts: the report was the shell's, without a leak.
     """
     source, program = tmp_path / "leaks.c", tmp_path / "leaks"
     source.write_text("#include <stdlib.h>\nint main(void) { for (int i = 0; i < 7; i++) malloc(10 + i); return 0; }\n")
@@ -307,7 +307,7 @@ def test_a_command_s_records_add_up_to_valgrind_s_own_summary(
 
 
 def test_a_report_that_broke_off_is_said_to_be_one(tmp_path: Path) -> None:
-    """A killed process leaves half a file; what it has is used, and nobody takes it for all."""
+    """A killed process leaves an incomplete report; what it has is used, and marked as incomplete."""
     whole = (
         "<valgrindoutput><error><kind>Leak_DefinitelyLost</kind><xwhat><leakedbytes>8</leakedbytes>"
         "<leakedblocks>2</leakedblocks></xwhat><stack><frame><obj>/lib/a.so</obj></frame></stack></error>"

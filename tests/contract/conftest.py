@@ -1,4 +1,4 @@
-"""Real engines. Docker's tests are left out, with the reason, where no engine answers."""
+"""Real engines. If no Docker Engine answers, its tests are skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def docker(environ: dict[str, str]) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def slurm(environ: dict[str, str], cluster: Cluster) -> Iterator[World]:
-    """Its node is held from the first trial to the end of the tests."""
+    """Return a Slurm engine whose node is held from the first trial to the end of the tests."""
     yield from opened("slurm", {**environ, "SLURM_CONF": str(cluster.conf)})
 
 
@@ -64,14 +64,14 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.fixture(params=[ENGINES[0], ENGINES[2]])
 def in_environments(request: pytest.FixtureRequest) -> World:
-    """Each kind of engine whose trials run in virtual environments."""
+    """Yield each kind of engine whose trials run in virtual environments."""
     found: World = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def client(docker: World) -> Iterator[docker_sdk.DockerClient]:
-    """The engine seen from outside the harness."""
+    """Return a client that sees the engine from outside the harness."""
     found = docker_sdk.from_env()
     yield found
     found.close()
@@ -79,7 +79,7 @@ def client(docker: World) -> Iterator[docker_sdk.DockerClient]:
 
 @pytest.fixture
 def remaining() -> Callable[[World], list[str]]:
-    """What a world has left behind: names of its containers, folders and cgroups."""
+    """Return what a world has left behind: names of its containers, folders and cgroups."""
     return what_remains
 
 

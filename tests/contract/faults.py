@@ -1,4 +1,4 @@
-"""What the contract tests ask of an engine: one step of each kind."""
+"""The scenarios of the contract tests: one step of each kind."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def setup(act="quiet", value=None):
 
 
 def tell(value):
-    """Say on stdout what arrived; the harness keeps the end of it."""
+    """Print what arrived on stdout; the harness keeps the end of it."""
     print("value", repr(value))
     for path in sorted(HERE.iterdir()):
         print("file", path.name)

@@ -1,4 +1,6 @@
-"""Holds the lease of a host until it is killed: `python -m tests.contract.holder ENGINE` says a line once it has it."""
+"""Holds the lease of a host until it is killed. `python -m tests.contract.holder ENGINE` prints a line once it holds
+it.
+"""
 
 from __future__ import annotations
 

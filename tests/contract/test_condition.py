@@ -1,4 +1,4 @@
-"""How a host is, and what the harness keeps there: looked at without changing it, on each kind of engine."""
+"""The state of a host, and what the harness keeps there, read without changing it, on each kind of engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_condition_names_the_holder_of_the_lease(world: World) -> None:
 
 @pytest.mark.docker
 def test_an_image_tells_its_environment_and_labels(docker: World, client: docker_sdk.DockerClient) -> None:
-    """They win over the table of what images need."""
+    """These values override the table of what images need."""
     text = f"FROM {BASE}\nENV CUDA_VERSION=11.1.1\nLABEL made_for=us\n"
     client.images.build(fileobj=BytesIO(text.encode()), tag="harness-test/needs:1", rm=True)
     try:

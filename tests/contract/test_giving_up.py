@@ -1,4 +1,4 @@
-"""What builds and installs leave behind: nothing but their result, whether they succeed, fail or are interrupted."""
+"""Builds and installs leave only their result behind, whether they succeed, fail or are interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOON_S = 5.0
 
 
 class Interruption:
-    """A listener that gives up once it has heard `word`, as a sweep does after Ctrl-C."""
+    """A listener that gives up once it has heard `word`, like a sweep after Ctrl-C."""
 
     def __init__(self, word: str) -> None:
         self._word = word
@@ -41,7 +41,7 @@ class Interruption:
 
 
 class Left:
-    """What the engine has of builds that carry `token` in their commands. Other builds may run beside."""
+    """What the engine has of builds whose commands carry `token`. Other builds may run at the same time."""
 
     def __init__(self, client: docker_sdk.DockerClient) -> None:
         self._client = client
@@ -61,7 +61,7 @@ def left(client: docker_sdk.DockerClient) -> Left:
 
 
 def build(folder: Path, left: Left, *, early: str = "true", late: str = "true") -> Any:
-    """An image of two stages; each runs a command of ours after one that makes a file."""
+    """Build an image of two stages; in each, our command runs after one that makes a file."""
     (folder / "Dockerfile").write_text(
         f"FROM {BASE} AS early\nRUN echo {left.token} > /early\nRUN {early} # {left.token}\n"
         f"FROM {BASE}\nCOPY --from=early /early /\nRUN {late} # {left.token}\n"
@@ -89,17 +89,17 @@ def test_an_interrupted_build_ends_soon_and_leaves_nothing(docker: World, left: 
         docker.engine.prepare(build(tmp_path, left, late="echo now-it-sleeps; sleep 60"), stop)
     assert stop.took_s < SOON_S
     assert left.containers() == []
-    if not str(docker.engine.facts["engine"]).startswith("podman"):  # which goes on with the step that it is at
+    if not str(docker.engine.facts["engine"]).startswith("podman"):  # the engine goes on with the step that is running
         assert left.dangling() == []
 
 
 def test_what_a_build_prints_costs_nobody_an_image(
     docker: World, client: docker_sdk.DockerClient, left: Left, tmp_path: Path
 ) -> None:
-    """A command's output looks like the engine's own word for an image that it made."""
+    """A command's output may look like the engine's own message about an image that it made."""
     made = client.api.commit(client.api.create_container(BASE, [left.token, "x"])["Id"])
     other = client.images.get(made["Id"]).id
-    time.sleep(1.1)  # the engine's clock is compared to the second
+    time.sleep(1.1)  # the engine's clock is compared in whole seconds
     try:
         docker.engine.prepare(
             build(tmp_path, left, late=f"echo ' ---> {other[7:19]}'; echo '--> {other[7:19]}'"), quiet
@@ -131,7 +131,7 @@ def test_an_interrupted_pull_from_a_silent_registry_ends_soon(docker: World) -> 
 
 
 def test_the_engine_can_be_used_after_an_interruption(docker: World, left: Left, tmp_path: Path) -> None:
-    """The connection that was shut is not used again."""
+    """The connection that was closed is not used again."""
     with pytest.raises(Interrupted):
         docker.engine.prepare(
             build(tmp_path, left, early="echo now-it-sleeps; sleep 60"), Interruption("now-it-sleeps")

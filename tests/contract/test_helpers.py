@@ -1,4 +1,4 @@
-"""Containers that are no trial run an untrusted image as well: what they may do, print and take is bounded."""
+"""Helper containers run an untrusted image, too: what they may do, print and take is limited."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PROXY = "http://ada:s3cret@proxy.invalid:3128"
 FOR_EVER = 'while :; do echo "{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; done'
 SILENT = "sleep 60"
 HOLD = 'case "$*" in *stdin.read*) exec cat;; esac'
-"""A base's container is held by its Python, which waits for the end of its stdin."""
+"""A base's container is kept running by its Python, which waits for the end of its stdin."""
 
 Make = Callable[[str], str]
 
 
 @pytest.fixture
 def hostile(client: docker_sdk.DockerClient) -> Iterator[Make]:
-    """Builds an image whose Python is a script of the shell; its name."""
+    """Build an image whose Python is a shell script; return its name."""
     made: list[str] = []
 
     def make(script: str) -> str:
@@ -66,7 +66,7 @@ class NoGpus:
 def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
     client: docker_sdk.DockerClient, hostile: Make, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    """`harness doctor` read 4.6 GB of what one image printed, and waited for ever for another."""
+    """`harness doctor` read 4.6 GB that one image printed, and waited for another without end."""
     monkeypatch.setattr(host_probe, "ANSWER_S", 2.0)
     bad, good = hostile(script), client.images.get(BASE).id
     monkeypatch.setattr(host_probe, "smallest", lambda client: iter([bad]))
@@ -109,7 +109,7 @@ def host_config(client: docker_sdk.DockerClient, container_id: str) -> dict[str,
 
 
 def test_every_container_is_locked(docker: World, client: docker_sdk.DockerClient) -> None:
-    """An image that grows without end took the host's memory, and the kernel ended the engine for it."""
+    """An image that grows without limit took the host's memory, and the kernel killed the engine."""
     base = client.images.get(BASE).id
     with helpers.created(client, base, ["python3"], purpose="look") as container_id:
         found = host_config(client, container_id)
@@ -124,7 +124,7 @@ def test_every_container_is_locked(docker: World, client: docker_sdk.DockerClien
 
 
 def installing(docker: World, base: str) -> str:
-    """Why packages cannot be laid over a base."""
+    """Return the error that packages cannot be laid over a base."""
     environ = {**docker.environ, "http_proxy": PROXY, "https_proxy": PROXY}
     source = Install(base=base, python=None, packages=("six==1.14.0",))
     with (
@@ -136,7 +136,7 @@ def installing(docker: World, base: str) -> str:
 
 
 def test_the_proxys_login_is_in_no_message(docker: World, hostile: Make) -> None:
-    """pip tells the proxy that it could not reach, and a report tells what pip said."""
+    """pip prints the address of a proxy that it could not reach, and a report quotes pip."""
     said = installing(docker, hostile(f'{HOLD}\necho "ERROR: Cannot connect to proxy $https_proxy"\nexit 1'))
     assert said.endswith("Cannot connect to proxy http://proxy.invalid:3128")
 
@@ -144,11 +144,11 @@ def test_the_proxys_login_is_in_no_message(docker: World, hostile: Make) -> None
 def test_a_base_that_says_nothing_is_one_line(docker: World, hostile: Make) -> None:
     """Empty output was an IndexError, which ended the sweep."""
     said = installing(docker, hostile(HOLD))
-    assert said.endswith("the base image's python3 does not say what is installed; use another base")
+    assert said.endswith("the base image's python3 does not list what is installed; use another base")
 
 
 def test_an_install_is_locked_too(docker: World, client: docker_sdk.DockerClient, hostile: Make) -> None:
-    """A base image that nobody knows ran as root, with capabilities and without limits."""
+    """An unknown base image ran as root, with capabilities and without limits."""
     script = 'echo "ERROR: $(grep -E "CapEff|NoNewPrivs" /proc/self/status | tr "\\n" " ")"\nexit 1'
     said = installing(docker, hostile(f"{HOLD}\n{script}"))
     assert "CapEff: 0000000000000002" in " ".join(said.split()), "DAC_OVERRIDE alone"

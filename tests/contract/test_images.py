@@ -1,4 +1,4 @@
-"""Getting images ready: what is installed, what is reused, and what is said when it cannot be had."""
+"""Preparing images: what is installed, what is reused, and which errors say that an image is not available."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_image_is_made_once_and_its_identity_stays(world: World) -> None:
 
 @pytest.mark.index
 def test_at_hand_is_what_needs_no_work(world: World) -> None:
-    """A search runs first what costs no download."""
+    """A search first runs versions that cost no download."""
     world.engine.prepare(installed("six==1.16.0"), quiet)
     assert world.engine.look(installed("six==1.16.0"), quiet) is not None
     assert world.engine.look(installed("six==99.9"), quiet) is None
@@ -72,12 +72,14 @@ def test_an_engine_without_containers_takes_no_images(in_environments: World) ->
 
 
 def test_missing_interpreter_is_told_with_those_that_are_there(in_environments: World) -> None:
-    with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; there are: .*3\.\d+\.\d+"):
+    with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; it has: .*3\.\d+\.\d+"):
         in_environments.engine.prepare(installed(python="3.99"), quiet)
 
 
 def test_half_made_environment_is_made_anew(in_environments: World) -> None:
-    """As after a kill -9 in the middle of an install: everything there but the marker, written last."""
+    """The state after a kill -9 in the middle of an install: everything exists but the
+    marker, which is written last.
+    """
     prepared = in_environments.engine.prepare(installed(), quiet)
     folder = Path(prepared.reference).parents[1]
     (folder / environments.MARKER).unlink()
@@ -108,7 +110,7 @@ def test_image_of_the_engine_is_used_by_its_id(docker: World, client: docker_sdk
 @docker_only
 @pytest.mark.index
 def test_overlay_keeps_the_base_and_nothing_of_us(docker: World, client: docker_sdk.DockerClient) -> None:
-    """No proxy, no CA bundle, no holder's entrypoint: only the packages are new."""
+    """The image has no proxy, no CA bundle and no entrypoint of ours: only the packages are new."""
     environ = {**docker.environ, "no_proxy": "proxy-mark.example", "SSL_CERT_FILE": str(BUNDLE)}
     engine = open_engine(host("docker"), environ=environ, say=quiet)
     try:
@@ -130,7 +132,7 @@ def test_overlay_keeps_the_base_and_nothing_of_us(docker: World, client: docker_
 @docker_only
 @pytest.mark.index
 def test_an_overlay_made_again_is_the_same(docker: World, client: docker_sdk.DockerClient) -> None:
-    """After `clean --images`, or on a second machine, what was measured is reused."""
+    """After `clean --images`, or on a second machine, earlier measurements are reused."""
     first = docker.engine.prepare(installed("six==1.13.0"), quiet)
     assert docker.engine.prepare(installed("six==1.13.0"), quiet) == first
     client.api.remove_image(client.images.get(first.reference).tags[0])
@@ -153,7 +155,7 @@ def built_base(engine: Any, client: docker_sdk.DockerClient) -> str:
 
 
 def changed_files(client: docker_sdk.DockerClient, reference: str) -> list[str]:
-    """The names in the newest layer of an image."""
+    """Return the names in the newest layer of an image."""
     content = BytesIO(b"".join(client.images.get(reference).save()))
     with tarfile.open(fileobj=content) as saved:
         manifest = saved.extractfile("manifest.json")
@@ -166,7 +168,7 @@ def changed_files(client: docker_sdk.DockerClient, reference: str) -> list[str]:
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[Path]:
-    """A context whose image prints a banner before what it starts, as NVIDIA's do."""
+    """Write a build context whose image prints a banner before it starts anything, as NVIDIA's images do."""
     (tmp_path / "banner").write_text('#!/bin/sh\necho "== A banner =="\nprintf "no line end"\nexec "$@"\n')
     (tmp_path / "banner").chmod(0o755)
     (tmp_path / "Dockerfile").write_text(
@@ -215,7 +217,7 @@ def test_unchanged_context_is_not_built_again(docker: World, context: Path) -> N
 
 
 def test_environments_are_removed_but_not_one_that_is_being_made(process: World, tmp_path: Path) -> None:
-    """A cache that cannot be emptied fills the disk; one emptied under a running install fails it."""
+    """A cache that cannot be emptied fills the disk; emptying it under a running install makes that install fail."""
     environ = {**process.environ, "HARNESS_CACHE": str(tmp_path)}
     alone = World.open("process", environ)
     alone.engine.prepare(installed(), quiet)

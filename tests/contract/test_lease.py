@@ -1,4 +1,6 @@
-"""Two sweeps on one host would measure each other: the second waits, says for whom, and for nobody who is dead."""
+"""Two sweeps on one host would disturb each other: the second waits, and names the holder, unless that holder
+is dead.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def after(seconds: float) -> Callable[[], bool]:
 
 @contextmanager
 def another_process(kind: str, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lease."""
+    """Start a process that holds the lease."""
     command = [sys.executable, "-m", "tests.contract.holder", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -94,7 +96,7 @@ def test_it_is_given_back_after_an_error(world: World) -> None:
 
 @contextmanager
 def of_another_machine(client: docker_sdk.DockerClient, *, silent_s: float) -> Iterator[None]:
-    """A lease whose holder we cannot look at, and who was silent for so long."""
+    """Make a lease whose holder cannot be looked up, and which has been silent for this long."""
     lease.make_empty_image(client)
     policy = {"Name": "on-failure", "MaximumRetryCount": round(lease.engine_time_s(client) - silent_s)}
     labels = {owner.OWNER_LABEL: "elsewhere:1:1", lease.HOLDER_LABEL: "eve@elsewhere, process 1"}
@@ -128,7 +130,7 @@ def test_clean_removes_a_lease_that_lapsed_and_no_other(docker: World, client: d
     with docker.engine.lease(quiet, never):
         assert docker.engine.remove_leftovers() == 0
         assert docker.engine.remove_images(said.append) == ()
-    assert "a harness is at work there" in said[0]
+    assert "another harness is running there" in said[0]
     assert f"process {owner.this_process().pid}" in said[0]
 
 
@@ -151,7 +153,7 @@ def test_signs_of_life_are_seen_by_the_engines_clock(docker: World, client: dock
 
 @docker_only
 def test_a_lease_that_was_removed_is_taken_again_or_told(docker: World, client: docker_sdk.DockerClient) -> None:
-    """`docker container prune` in the middle of a sweep; and a holder that was taken for dead."""
+    """After `docker container prune` in the middle of a sweep, and after a holder was wrongly taken for dead."""
     with docker.engine.lease(quiet, never) as held:
         client.api.remove_container(NAME)
         held.beat()
@@ -161,7 +163,7 @@ def test_a_lease_that_was_removed_is_taken_again_or_told(docker: World, client: 
         with of_another_machine(client, silent_s=0):
             held.beat()
             with pytest.raises(
-                InfrastructureError, match=r"hosts\.here: the lease .* was lost: somebody else has it; "
+                InfrastructureError, match=r"hosts\.here: the lease .* was lost: another harness took it; "
             ):
                 held.check()
             assert lease.holder_of(client, place="here") is not None, "another's lease was removed"

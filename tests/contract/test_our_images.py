@@ -1,4 +1,4 @@
-"""What is ours on an engine and what is not: nothing of anybody else is ever removed."""
+"""What belongs to the harness on an engine and what does not: nothing of anyone else is ever removed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ WAITING = ["sleep", "60"]
 
 @pytest.fixture
 def dead() -> str:
-    """The owner that a killed harness of this machine leaves behind."""
+    """Return the owner that a killed harness of this machine leaves behind."""
     ours = owner.this_process()
     return str(owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
 
 
 @pytest.fixture
 def create(client: docker_sdk.DockerClient) -> Iterator[Callable[..., Any]]:
-    """Creates containers that are gone after the test."""
+    """Yield a function that creates containers, which are removed after the test."""
     made: list[Any] = []
 
     def make(reference: str, **fields: Any) -> Any:
@@ -67,7 +67,9 @@ def test_what_a_killed_harness_left_is_removed(
 def test_a_container_is_removed_whose_making_was_never_confirmed(
     client: docker_sdk.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine made it, and its connection broke before it answered: it stayed as long as the harness ran."""
+    """The engine made the container, and its connection broke before it answered: the container stayed as long as the
+    harness ran.
+    """
     really = client.api.create_container
     mark = marked("test")
 
@@ -87,7 +89,7 @@ def test_a_container_is_removed_whose_making_was_never_confirmed(
 def test_a_container_of_a_users_own_from_an_overlay_stays(
     docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any]
 ) -> None:
-    """It inherits the labels of the image, and the image has those of the container that pip ran in."""
+    """It inherits the labels of the image, and the image has those of the container in which pip ran."""
     prepared = docker.engine.prepare(installed("six==1.16.0"), quiet)
     theirs = create(prepared.reference, name=f"harness-{secrets.token_hex(4)}")
     assert theirs.labels[OWNER_LABEL] == ""
@@ -98,7 +100,7 @@ def test_a_container_of_a_users_own_from_an_overlay_stays(
 def test_inherited_labels_of_a_dead_harness_make_nobody_a_leftover(
     client: docker_sdk.DockerClient, create: Callable[..., Any], dead: str
 ) -> None:
-    """As when someone commits one of our containers."""
+    """For example, someone commits one of our containers."""
     mark = marked("test")
     ours = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: dead})
     committed = ours.commit()
@@ -115,7 +117,7 @@ def test_inherited_labels_of_a_dead_harness_make_nobody_a_leftover(
 def test_only_old_and_ended_containers_of_others_are_removed(
     client: docker_sdk.DockerClient, create: Callable[..., Any]
 ) -> None:
-    """Their owner cannot be looked up from here, so a young one may be of a living run."""
+    """Their owner cannot be looked up from here, so a recent container may belong to a running sweep."""
     mark = marked("test")
     other = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: "another-machine:1:1"})
     created_s = client.api.containers(all=True, filters={"id": other.id})[0]["Created"]
@@ -130,7 +132,7 @@ def test_only_old_and_ended_containers_of_others_are_removed(
 
 @pytest.fixture
 def made(docker: World, client: docker_sdk.DockerClient, tmp_path: Path) -> Iterator[Any]:
-    """An image that the harness built."""
+    """Return an image that the harness built."""
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nLABEL test={secrets.token_hex(8)}\n")
     prepared = docker.engine.prepare(image(Build(context=tmp_path, args=())), quiet)
     yield client.images.get(prepared.reference)
@@ -139,7 +141,7 @@ def made(docker: World, client: docker_sdk.DockerClient, tmp_path: Path) -> Iter
 
 
 def clean(docker: World, client: docker_sdk.DockerClient, made: Any) -> list[str]:
-    """`clean --images` for this image and all that is made from it."""
+    """Run `clean --images` for this image and everything made from it."""
     label = f"{IMAGE_LABEL}={made.labels[IMAGE_LABEL]}"
     theirs = {entry["Id"] for entry in client.api.images(filters={"label": label})}
     kept = [each for each in docker.engine.kept() if each.reference in theirs]
@@ -176,12 +178,12 @@ def test_an_image_that_a_user_made_from_ours_stays(docker: World, client: docker
 def test_images_stay_while_a_harness_is_at_work(
     docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any], made: Any
 ) -> None:
-    """Between two of its trials nothing uses an image of a sweep."""
+    """Between two of its trials, nothing uses an image of a sweep."""
     mark = marked("test")
     working = create(BASE, **mark)
     said: list[str] = []
     assert docker.engine.remove_images(said.append) == ()
-    assert "a harness is at work" in said[0]
+    assert "another harness is running" in said[0]
     assert client.images.get(made.id).id == made.id
     assert mark["name"] in living(client)
     working.remove()

@@ -1,4 +1,4 @@
-"""What this machine can refuse the process engine: told in one line with what to do, never a traceback."""
+"""What this machine can refuse the process engine: reported in one line with the remedy, never as a traceback."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def test_an_environment_removed_since_it_was_prepared(tmp_path: Path) -> None:
     said: list[str] = []
     with world.engine.lease(quiet, lambda: False):
         assert world.engine.remove_images(said.append) == (), "a sweep between two launches has none in use"
-    assert said[0].startswith("environments left alone: a harness is at work here (")
+    assert said[0].startswith("no environment removed: another harness is running here (")
     assert world.engine.remove_images(quiet) == (str(Path(prepared.reference).parents[1]),)
     assert "another run removed this environment" in refused(world, world.launch("quiet", prepared=prepared))

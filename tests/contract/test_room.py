@@ -1,4 +1,4 @@
-"""What the harness pulled, and what it may remove of it: on a real engine, with a real registry on loopback."""
+"""What the harness pulled, and what it may remove: on a real engine, with a real registry on loopback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BASE = "harness-test/room:latest"
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`127.0.0.1:PORT`: engines need no TLS there."""
+    """Yield `127.0.0.1:PORT`, where engines need no TLS."""
     program = shutil.which("docker-registry") or shutil.which("registry")
     if program is None:
         if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
@@ -85,14 +85,14 @@ def archive(**files: bytes) -> bytes:
 
 
 class Pushed:
-    """Repositories on the registry, whose images the engine does not have."""
+    """Repositories in the registry whose images the engine does not have."""
 
     def __init__(self, client: docker_sdk.DockerClient, registry: str) -> None:
         self.client, self.repository = client, f"{registry}/test/{secrets.token_hex(4)}"
         client.api.import_image_from_data(archive(usr__bin__python3=os.urandom(MIB)), repository=BASE)
 
     def image(self, tag: str, *, mib: int = 4) -> str:
-        """The base with so much more; its reference."""
+        """Push an image of this much more than the base; return its reference."""
         reference = f"{self.repository}:{tag}"
         context = archive(Dockerfile=f"FROM {BASE}\nADD data /\n".encode(), data=os.urandom(mib * MIB))
         made, _ = self.client.images.build(
@@ -182,7 +182,7 @@ def test_what_a_container_uses_stays_whole(docker: World, client: docker_sdk.Doc
 def test_a_tag_that_was_republished_leaves_both_images_ours(
     docker: World, client: docker_sdk.DockerClient, pushed: Pushed
 ) -> None:
-    """Else the old one would lie there for ever."""
+    """Otherwise the old image would never be removed."""
     first = docker.engine.prepare(pulled(pushed.image("1")), quiet)
     republish(pushed, client)
     second = docker.engine.prepare(pulled(f"{pushed.repository}:1"), quiet)
@@ -194,7 +194,7 @@ def test_a_tag_that_was_republished_leaves_both_images_ours(
 
 
 def republish(pushed: Pushed, client: docker_sdk.DockerClient) -> None:
-    """Another image under the tag `1`, on the registry alone."""
+    """Push another image under the tag `1`, without the engine's knowledge."""
     other = pushed.image("other")
     client.images.pull(other)
     before = client.images.get(f"{pushed.repository}:1")
@@ -206,7 +206,7 @@ def republish(pushed: Pushed, client: docker_sdk.DockerClient) -> None:
 
 
 class Alone:
-    """The engine as if it had nothing but our own few images: others are at work there too."""
+    """The engine as if it had only our own few images, because other programs use it, too."""
 
     def __init__(self, engine: Engine, repository: str) -> None:
         self._engine, self._repository = engine, repository
@@ -219,7 +219,7 @@ class Alone:
 
 
 def test_images_take_turns_where_there_is_no_room_for_all(docker: World, pushed: Pushed) -> None:
-    """What is needed last goes first, what is launched never."""
+    """The image that is needed last is removed first; an image in use is never removed."""
     engine: Any = Alone(docker.engine, pushed.repository)
     references = [pushed.image(tag, mib=8) for tag in ("1", "2", "3")]
     first, second, third = (replace(pulled(each), version=each) for each in references)
@@ -244,7 +244,7 @@ def test_images_take_turns_where_there_is_no_room_for_all(docker: World, pushed:
 def test_an_image_that_was_removed_is_got_again_by_what_it_is(
     docker: World, client: docker_sdk.DockerClient, pushed: Pushed
 ) -> None:
-    """A tag that was republished in the middle of a run must not bring another image under the same name."""
+    """If a tag is republished in the middle of a run, another image must not come under the same name."""
     image = pulled(pushed.image("1"))
     scenario = Scenario(name="x", where=WHERE)
     cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))

@@ -1,4 +1,4 @@
-"""What every engine owes a trial, whatever the scenario does in it."""
+"""What every engine guarantees for a trial, whatever the scenario does in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Remaining = Callable[[World], list[str]]
 
 
 def until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Whether it came true in time."""
+    """Wait for a condition, and return whether it became true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -45,7 +45,7 @@ def test_quiet_scenario_completes_with_every_step_sampled(world: World) -> None:
     assert [look.step for look in trial.trace.looks] == [20, 40, 60]
     rss_kib = trial.trace.column("rss_kib")
     assert rss_kib is not None
-    assert 1_000 < np.nanmin(rss_kib) < 100_000  # on a busy machine memory is read less often than each step
+    assert 1_000 < np.nanmin(rss_kib) < 100_000  # on a busy machine memory is read less often than at each step
     assert "setup of quiet" in trial.output_tail
     assert trial.facts["python"].startswith("3.")
     assert trial.fingerprint["kernel"] == os.uname().release
@@ -81,14 +81,14 @@ def test_crash_is_told_with_its_cause(world: World, act: str, number: int | None
 
 
 def test_memory_limit_holds_and_meeting_it_is_oom(world: World) -> None:
-    """Not a crash and not infrastructure: the limit of the cell was met."""
+    """This is neither a crash nor an infrastructure failure: the cell reached its limit."""
     trial = world.trial("eat", memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
     assert trial.end == "oom", trial.message
     assert trial.last_step < 16
 
 
 def test_a_program_of_files_is_run_as_a_command(world: World, tmp_path: Path) -> None:
-    """Whoever may run it beside the matrix may run it in the trial."""
+    """A file that can be executed on the machine with the matrix can be executed in the trial."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho it ran\n")
     program.chmod(0o700)
@@ -142,7 +142,7 @@ def test_interrupted_trial_leaves_nothing(world: World, remaining: Remaining) ->
 
 
 def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> None:
-    """The judge raises in the middle of a trial; its error arrives as it is."""
+    """The judge raises in the middle of a trial; its error arrives unchanged."""
 
     def raising(step: int, rss_kib: float | None) -> None:
         raise OSError("disk full")
@@ -153,7 +153,7 @@ def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> 
 
 
 def test_nobody_removes_the_environment_of_a_running_trial(in_environments: World, tmp_path: Path) -> None:
-    """`harness clean --images` beside a sweep: the trial must not be told as a crash of what is tested."""
+    """`harness clean --images` during a sweep must not make the trial look like a crash of the version under test."""
     alone = World.open(in_environments.kind, {**in_environments.environ, "HARNESS_CACHE": str(tmp_path)})
     removed: list[tuple[str, ...]] = []
     trial = alone.trial(
@@ -204,7 +204,7 @@ def cmdline(process: psutil.Process) -> list[str]:
 
 @pytest.mark.kills
 def test_nothing_outlives_a_killed_harness(world: World) -> None:
-    """kill -9: nobody cleans up, so the agent has to see it, and the next run has to find what is left."""
+    """After kill -9 nothing cleans up: the agent has to notice, and the next run has to find what is left."""
     command = [sys.executable, "-m", "tests.contract.victim", world.kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=world.environ, cwd=ROOT) as victim:
         assert victim.stdout is not None
@@ -213,7 +213,7 @@ def test_nothing_outlives_a_killed_harness(world: World) -> None:
         assert world.engine.remove_leftovers() == 0, "a living run was touched"
         victim.kill()
     assert until(lambda: not runs(other, int(agent)), seconds=15)
-    assert world.engine.remove_leftovers() == (0 if world.kind == "slurm" else 1)  # Slurm has ended it all by itself
+    assert world.engine.remove_leftovers() == (0 if world.kind == "slurm" else 1)  # Slurm has ended all by itself
     assert world.engine.remove_leftovers() == 0
 
 

@@ -1,4 +1,4 @@
-"""Engines, registries and indexes that are not there, refuse or hang up: one line, and never the image's fault."""
+"""Engines, registries and indexes that do not exist, refuse or hang up: one line, and never the image's fault."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACE = r"^matrix\.yaml:2: hosts\.here: "
 
 @contextmanager
 def listening(answer: bytes) -> Iterator[int]:
-    """A server that says `answer` to whoever calls, and hangs up; its port."""
+    """Run a server that answers every client with `answer` and hangs up; return its port."""
 
     def serve(server: socket.socket) -> None:
         while True:
@@ -55,17 +55,17 @@ def listening(answer: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ("tcp://127.0.0.1:1", r"see that it runs and listens there \(Connection refused\)"),
+        ("tcp://127.0.0.1:1", r"check that it runs and listens there \(Connection refused\)"),
         (
             "ssh://127.0.0.1:1",
             r"`ssh` to it and try `docker version` there \(Unable to connect to port 1 on 127.0.0.1\)",
         ),
-        ("tcp://no-such-machine.invalid:1", "no machine of that name is known here"),
-        ("ssh://no-such-machine.invalid", "no machine of that name is known here"),
+        ("tcp://no-such-machine.invalid:1", "its name cannot be resolved"),
+        ("ssh://no-such-machine.invalid", "its name cannot be resolved"),
     ],
 )
 def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
-    """Each with what to do there: another machine's engine is not started by `engine: process`."""
+    """Each error says what to do: `engine: process` does not start another machine's engine."""
     with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to the Docker daemon at {engine}; {told}"):
         open_engine(host(engine), environ={}, say=quiet)
 
@@ -84,7 +84,7 @@ def test_a_port_where_something_else_answers(scheme: str) -> None:
 
 
 def test_an_ssh_server_that_is_asked_by_tcp() -> None:
-    told = pytest.raises(EngineUnreachable, match="an SSH server answers there; that is `engine: ssh://")
+    told = pytest.raises(EngineUnreachable, match="an SSH server answers there; use `engine: ssh://")
     with listening(b"SSH-2.0-OpenSSH_9.2p1\r\n") as port, told:
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
@@ -97,7 +97,7 @@ def test_an_address_of_the_environment_that_is_none(address: str) -> None:
 
 def test_an_unknown_context_is_not_the_local_engine() -> None:
     """A sweep on the wrong machine would blame the wrong card."""
-    with pytest.raises(EngineUnreachable, match=f"{PLACE}no Docker context 'lab-4090'; there are: default"):
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}no Docker context 'lab-4090'; the contexts are: default"):
         open_engine(host("context:lab-4090"), environ={}, say=quiet)
     with pytest.raises(EngineUnreachable, match="DOCKER_CONTEXT: no Docker context 'lab-4090'"):
         open_engine(host("docker"), environ={"DOCKER_CONTEXT": "lab-4090"}, say=quiet)
@@ -112,7 +112,7 @@ def test_a_known_context_is_used(docker: World) -> None:
 @pytest.mark.parametrize("error", [SSHException("closed"), EOFError(), ConnectionResetError(104, "reset")])
 def test_a_connection_that_is_lost_on_the_way(error: Exception) -> None:
     with (
-        pytest.raises(EngineUnreachable, match=r"^m.yaml:1: k: the connection .* was lost: .*; see that"),
+        pytest.raises(EngineUnreachable, match=r"^m.yaml:1: k: the connection .* was lost: .*; check that"),
         engine_errors("m.yaml:1: k"),
     ):
         raise error
@@ -129,7 +129,9 @@ def test_a_full_disk_says_what_to_do() -> None:
 
 
 def test_what_a_hook_said_comes_first() -> None:
-    """It stood last, behind what a table has room for: nobody saw why the card was refused."""
+    """The hook's message came last, after more text than a table has room for: the reason for the refusal was not
+    visible.
+    """
     chain = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container"
     hook = "error running hook #0: error running hook: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'"
     said = APIError(
@@ -165,7 +167,7 @@ def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) 
 
 
 class FullEngine(BaseHTTPRequestHandler):
-    """An engine that knows an image and can do nothing more: its disk is full."""
+    """An engine that knows an image but can do nothing more, because its disk is full."""
 
     FULL = (500, {"message": "mkdir /var/lib/docker/overlay2/x: no space left on device"})
 
@@ -186,7 +188,7 @@ class FullEngine(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = answer  # noqa: N815
 
     def log_message(self, *arguments: object) -> None:
-        """Not on stderr."""
+        """Log nothing to stderr."""
 
 
 class BrokenEngine(FullEngine):
@@ -244,7 +246,7 @@ def test_an_engine_that_tells_nothing_of_itself_is_unreachable() -> None:
 
 
 def test_an_engine_that_is_too_old() -> None:
-    """It would take a GPU request, and start the container without one."""
+    """It would accept a GPU request, and start the container without a GPU."""
     with (
         serving(OldEngine) as port,
         pytest.raises(EngineUnreachable, match=r"too old; .* \(it has API version 1\.39\)$"),
@@ -253,7 +255,9 @@ def test_an_engine_that_is_too_old() -> None:
 
 
 def test_a_podman_that_is_too_old() -> None:
-    """It would take a GPU request and start the container without one, and its lease would be lost in a minute."""
+    """It would accept a GPU request and start the container without a GPU, and its lease would be
+    lost within a minute.
+    """
     told = pytest.raises(EngineUnreachable, match=f"{PLACE}Podman 4.3.1 is too old; 5.4 or later is needed$")
     with serving(OldPodman) as port, told:
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
@@ -272,7 +276,7 @@ def test_a_connection_that_comes_to_nothing_is_given_up() -> None:
 
 @pytest.fixture
 def impatient() -> Iterator[DockerEngine]:
-    """An engine that tries twice again, soon."""
+    """Return an engine that tries twice more, after short pauses."""
     with closing(open_engine(host("docker"), environ=engine_named(), say=quiet, waits_s=(0.2, 0.4))) as engine:
         yield engine
 
@@ -325,7 +329,7 @@ class NoSuchImage(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, *arguments: object) -> None:
-        """Not on stderr."""
+        """Log nothing to stderr."""
 
 
 @docker_only
@@ -337,7 +341,7 @@ def test_an_image_that_does_not_exist_is_not_asked_for_again(impatient: DockerEn
 
 
 class BusyProxy(NoSuchImage):
-    """What stands before a registry, and answers in its place as web servers do."""
+    """A proxy in front of a registry, which answers in its place as web servers do."""
 
     def answer(self) -> tuple[int, str, bytes]:
         return (200, "text/plain", b"") if self.path == "/v2/" else (429, "text/html", b"<h1>Too many</h1>")
@@ -358,7 +362,7 @@ def test_a_busy_proxy_before_a_registry_is_asked_again(impatient: DockerEngine) 
 
 
 class OtherContent(NoSuchImage):
-    """A registry whose layer is not the one that the image names."""
+    """A registry whose layer is not the one that the image's manifest names."""
 
     CONFIG = json.dumps(
         {
@@ -388,7 +392,7 @@ class OtherContent(NoSuchImage):
 
 @docker_only
 def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: DockerEngine) -> None:
-    """No name and no login would help."""
+    """Neither another name nor a login would help."""
     with (
         serving(OtherContent) as port,
         pytest.raises(
@@ -399,7 +403,7 @@ def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: Docke
 
 
 class OtherMachines(NoSuchImage):
-    """A registry that has the image, for machines of another kind."""
+    """A registry that has the image only for other platforms."""
 
     TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 
@@ -412,7 +416,7 @@ class OtherMachines(NoSuchImage):
 
 @docker_only
 def test_an_image_for_other_machines_is_not_a_wrong_name(impatient: DockerEngine) -> None:
-    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it has no build for that host's platform")
+    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it does not support that host's platform")
     with serving(OtherMachines) as port, told:
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
 

@@ -1,6 +1,6 @@
-"""A harness to be killed: `python -m tests.contract.victim KIND` says its run and the agent's pid, then goes on.
+"""A harness to be killed: `python -m tests.contract.victim KIND` prints its run and the agent's pid, then goes on.
 
-On Slurm, where the agent is another machine's process, it says its own pid.
+On Slurm, where the agent runs on another machine, it prints its own pid.
 """
 
 from __future__ import annotations

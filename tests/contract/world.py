@@ -35,16 +35,18 @@ BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 
 
 def quiet(text: str) -> None:
-    """Nobody listens."""
+    """Ignore all progress."""
 
 
 def engine_named() -> dict[str, str]:
-    """The environment without all but which engine is used."""
+    """Return the environment with only those variables that select the engine."""
     return {name: os.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if name in os.environ}
 
 
 def host(kind: str) -> Host:
-    """`slurm` with something behind a colon, such as `slurm:podman`, starts containers by that."""
+    """Return the host of an engine. `slurm` with a suffix, such as `slurm:podman`, starts
+    containers with that program.
+    """
     where = Where(file="matrix.yaml", line=2, key="hosts.here")
     if not kind.startswith("slurm"):
         return Host(name="here", engine=kind, gpus="none", where=where)

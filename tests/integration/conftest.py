@@ -1,4 +1,4 @@
-"""Running the harness as a user does, and asking the engine what it left behind."""
+"""Runs the harness as a user does, and asks the engine what it left behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass
 class Harness:
-    """`python -m harness` in a folder of its own, with variables of its own."""
+    """`python -m harness` in its own folder, with its own variables."""
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Harness:
         return Ended(process.returncode, out, err)
 
     def run_here(self, *arguments: str) -> Ended:
-        """As `run`, in this process: for commands that end before they start anything."""
+        """Like `run`, but in this process: for commands that end before they start anything."""
         out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
         os.chdir(self.folder)
         try:
@@ -113,7 +113,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 @pytest.fixture
 def our_containers() -> Iterator[Callable[[], list[str]]]:
-    """The containers of ours on the engine, in any state, as `name status`."""
+    """Return our containers on the engine, in any state, as `name status`."""
     client = docker.from_env()
 
     def names() -> list[str]:

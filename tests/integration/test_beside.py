@@ -1,4 +1,4 @@
-"""Launches side by side, where no times are compared: quicker, and as right as one at a time."""
+"""Launches side by side, if no times are compared: faster, with the same answers as one at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trials(harness: Harness) -> list[dict[str, Any]]:
 
 
 def overlap(found: list[dict[str, Any]]) -> int:
-    """The number of launches that began while another was at work."""
+    """Return the number of launches that began while another launch ran."""
     spans = sorted((datetime.fromisoformat(one["started"]).timestamp(), one["duration_s"]) for one in found)
     return sum(
         begun_s < max(other_s + length_s for other_s, length_s in spans[:place])
@@ -42,7 +42,7 @@ def overlap(found: list[dict[str, Any]]) -> int:
 @needs_two_processors
 @pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine: str) -> None:
-    """Half the time is no gain if the answer is another one."""
+    """Half the time is no gain if the answer is different."""
     params = "{fault: [none, error], at: 20, work_us: 200, since: 1.15.0}"
     matrix = harness.write(planted(engine=engine, params=params, limits=NO_LEVELS))
     ended = harness.run("sweep", matrix)
@@ -56,7 +56,7 @@ def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine:
 
 @needs_two_processors
 def test_launches_that_disturb_each_other_accuse_no_version(harness: Harness) -> None:
-    """Two launches that want the same port, file or lock fail side by side, and neither version is at fault."""
+    """Two launches that need the same port, file or lock fail side by side, and neither version is at fault."""
     script = harness.folder / "locked.py"
     script.write_text(LOCKED.format(path=str(harness.folder / "lock")))
     limits = NO_LEVELS.replace("}", ", setup: bad}")

@@ -1,4 +1,4 @@
-"""`sweep --decide` where nothing is left to decide: a line at once, not a wait for machines that have nothing to do."""
+"""`sweep --decide` with nothing left to decide: one line immediately, without waiting for machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFFLINE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a sweep that left a cause undecided, and one that decided it. Not to be changed."""
+    """A folder with one sweep that left a cause undecided and one that decided it; tests must not change it."""
     folder = tmp_path_factory.mktemp("runs")
     swept(folder)
     swept(folder, decide=True)
@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def decided(runs: Path, tmp_path: Path) -> Path:
-    """A copy of them; the matrix of the last run is beside them."""
+    """A copy of `runs`, with the matrix of the last run next to it."""
     return Path(shutil.copytree(runs, tmp_path / "decided", symlinks=True))
 
 
@@ -98,7 +98,7 @@ def test_a_cause_that_no_cell_can_decide_is_not_called_decided(
     ],
 )
 def test_a_plan_that_changed_since_is_asked_anew(decided: Path, old: str, new: str) -> None:
-    """An old run says nothing of a version, host or setting that it did not have."""
+    """An old run says nothing about a version, host or setting that it did not have."""
     assert settled(decided) is not None
     assert old in SQUARE
     (decided / "matrix.yaml").write_text(SQUARE.replace(old, new))
@@ -107,7 +107,7 @@ def test_a_plan_that_changed_since_is_asked_anew(decided: Path, old: str, new: s
 
 @pytest.mark.parametrize("part", [0.5, 0.0])
 def test_a_run_whose_plan_was_cut_short_is_asked_anew(decided: Path, part: float) -> None:
-    """It was a traceback."""
+    """This was a traceback."""
     plan = last_run(decided) / "plan.json"
     text = plan.read_text()
     plan.write_text(text[: int(part * len(text))])
@@ -121,7 +121,7 @@ def test_a_script_that_changed_since_is_asked_anew(decided: Path) -> None:
 
 
 def test_without_a_run_there_is_nothing_that_could_be_undecided(tmp_path: Path) -> None:
-    """Exit code 0 would mean that all is well."""
+    """Exit code 0 would mean that nothing is bad."""
     (tmp_path / "quiet.py").write_text(LEAKS % (2, 9))
     (tmp_path / "matrix.yaml").write_text(SQUARE)
     with pytest.raises(UsageError, match=r"--decide: .*reports has no run of matrix yet; sweep it without --decide"):
@@ -130,6 +130,6 @@ def test_without_a_run_there_is_nothing_that_could_be_undecided(tmp_path: Path) 
 
 def test_runs_that_fit_no_more_are_told_and_leave_no_empty_run(tmp_path: Path) -> None:
     before = swept(tmp_path)
-    with pytest.raises(UsageError, match="nothing that earlier runs measured is of this plan any more"):
+    with pytest.raises(UsageError, match="no earlier measurement fits this plan any more"):
         run(tmp_path, nothing, LEAKS % (1, 9), matrix=SQUARE, decide=True)
     assert list((tmp_path / "reports/matrix").glob("[0-9]*")) == [before.directory]

@@ -1,4 +1,4 @@
-"""What `repro` and `issue` print, run as a stranger would: by a shell, without the harness."""
+"""What `repro` and `issue` print, run as a stranger would run it: in a shell, without the harness."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ trials: {{least: 2, most: 2}}
 
 
 def swept(harness: Harness, *, engine: str, fault: str) -> None:
-    """A sweep that finds `fault` in 1.16.0; `until` is no version, and hides nothing."""
+    """Yield a sweep that finds `fault` in 1.16.0; `until` is a param, not a version, and hides nothing."""
     series = six(["1.15.0", "1.16.0"], base=LOCAL_BASE, TF_SAID="$(touch x) `touch x` '")
     text = MATRIX.format(engine=engine, fault=fault, root=ROOT, six=series).replace('until: "$', 'until: "9.$')
     ended = harness.run("sweep", harness.write(text))
@@ -47,7 +47,7 @@ def repro(harness: Harness, *words: str) -> str:
 
 
 def shell(harness: Harness, script: str) -> subprocess.CompletedProcess[str]:
-    """Run in a folder of its own, which must be empty afterwards."""
+    """Run a command in a new folder, which must be empty afterwards."""
     bare = harness.folder / "bare"
     bare.mkdir()
     (harness.folder / "repro.sh").write_text(script)
@@ -65,7 +65,7 @@ def rate_of(output: str) -> float:
 
 @pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_leak_leaks_again_and_the_good_version_does_not(harness: Harness, engine: str) -> None:
-    """With params and variables that a careless script would run as commands."""
+    """The params and variables include text that a careless script would run as commands."""
     swept(harness, engine=engine, fault="leak")
     bad = shell(harness, repro(harness, "1.16.0"))
     assert bad.returncode == 0, bad.stderr
@@ -92,7 +92,7 @@ def client() -> Iterator[docker.DockerClient]:
 
 @pytest.mark.docker
 def test_the_script_of_an_issue_runs_in_a_bare_image(harness: Harness) -> None:
-    """As its reader does: copied out of the Markdown into an image that has nothing of ours."""
+    """The script is copied out of the Markdown into an image without the harness, as its reader would do."""
     swept(harness, engine="docker", fault="leak")
     text = harness.run("issue", "latest", "1").out
     code = re.search(r"```python\n(.*?)```\n", text, re.DOTALL)
@@ -115,7 +115,7 @@ HELD_EQUAL = (
 
 @pytest.mark.docker
 def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, client: docker.DockerClient) -> None:
-    """The engine is asked about the container of a repro, and about that of a trial while it runs."""
+    """The engine reports the same settings for the container of a repro and for that of a running trial."""
     swept(harness, engine="docker", fault="leak")
     script = repro(harness, "1.16.0").replace("docker run --rm", "docker create")
     made = subprocess.run(
@@ -132,7 +132,7 @@ def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, cl
 
 
 def _of_a_trial(harness: Harness, client: docker.DockerClient) -> dict[str, Any]:
-    """What the engine knows of a running container of 1.16.0."""
+    """Return what the engine reports about a running container of 1.16.0."""
     process = harness.start("sweep", "matrix.yaml", "--fresh", "--out", "again")
     trials = [json.loads(path.read_text()) for path in harness.trial_files()]
     images = {trial["reference"] for trial in trials if trial["cell"]["image"] == "1.16.0"}

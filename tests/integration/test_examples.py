@@ -1,4 +1,4 @@
-"""The examples, as shipped, on real wheels whose history is public: what the README promises must come out."""
+"""The shipped examples, on real wheels whose history is public: what the README promises must come true."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str,
 
 
 def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str, str]]:
-    """(metric, old side, new side) of each finding of a variant, sorted."""
+    """Return (metric, old side, new side) of each finding of a variant, sorted."""
     old, new = ("last_good", "last_bad", "last_milder"), ("first_bad", "first_good", "first_worse")
     return sorted(
         (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
@@ -32,7 +32,7 @@ def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str
 
 
 def needs_python(version: str) -> None:
-    """Some wheels fit one interpreter only."""
+    """Skip without an interpreter that some wheels need."""
     roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
     found = shutil.which(f"python{version}") or any(list(root.glob(f"{version}.*")) for root in roots)
     if not found:
@@ -40,9 +40,9 @@ def needs_python(version: str) -> None:
 
 
 def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) -> None:
-    """The first thing that a new user sees must be true: two leaks, both repairs, and a cache that is none.
+    """The first result that a new user sees must be right: two leaks, their fixes, and a cache that is not a leak.
 
-    By day a version gets two launches, and as many as the file says at night.
+    By day a version gets two launches; at night as many as the file says.
     """
     summary = sweep(harness, "quickstart", *([] if NIGHTLY else ["--trials", "2:3"]), code=1)
     first = [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
@@ -64,7 +64,7 @@ def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:
 
 
 def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> None:
-    """orjson 3.7.9 alone crashes: neither neighbour may be accused."""
+    """Only orjson 3.7.9 crashes: neither neighbour may be accused."""
     needs_python("3.10")
     summary = sweep(harness, "orjson", code=1)
     assert boundaries(summary) == [("outcome", "3.7.8", "3.7.9"), ("outcome", "3.7.9", "3.7.10")]
@@ -73,9 +73,9 @@ def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> N
 
 @at_night("half a minute of launches; by day the quickstart finds leaks and repairs in real wheels")
 def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
-    """protobuf 4.21.0 to 4.24.2: the version that repaired it differs from its neighbour by a patch number."""
+    """protobuf 4.21.0 to 4.24.2: the version that fixes it differs from its neighbour in the patch number only."""
     summary = sweep(harness, "protobuf", code=1)
-    leaks = [one for one in boundaries(summary) if one[0] == "memory"]  # its steps became slower for good in 4.21.0
+    leaks = [one for one in boundaries(summary) if one[0] == "memory"]  # its steps became permanently slower in 4.21.0
     assert leaks == [("memory", "3.20.3", "4.21.0"), ("memory", "4.24.2", "4.24.3")]
     rates = [cell["rate_kib_per_step"] for cell in summary["cells"] if cell["verdict"] == "leak"]
     assert rates == pytest.approx([20 * 80 / 1024] * 2, rel=0.02)
@@ -83,7 +83,7 @@ def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
 
 @at_night("half a minute of launches; by day the quickstart finds two leaks and their repairs")
 def test_two_small_leaks_have_each_their_own_repair(harness: Harness) -> None:
-    """msgspec: one is below the usual limit, and one version has the one repaired and the other not."""
+    """msgspec: one leak is below the default limit, and one version has a fix for one leak but not for the other."""
     summary = sweep(harness, "msgspec", code=1)
     leaking: dict[str, list[str]] = {"raw": [], "pattern": []}
     for cell in summary["cells"]:

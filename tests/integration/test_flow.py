@@ -1,4 +1,4 @@
-"""A sweep over engines that fail: a broken machine is not a bad version, and one fault does not take the rest."""
+"""A sweep over engines that fail: a broken machine is not a bad version, and one fault does not affect the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEMORY_ALONE = (
     "{step_time: none, tail: none, late_step_time: none, cpu_time: none, peak_memory: none, setup_time: none, "
     "first_step: none, output: none}"
 )
-"""Limits for steps of nothing: on a busy machine one of them may take ten times as long as another."""
+"""Limits for empty steps: on a busy machine one of them may take ten times as long as another."""
 MATRIX = """\
 version: 1
 series: {s: {install: ["x=={version}"], versions: ["1", "2"], environment: {PLANTED_VERSION: "{version}"}}}
@@ -49,7 +49,9 @@ EMPTY = Install(base="", python=None, packages=())
 
 
 class Engine(ProcessEngine):
-    """An empty environment as every image; `fail` is asked before each launch and image, and may raise."""
+    """An engine on which every image is an empty environment; `fail` is called before each launch and image, and may
+    raise.
+    """
 
     def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
         super().__init__(host, environ=os.environ)
@@ -94,7 +96,7 @@ def run(
         opened.append(engine(host, fail))
         return opened[-1]
 
-    own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
+    own = folder / "tmp"  # with its own lease: no wait for other sweeps on this machine
     own.mkdir(exist_ok=True)
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=threading.Event(), open_engine=open_engine)
@@ -110,7 +112,7 @@ def verdicts(result: RunResult) -> dict[str, str]:
 
 
 def nothing(host: str, what: str, number: int) -> None:
-    """All is well."""
+    """Do not fail."""
 
 
 def test_all_is_well(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_all_is_well(tmp_path: Path) -> None:
 
 
 def test_no_connection_is_left_open_when_a_sweep_cannot_begin(tmp_path: Path) -> None:
-    """A folder of reports that was removed, or a full disk: a program that sweeps again must not run out of sockets."""
+    """Reports cannot be written, or the disk is full: a program that sweeps repeatedly must not run out of sockets."""
 
     class Careless(Engine):
         def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
@@ -133,7 +135,7 @@ def test_no_connection_is_left_open_when_a_sweep_cannot_begin(tmp_path: Path) ->
 
 
 def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
-    """One flat launch and then a full disk is no proof that a version is good."""
+    """One flat launch and then a full disk do not prove that a version is good."""
 
     def fail(host: str, what: str, number: int) -> None:
         if what == "launch 2" and host == "one" and number > 2:
@@ -148,7 +150,7 @@ def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
 
 
 def test_a_host_that_goes_away_takes_only_itself(tmp_path: Path) -> None:
-    """The other host's night of work must be in the report."""
+    """The results of the other host's night must be in the report."""
 
     def fail(host: str, what: str, number: int) -> None:
         if host == "two" and number == 2:
@@ -163,7 +165,7 @@ def test_a_host_that_goes_away_takes_only_itself(tmp_path: Path) -> None:
 
 
 def test_an_image_that_cannot_be_had_takes_only_itself(tmp_path: Path) -> None:
-    """Any trouble with one image, also one that the engine has no word for, leaves the other versions."""
+    """Any problem with one image, even an unknown one, leaves the other versions unaffected."""
 
     def fail(host: str, what: str, number: int) -> None:
         if what == "image 1":
@@ -175,7 +177,7 @@ def test_an_image_that_cannot_be_had_takes_only_itself(tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_cannot_be_had_is_told(tmp_path: Path) -> None:
-    """What was asked for, worse than the baseline, is not what is answered."""
+    """Without the baseline, the question "worse than the baseline?" is not the one that is answered."""
 
     def fail(host: str, what: str, number: int) -> None:
         if what == "image 1":
@@ -188,7 +190,7 @@ def test_a_baseline_that_cannot_be_had_is_told(tmp_path: Path) -> None:
 
 
 def test_versions_take_turns(tmp_path: Path) -> None:
-    """Run one version after the other, and a drift of heat or clock would look like a change between versions."""
+    """If versions ran one after the other, a drift of heat or clock would look like a change between versions."""
     launched: list[str] = []
 
     def note(host: str, what: str, number: int) -> None:
@@ -221,7 +223,7 @@ def test_a_setup_that_failed_is_asked_again_by_the_next_sweep(tmp_path: Path) ->
 
 
 def test_known_trials_cost_no_space(tmp_path: Path) -> None:
-    """A weekly sweep must not grow with the square of the weeks."""
+    """The space of a weekly sweep must not grow with the square of the weeks."""
     first, second = run(tmp_path, nothing), run(tmp_path, nothing)
     files = [{path.stat().st_ino for path in (each.directory / "trials").iterdir()} for each in (first, second)]
     assert files[0] == files[1]
@@ -253,7 +255,7 @@ def setup():
 
 
 def search(folder: Path, *, first: int, end: int, versions: int = 12) -> tuple[RunResult, list[dict[str, Any]]]:
-    """Search a history that leaks from version `first` to before `end`; the result, and what was decided."""
+    """Search a history that leaks from version `first` to before `end`; return the result and the decisions."""
     matrix = HISTORY % ", ".join(f'"{version}"' for version in range(versions))
     result = run(folder, nothing, LEAKS % (first, end), matrix=matrix, search="bisect")
     lines = (result.directory / "decisions.jsonl").read_text().splitlines()
@@ -261,7 +263,7 @@ def search(folder: Path, *, first: int, end: int, versions: int = 12) -> tuple[R
 
 
 def test_a_search_names_the_version_with_few_launches(tmp_path: Path) -> None:
-    """Twelve images of ten gigabytes each: what need not be pulled must not be."""
+    """Twelve images of ten gigabytes each: an image that is not needed must not be pulled."""
     result, decisions = search(tmp_path, first=7, end=99)
     (finding,) = result.findings
     assert (finding.kind, finding.before, finding.after, finding.confirmed) == ("first_bad", "6", "7", True)
@@ -272,7 +274,7 @@ def test_a_search_names_the_version_with_few_launches(tmp_path: Path) -> None:
 
 
 def test_what_a_search_did_not_need_is_no_trouble(tmp_path: Path) -> None:
-    """A version that was never launched is neither good nor a failure of the machine, and a reader is told so."""
+    """A version that was never launched is neither good nor a failure of the machine, and the report says so."""
     result, _ = search(tmp_path, first=99, end=99)
     needless = [cell for cell in result.cells if cell.skipped]
     assert len(needless) >= 8
@@ -293,7 +295,7 @@ def setup():
 
 
 def test_a_search_against_a_baseline_that_leaks_names_what_leaks_more(tmp_path: Path) -> None:
-    """The whole series leaks, which everybody knows: bad is what is worse than the version they run today."""
+    """The whole series leaks, as everyone knows: bad means worse than the version that runs today."""
     matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10)) + 'baseline: {s: "3"}\n'
     result = run(tmp_path, nothing, WORSE, matrix=matrix, search="bisect")
     (finding,) = result.findings
@@ -337,7 +339,7 @@ def setup():
 
 
 def test_a_search_sees_that_crashes_come_at_different_steps(tmp_path: Path) -> None:
-    """Anywhere in the run, as it looks: good launches may have ended before their time, so that they prove less."""
+    """Crashes may come anywhere in the run: good launches may have ended before their crash, so they prove less."""
     matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10))
     result = run(tmp_path, nothing, ANYWHERE % str(tmp_path / "seen"), matrix=matrix, search="bisect")
     lines = (result.directory / "decisions.jsonl").read_text().splitlines()
@@ -367,8 +369,9 @@ def setup():
 
 
 def steps_of_good_launches(folder: Path, at: int, mode: SearchMode) -> tuple[RunResult, list[int]]:
-    """The steps that further launches of good versions did, where every second launch of those from 3 on fails: the
-    scenario counts launches, and so has one at a time."""
+    """Return the steps of further launches of good versions. Every second launch of versions from 3 on fails; the
+    scenario counts launches, so they run one at a time.
+    """
     matrix = (HISTORY % ", ".join(f'"{version}"' for version in range(6))).replace("most: 4", "most: 6")
     matrix = matrix.replace("{engine: process}", "{engine: process, parallel: false}")
     result = run(folder, nothing, SECOND_TIME % (str(folder / "seen"), at), matrix=matrix, search=mode)
@@ -380,7 +383,9 @@ def steps_of_good_launches(folder: Path, at: int, mode: SearchMode) -> tuple[Run
 def test_a_failure_that_comes_late_and_in_a_part_of_the_launches_asks_for_whole_launches(
     tmp_path: Path, mode: SearchMode
 ) -> None:
-    """Launches that stop when they are quiet never see it: more of them, up to the last, would tell nothing."""
+    """Launches that stop when they are quiet never reach the failure: more of them, up to `most`,
+    would show nothing.
+    """
     result, steps = steps_of_good_launches(tmp_path, 300, mode)
     assert set(steps) == {400}
     (finding,) = result.findings
@@ -390,32 +395,34 @@ def test_a_failure_that_comes_late_and_in_a_part_of_the_launches_asks_for_whole_
 @pytest.mark.parametrize("at", [20, 2000])
 def test_quiet_launches_stop_where_failures_come_early_or_never(tmp_path: Path, at: int) -> None:
     """A launch of a whole budget may take an hour."""
-    with mock.patch.object(stopping, "LONG_ENOUGH_S", 0.0):  # steps of nothing are as good as long ones here
+    with mock.patch.object(stopping, "LONG_ENOUGH_S", 0.0):  # empty steps serve as well as long ones here
         result, _ = steps_of_good_launches(tmp_path, at, "full")
     good = [trial for cell in result.cells if int(cell.cell.image.version) < 3 for trial in cell.trials]
     assert [trial.last_step for trial in good].count(100) >= 3  # the first round, and what follows the whole budget
 
 
 def test_all_launches_of_the_ends_of_a_search_are_whole(tmp_path: Path) -> None:
-    """All else rests on them: what fails late, in every second launch, was missed in half of the searches."""
+    """Everything else depends on them: a late failure in every second launch was missed in half of the searches."""
     _, steps = steps_of_good_launches(tmp_path, 2000, "bisect")
     assert set(steps) == {400}
 
 
 def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
-    """The table shows it as good and the finding does not rely on it: nobody could make sense of that."""
+    """The table shows the version as good, but the finding does not rely on it, which makes no sense without an
+    explanation.
+    """
     matrix = (HISTORY % '"2", "3"').replace("least: 2, most: 4", "least: 2, most: 2")
     result = run(tmp_path, nothing, CRASHES, matrix=matrix)
     assert [cell.verdict.verdict for cell in result.cells] == ["flat", "crash"]
     (finding,) = result.findings
     assert (finding.before, finding.after, finding.untestable) == (None, "3", ("2",))
     (warning,) = (one for one in result.warnings if "luck" in one)
-    assert warning.startswith("s 2 on one, quiet: ended well in so few launches")
+    assert warning.startswith("s 2 on one, quiet: passed in too few launches")
     assert warning.endswith("(`--trials`) to narrow it")
 
 
 def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
-    """The same command again launches nothing, and says the same."""
+    """The same command again launches nothing, and gives the same answer."""
     first, decisions = search(tmp_path, first=7, end=99)
     again, later = search(tmp_path, first=7, end=99)
     assert [vars(one) for one in again.findings] == [vars(one) for one in first.findings]
@@ -438,7 +445,7 @@ trials: {least: 2, most: 4}
 
 
 def test_deciding_runs_the_one_cell_that_tells(tmp_path: Path) -> None:
-    """Image or host? The rest of the matrix is known: only the cell that settles it is worth a launch."""
+    """Image or host? The rest of the matrix is known: only the cell that settles the cause is worth a launch."""
     undecided = run(tmp_path, nothing, LEAKS % (2, 9), matrix=SQUARE)
     assert [cause.cause for cause in undecided.attribution] == ["undecided"]
     launched: list[str] = []
@@ -454,14 +461,14 @@ def test_deciding_runs_the_one_cell_that_tells(tmp_path: Path) -> None:
 
 
 def test_deciding_again_goes_on_from_what_it_found(tmp_path: Path) -> None:
-    """The first cell left another doubt: each is left out by the matrix, and each is run once."""
+    """The first cell raises another question. The matrix leaves out both cells, and each is run once."""
     place = tmp_path / "place"
     scenario = LEAKS.replace("if %s <= VERSION < %s", f"if VERSION == 2 and open({str(place)!r}).read() == 'two'")
     launched: list[str] = []
 
     def note(host: str, what: str, number: int) -> None:
         if number:
-            place.write_text(host)  # two hosts of one machine take turns
+            place.write_text(host)  # two hosts on one machine take turns
             launched.append(f"{host} {what}")
 
     causes = []
@@ -474,7 +481,7 @@ def test_deciding_again_goes_on_from_what_it_found(tmp_path: Path) -> None:
 
 
 def test_deciding_in_a_searched_plan_judges_as_the_search_does(tmp_path: Path) -> None:
-    """By the full sweep's chance of an error, launches that the search was content with said only "between 1 and 5"."""
+    """With the full sweep's error probability, the launches that satisfied the search gave only "between 1 and 5"."""
     left_out = ", ".join(
         f'{{series: s, image: "{version}", host: {"two" if version < 5 else "one"}, why: "not there"}}'
         for version in range(1, 9)

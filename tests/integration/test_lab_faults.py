@@ -1,6 +1,7 @@
-"""What goes wrong with hosts, GPUs and registries in the middle of a sweep: each as it is, and never a bad version.
+"""Faults of hosts, GPUs and registries in the middle of a sweep: each is reported as what it is, never as a bad
+version.
 
-Real engines of the lab; the GPUs and what is wrong with them are doubles.
+The engines of the lab are real; the GPUs and their faults are doubles.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ trials: {{least: {trials}, most: {trials}}}
 
 @pytest.fixture
 def tried(lab: Lab, harness: Harness) -> Iterator[Harness]:
-    """`harness` on the lab's hosts, whose GPUs a test may change."""
+    """Return `harness` on the lab's hosts, whose GPUs a test may change."""
     before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
     harness.environ.update(HOME=str(lab.sshd.home))
     yield harness
@@ -70,17 +71,17 @@ def matrix(lab: Lab, *, old: str = "", new: str = "", trials: int = 1, faults: s
 
 
 def cells(harness: Harness) -> dict[str, tuple[str, str]]:
-    """`host/GPU fault` -> verdict and why."""
+    """Return `host/GPU fault` -> (verdict, why)."""
     found = harness.summary()["cells"]
     return {f"{cell['host']}/{cell['gpu']} {cell['params']['fault']}": (cell["verdict"], cell["why"]) for cell in found}
 
 
 NOT_ALL_DECIDED = 4
-"""A second of steps is too short for what the GPU's memory does, which is sampled each 50 ms at most."""
+"""One second of steps is too short for GPU memory, which is sampled at most every 50 ms."""
 
 
 def blind(harness: Harness) -> set[str]:
-    """The signals that could not be decided; each for want of samples of a GPU."""
+    """Return the signals that could not be decided; each because of too few samples of a GPU."""
     signals = [item for cell in harness.summary()["cells"] for item in cell["signals"].items()]
     found = {name: told["why"] for name, told in signals if told["seen"] == "blind"}
     assert all(why.startswith("the GPU's memory: too few samples to judge: ") for why in found.values()), found
@@ -88,7 +89,9 @@ def blind(harness: Harness) -> set[str]:
 
 
 def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
-    """Two cards of one name, a card cut in two, one by part of its name and one by part of its UUID, and no card."""
+    """Two cards with the same name, a card divided in two, one by part of its name and one by part of its UUID, and no
+    card.
+    """
     (card,) = json.loads(lab.old.data.read_text())["gpus"]
     twin = {**card, "uuid": "GPU-30900000-2222-2222-3333-444444444444"}
     cut = {**card, "uuid": "GPU-a100", "name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "mig": 1,
@@ -117,7 +120,9 @@ def test_a_host_without_a_card_is_told_and_the_others_go_on(lab: Lab, tried: Har
 
 
 def test_what_is_the_machines_fault_is_never_bad(lab: Lab, tried: Harness) -> None:
-    """An Xid that breaks a trial, an image that the toolkit refuses, and one whose entrypoint refuses the driver."""
+    """An Xid that breaks a trial, an image that the toolkit refuses, and an image whose entrypoint
+    refuses the driver.
+    """
     name = tried.write(matrix(lab, new="each", faults="[none, xid, driver]"))
     ended = tried.run("sweep", name)
     assert ended.code == 3, ended.err
@@ -129,13 +134,13 @@ def test_what_is_the_machines_fault_is_never_bad(lab: Lab, tried: Harness) -> No
 
 
 def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harness) -> None:
-    """Nothing but the refusal says what it needs."""
+    """Only the refusal says what the image needs."""
     one = f'one: "{BASE}"}}'
     text = matrix(lab, new="each").replace(one, f"{one}, environment: [NVIDIA_REQUIRE_CUDA=cuda>=12.9]")
     ended = tried.run("sweep", tried.write(text))
     ((verdict, why),) = cells(tried).values()
     assert (ended.code, verdict) == (0, "incompatible"), ended.out
-    assert why == "the image requires cuda>=12.9, and the host's driver is older"
+    assert why == "the image requires cuda>=12.9, but the host's driver is older"
 
 
 def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None:
@@ -198,7 +203,7 @@ def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
 
 
 def swept(harness: Harness, text: str) -> RunResult:
-    """The sweep in this process, for what only a test wants to change."""
+    """Run the sweep in this process, to change what only a test wants to change."""
     matrix_path, options = harness.folder / harness.write(text), SweepOptions(out=harness.folder / "reports", seed=1)
     environ = {**os.environ, **harness.environ}
     with plain_progress(sys.stderr) as watching:
@@ -207,7 +212,9 @@ def swept(harness: Harness, text: str) -> RunResult:
 
 
 def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, registry: Held) -> None:
-    """401 is told at once; 429 once, and half a layer once, are got over. The rest of the sweep goes on."""
+    """401 is reported immediately; after one 429, or half a layer, the pull is repeated. The rest
+    of the sweep goes on.
+    """
     faults: dict[str, tuple[Fault, int]] = {"denied": ("denied", 99), "busy": ("busy", 1), "broken": ("broken", 1)}
     for name in faults:
         registry.push(name, "1", files={name: secrets.token_hex(100_000)})
@@ -221,9 +228,9 @@ def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, 
     assert found["s"][0] == "flat"
     assert found["denied"][0] == "untested"
     assert "denied:1: cannot be pulled: " in found["denied"][1]
-    assert "`docker login` where it is private" in found["denied"][1]
+    assert "`docker login` if it is private" in found["denied"][1]
     assert "\n" not in found["denied"][1]
     assert (way.struck["busy"], way.struck["broken"]) == (1, 1)
-    for name in ("busy", "broken"):  # pulled; it has nothing in it that could be run
+    for name in ("busy", "broken"):  # pulled, although it contains nothing that could run
         assert found[name][0] == "untested"
         assert "no python3 or python on this image's PATH" in found[name][1]

@@ -19,7 +19,7 @@ CULPRIT = "part4"
 
 
 def wheel(folder: Path, name: str, version: str, code: str, *requires: str) -> Path:
-    """A wheel of one module, made by hand: no index is asked."""
+    """Write a wheel of one module by hand, so that no index is asked."""
     info = f"{name}-{version}.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {x}" for x in requires)]
     files = {
@@ -41,7 +41,7 @@ def _digest(text: str) -> str:
 
 
 def lock(folder: Path, version: str) -> Path:
-    """All packages in that version; the culprit's version 2 fails."""
+    """Write a lock file with all packages in that version; the culprit's version 2 fails."""
     lines = []
     for name in PACKAGES:
         fails = name == CULPRIT and version == "2"
@@ -68,7 +68,7 @@ def files(tmp_path: Path) -> tuple[object, ...]:
 def test_the_package_that_fails_is_named_proven_and_its_hybrids_removed(
     files: tuple[object, ...], tmp_path: Path
 ) -> None:
-    """One test for the whole way, because each launch takes time: some 20 of them."""
+    """One test covers everything, because each of its 20 or so launches takes time."""
     command = ("--", "python", "-c", "; ".join(f"import {name}; {name}.run()" for name in PACKAGES))
     done = harness(*files, *command, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -85,7 +85,7 @@ def test_the_package_that_fails_is_named_proven_and_its_hybrids_removed(
 
 
 def reproduced(folder: Path) -> list[int]:
-    """Run the commands of the bug report as its reader would; return how the script of each install ended."""
+    """Run the commands of the bug report as its reader would; return the exit code of the script for each install."""
     told = harness("latest", "1", "--folder", folder / "bug", folder=folder, command="issue")
     assert told.returncode == 0, told.stderr
     commands = re.findall(r"^```sh\n(.*?)^```$", told.stdout, re.MULTILINE | re.DOTALL)
@@ -112,7 +112,7 @@ def test_a_dry_run_tells_the_groups_and_does_not_run_the_command(files: tuple[ob
     ran = tmp_path / "ran"
     done = harness(*files, "--dry-run", "--", "python", "-c", f"open({str(ran)!r}, 'w')", folder=tmp_path)
     assert (done.returncode, launches(done), ran.exists()) == (0, 0, False), done.stderr
-    assert "the two versions differ in 6 groups; to find one culprit among them takes about 7 hybrids" in done.stdout
+    assert "the two versions differ in 6 groups; finding one culprit among them takes about 7 hybrids" in done.stdout
     assert f"{CULPRIT}  1 → 2" in done.stdout
     assert not (tmp_path / "runs").exists(), "nothing was measured"
 

@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The example, with both of its libraries built."""
+    """A copy of the example, with both of its libraries compiled."""
     found = tmp_path / "narrow"
     shutil.copytree(ROOT / "examples" / "narrow", found)
     for wrong in (0, 1):

@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders from disk, offline, and the browser has nothing to complain of."""
+"""The page in a real browser: it renders from disk, offline, without errors in the browser's log."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def saved(folder: Path, page: str) -> Path:
 
 
 def complaints(log: str) -> list[str]:
-    """What the page, not the browser itself, put into the browser's log."""
+    """Return what the page, not the browser itself, wrote into the browser's log."""
     return re.findall(r".*CONSOLE.*", log)
 
 
 def asked(page: str, question: str) -> str:
-    """The page with a script more, which its policy allows, too: it puts an answer into the title."""
+    """Return the page with an additional script, which its policy allows: it puts an answer into the title."""
     script = f"document.title = JSON.stringify(await (async () => {{ {question} }})())"
     known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = page.replace("script-src ", f"script-src 'sha256-{known}' ", 1)
-    # The library has an end tag in a text of its own: only the last one is the page's.
+    # The library contains an end tag in a string: only the last one is the page's.
     return f"<script type=module>{script}</script></body>".join(allowed.rsplit("</body>", 1))
 
 
@@ -100,7 +100,7 @@ def test_the_page_renders_from_disk_without_a_complaint(browser: Browser, tmp_pa
 
 
 def test_a_page_that_does_complain_is_noticed(browser: Browser, tmp_path: Path) -> None:
-    """The test above would otherwise pass on a browser that keeps its console to itself."""
+    """The test above would otherwise pass with a browser that does not log errors."""
     page = html_page.render(build.quiet()).replace("</body>", "<script>console.log(1)</script></body>")
     assert complaints(browser.run(saved(tmp_path, page), "--dump-dom").stderr)
 
@@ -128,7 +128,7 @@ def _is_the_browsers_own(url: str) -> bool:
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!--<script>", *HOSTILE[:1]])
 def test_names_that_try_to_act_are_text(browser: Browser, tmp_path: Path, library: str, text: str) -> None:
-    """Also where the charts draw them, and where probes tell of operations and lines."""
+    """This includes names that the charts draw, and names of operations and lines from probes."""
     result = replace(poisoned(text), probed=found(text))
     ended = browser.run(saved(tmp_path, html_page.render(result, library=library)), "--dump-dom")
     assert complaints(ended.stderr) == []
@@ -145,7 +145,7 @@ def test_without_scripts_all_is_said(browser: Browser, tmp_path: Path, library: 
 
 
 def test_keys_move_between_cells_and_tell_of_them(browser: Browser, tmp_path: Path, library: str) -> None:
-    """One stop of the Tab key for a table; arrows go on from there, Enter leads to the traces."""
+    """A table is one Tab stop; arrow keys move within it, and Enter leads to the traces."""
     question = """
         const links = [...document.querySelectorAll('.heat [data-tip]')], tip = document.getElementById('tip');
         const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
@@ -168,7 +168,7 @@ def test_keys_move_between_cells_and_tell_of_them(browser: Browser, tmp_path: Pa
 def test_it_follows_the_reader_into_the_dark(
     browser: Browser, tmp_path: Path, library: str, flags: tuple[str, ...], dark: bool
 ) -> None:
-    """Its charts, too: their colours are the page's own."""
+    """Its charts do so, too: they use the page's own colours."""
     question = """
         const { definitions, drawings } = JSON.parse(document.getElementById('charts').textContent);
         const { chart, ...fill } = drawings[0], place = document.body.appendChild(document.createElement('div'));
@@ -193,7 +193,7 @@ def test_it_prints(browser: Browser, tmp_path: Path, library: str) -> None:
 def test_no_page_is_wider_than_its_window(
     browser: Browser, tmp_path: Path, library: str, width: int, result: RunResult
 ) -> None:
-    """Wide tables scroll within the page. No window of the browser is as narrow as a phone: the page in it is."""
+    """Wide tables scroll within the page. No window of the browser is as narrow as a phone, but a frame can be."""
     question = f"""
         document.body.style.width = '{width}px';
         return [document.body.scrollWidth, document.body.offsetWidth];
@@ -205,7 +205,7 @@ def test_no_page_is_wider_than_its_window(
 
 
 def with_all_columns(result: RunResult) -> RunResult:
-    """As real trials have them: five columns, looks."""
+    """Return a result with traces like those of real trials: five columns and looks."""
     return replace(
         result,
         cells=tuple(
@@ -224,7 +224,7 @@ def test_a_hundred_cells_with_their_traces_can_be_mailed(library: str) -> None:
 def test_a_thousand_cells_answer_to_a_key_before_the_charts_are_drawn(
     browser: Browser, tmp_path: Path, library: str
 ) -> None:
-    """Who opens a big run reads a cell at once: none of its charts out of sight is drawn for that."""
+    """The first cell of a big run can be read immediately: charts out of sight are not drawn for that."""
     question = """
         document.querySelector('.heat [data-tip]').focus();
         const tip = document.getElementById('tip');

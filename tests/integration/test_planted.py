@@ -1,4 +1,4 @@
-"""One row of the benchmark of what a sweep sees, through the command line: a published table must be makeable."""
+"""One row of the benchmark of what a sweep sees, from the command line: a published table must be reproducible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import planted
 
 
 def test_a_planted_crash_is_named_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions are built, installed without an index, swept and read; the folder that took is gone."""
+    """Versions are built, installed without an index, swept and read; the temporary folder is removed."""
     target = tmp_path / "rows.json"
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(planted.tempfile, "tempdir", str(tmp_path / "tmp"))

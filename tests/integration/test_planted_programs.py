@@ -1,4 +1,4 @@
-"""The benchmark of what a sweep sees: what it plants has the size that it says, and answers are read right."""
+"""The benchmark of what a sweep sees: planted faults have the size that they claim, and answers are read correctly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.model.planned import Cell
 from harness.run.scheduler import CellRun
 from tests.own_place import in_own_shm, own_shm
 
-pytestmark = in_own_shm()  # programs that lose files in /dev/shm: a sweep beside would count them
+pytestmark = in_own_shm()  # programs that leave files in /dev/shm: a sweep at the same time would count them
 STEPS = 1600
 RUN = """
 import json, os, sys, threading, time
@@ -81,7 +81,7 @@ os.killpg(0, 9)
 
 
 def held_by(program: Planted, folder: Path, *, bad: bool, amount: float, steps: int = STEPS) -> dict[str, Any]:
-    """What so many steps of a program left behind, and what the last one returned."""
+    """Return what this many steps of a program left behind, and what the last step returned."""
     wheel = build_wheel(folder / "wheels", "1.2", bad=bad)
     for name in ("cwd", "tmp"):
         (folder / name).mkdir()
@@ -102,7 +102,7 @@ GROWING = [one for one in PLANTED if one.family == "growths" and one.signal != "
 
 @pytest.mark.parametrize("program", GROWING, ids=lambda one: one.name)
 def test_a_program_loses_what_it_says_it_does(program: Planted, tmp_path: Path) -> None:
-    """A fault of half the size that is claimed would make a blind harness out of a good one."""
+    """A fault of half the claimed size would make a good harness look blind."""
     amount = program.amount(3)
     grown = held_by(program, tmp_path, bad=True, amount=amount)["grown"]
     if program.name == "shm_without_name":
@@ -113,25 +113,25 @@ def test_a_program_loses_what_it_says_it_does(program: Planted, tmp_path: Path) 
 
 @pytest.mark.parametrize("program", GROWING, ids=lambda one: one.name)
 def test_a_good_version_loses_nothing(program: Planted, tmp_path: Path) -> None:
-    """Else the fault is in all versions, and no first bad one is right."""
+    """Otherwise the fault is in all versions, and no first bad version is right."""
     assert not any(held_by(program, tmp_path, bad=False, amount=program.amount(3))["grown"].values())
 
 
 def test_values_are_worse_by_what_is_planted(tmp_path: Path) -> None:
-    """As for growths: the share that is claimed is the share that is there."""
+    """As with growths, the claimed share must be the real share."""
     program = next(one for one in PLANTED if one.name == "items_drop")
     assert held_by(program, tmp_path, bad=True, amount=program.amount(3), steps=2)["last"] == "{'items': 850}"
 
 
 @pytest.mark.parametrize("name", QUIET)
 def test_a_healthy_program_runs(name: str, tmp_path: Path) -> None:
-    """One that fails in every version would be called good for the wrong reason."""
+    """A program that fails in every version would be called good for the wrong reason."""
     program = next(one for one in HEALTHY if one.name == name)
     assert not any(held_by(program, tmp_path, bad=False, amount=1.0, steps=3)["grown"].values())
 
 
 def test_every_program_of_the_files_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mechanism that was written and is never run is a row that nobody misses."""
+    """A mechanism that is written but never run is a missing row that goes unnoticed."""
     monkeypatch.syspath_prepend(str(build_wheel(tmp_path / "wheels", "1.2", bad=True)))
     for family in {one.family for one in (*PLANTED, *HEALTHY)}:
         written = runpy.run_path(str(PROGRAMS / f"{family}.py"))["PROGRAMS"]
@@ -141,7 +141,7 @@ def test_every_program_of_the_files_is_run(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_every_signal_that_can_be_planted_is() -> None:
-    """A signal that nobody plants is one of which nobody knows whether it works. GPUs and images are not ours here."""
+    """Without a planted fault, nobody knows whether a signal works. GPUs and images are not planted here."""
     elsewhere = {"gpu_peak", "pool_peak", "image_size"}
     assert {one.signal for one in PLANTED} >= set(SIGNALS) - elsewhere
     assert len(HEALTHY) >= 15
@@ -195,7 +195,7 @@ ZOMBIES = Planted(name="z", family="growths", signal="zombies")
     ],
 )
 def test_an_answer_is_read_from_the_summary(sweep: Swept, wanted: str) -> None:
-    """The table must not be kinder than the report: a wrong signal or place is not named right."""
+    """The table must not be kinder than the report: a wrong signal or place is not `named`."""
     assert answer(ZOMBIES, "s", sweep)[0] == wanted
 
 
@@ -208,7 +208,7 @@ def test_what_is_only_told_is_read_from_the_report() -> None:
 
 
 def test_any_finding_accuses_a_healthy_program() -> None:
-    """A blind signal does not: that is an honest answer, and is told beside it."""
+    """A blind signal is not an accusation: it is an honest answer, and is listed separately."""
     blind = swept(signals={"step_time": {"seen": "blind"}})
     assert accused(HEALTHY[0], "s", swept(finding("disk")))[0] == "accused"
     assert accused(HEALTHY[0], "s", swept(verdict="suspect"))[0] == "unsure"
@@ -216,7 +216,7 @@ def test_any_finding_accuses_a_healthy_program() -> None:
 
 
 def test_the_table_counts_by_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share that is published, with its interval; what could not be asked is in no share."""
+    """The published share, with its interval, leaves out sweeps that were refused."""
     rows = [
         planted.Row(signal="disk", program="p", size=3.0, answer=one, said="") for one in ("named", "missed", "skipped")
     ]
@@ -230,7 +230,7 @@ def test_the_table_counts_by_size(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_a_matrix_has_a_scenario_for_each_size() -> None:
-    """Sizes that shared one would count as comparisons of each other."""
+    """Sizes in one scenario would count among each other's comparisons."""
     program = next(one for one in PLANTED if one.name == "items_drop")
     matrix = with_token(matrix_of(program, program.sizes(), {}), "t")
     assert list(matrix["scenarios"]) == ["items_drop-1", "items_drop-1.5", "items_drop-3"]
@@ -252,7 +252,7 @@ def run_of(version: str) -> CellRun:
 
 
 def test_a_made_round_has_each_launch_of_a_real_one_once() -> None:
-    """Else launches that are equal would pass for others that agree."""
+    """Otherwise equal launches would count as launches that agree."""
     runs = [run_of(version) for version in ("1.0", "1.1", "1.2")]
     real = [
         [Trial(cell_id="x", number=1, key="k", end="completed", message=f"{number} {place}") for place in range(3)]

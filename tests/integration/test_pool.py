@@ -1,4 +1,5 @@
-"""Pools on real engines: rows are shared, machines are lost in the middle of a row, and a card is told from its host.
+"""Pools on real engines: rows are shared, machines are lost in the middle of a row, and a card is distinguished from
+its host.
 
 The engines are those of the lab; their GPUs are doubles.
 """
@@ -28,7 +29,7 @@ from tests.pools import machines
 
 pytestmark = [
     pytest.mark.docker,
-    # The Docker SDK leaves a socket to the collector for each connection that is refused.
+    # The Docker SDK leaves a socket to the garbage collector for each refused connection.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 CARD = {"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24576, "power_limit_w": 350}
@@ -61,7 +62,7 @@ def card(number: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def pair(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
-    """The lab's hosts as two equal machines."""
+    """Return the lab's hosts as two equal machines."""
     before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
     for number, daemon in enumerate(before, start=1):
         daemon.data.write_text(json.dumps({**DRIVER, "gpus": [card(number)]}))
@@ -88,7 +89,7 @@ def trials(result: RunResult) -> list[Trial]:
 
 
 def left(daemon: Daemon) -> list[str]:
-    """What is left of the harness on an engine."""
+    """Return what is left of the harness on an engine."""
     with closing(daemon.client()) as client:
         return [each.name for each in client.containers.list(all=True) if each.name.startswith("harness")]
 
@@ -113,7 +114,7 @@ def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tm
 
 
 def test_a_second_sweep_finds_each_row_on_the_machine_that_measured_it(pair: Lab, tmp_path: Path) -> None:
-    """It would measure half of the rows again, or mix machines."""
+    """Otherwise it would measure half of the rows again, or mix machines."""
     path = write(tmp_path, farm(pair), rows=2)
     first, second = swept(path), swept(path)
     assert machines(second) == machines(first)
@@ -130,7 +131,7 @@ def test_a_machine_that_differs_is_left_out_and_told(pair: Lab, tmp_path: Path) 
 
 
 def test_a_row_waits_for_its_machine_and_goes_on_there(pair: Lab, tmp_path: Path) -> None:
-    """Nothing is lost, doubled or left; what ran in the broken round is not compared, but counts."""
+    """Nothing is lost, counted twice or left; launches of the interrupted round are not compared, but count."""
 
     def meanwhile(reports: Path) -> None:
         wait_for(reports, 2)
@@ -179,7 +180,7 @@ def host_of(daemon: Daemon, gpus: str = "each") -> str:
 def test_two_nodes_with_one_card_tell_the_card_from_the_host(
     pair: Lab, tmp_path: Path, bad: list[int], told: str
 ) -> None:
-    """With one RTX 3090 alone, it stays open whether the card or its host is at fault."""
+    """With only one RTX 3090, it stays open whether the card or its host is at fault."""
     other = card(9, name="NVIDIA GeForce RTX 4090", compute_capability="8.9")
     pair.new.set_gpus(gpus=[card(2), other])
     cards = " ".join(card(number)["uuid"] for number in bad)

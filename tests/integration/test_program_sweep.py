@@ -1,4 +1,4 @@
-"""An unmodified program, from its own loop to the cell: what was not looked at is never good."""
+"""An unmodified program, from its own loop to the cell: steps that were not measured are never good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRAIN = "def one(): return sum(range(200))\nfor _ in range(120): one()\n"
 
 
 def test_a_program_that_ends_before_its_budget_leaves_the_sweep_undecided(harness: Harness) -> None:
-    """A training of 120 steps was a good version of 400."""
+    """A training of 120 steps was called good for 400."""
     harness.write(TRAIN, "train.py")
     ended = harness.run("sweep", harness.write(MATRIX))
     (cell,) = harness.summary()["cells"]

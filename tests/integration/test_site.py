@@ -1,4 +1,6 @@
-"""The site in a real browser: from disk, offline, in light and dark, on a phone, and nothing to complain of."""
+"""The site in a real browser: from disk, offline, in light and dark mode, on a phone, without errors in the browser's
+log.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def test_it_renders_from_disk_without_a_complaint_or_a_question(
 
 
 def asked(page: Path, question: str, folder: Path) -> Path:
-    """A copy with a script, which its policy would not allow: the answer becomes its title."""
+    """Return a copy of a page with a script, which its policy would not allow: the answer becomes its title."""
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
     copy = folder / "asked.html"
     copy.write_text(text.replace("</body>", f"<script>document.title = JSON.stringify({question})</script></body>"))
@@ -81,7 +83,7 @@ def test_it_follows_the_reader_into_the_dark(
 def test_every_text_can_be_read_in_light_and_dark(
     browser: Browser, tmp_path: Path, site: Path, page: str, flags: tuple[str, ...]
 ) -> None:
-    """A verdict in a colour that is too near to that of the page is not seen. 4.5 is what WCAG 2.2 asks (AA)."""
+    """A verdict in a colour too close to that of the page cannot be seen. WCAG 2.2 requires a contrast of 4.5 (AA)."""
     ended = browser.run(asked(site / page, CONTRAST, tmp_path), "--dump-dom", *flags)
     assert answer(ended.stdout) == "[]"
 

@@ -32,7 +32,7 @@ DECIDED = "tensorflow leaks 24 KiB a step since 1.15.5+nv22.12, on both cards; n
 
 @pytest.fixture
 def story(lab: Lab, harness: Harness) -> Iterator[Harness]:
-    """`harness` where the lab's hosts have the cards and drivers of the example."""
+    """Yield `harness` on lab hosts that have the cards and drivers of the example."""
     doubles = json.loads((EXAMPLE / "hosts.json").read_text())
     before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
     for daemon in before:
@@ -44,12 +44,12 @@ def story(lab: Lab, harness: Harness) -> Iterator[Harness]:
 
 
 def unfolded(ended: Ended) -> str:
-    """What was printed, as if the terminal were as wide as can be."""
+    """Return the printed text as if the terminal had no width limit."""
     return " ".join(ended.out.split())
 
 
 def verdicts(summary: dict[str, Any], *, host: str, **params: str) -> dict[str, str]:
-    """Version -> verdict of the scenario's cells with these params on a host."""
+    """Return version -> verdict of the scenario's cells with these params on a host."""
     return {
         cell["image"]: cell["verdict"]
         for cell in summary["cells"]
@@ -58,14 +58,14 @@ def verdicts(summary: dict[str, Any], *, host: str, **params: str) -> dict[str, 
 
 
 def launched(story: Harness) -> set[tuple[str, str]]:
-    """The lanes and versions of which the newest run launched something."""
+    """Return the lanes and versions of which the newest run launched something."""
     log = story.folder / "reports" / "two-hosts" / "latest" / "decisions.jsonl"
     decisions = map(json.loads, log.read_text().splitlines())
     return {(one["lane"], version) for one in decisions for version in one["launch"]}
 
 
 def test_the_story(story: Harness) -> None:
-    """The sentence that three days of hand work led to."""
+    """The sentence that once took three days of work by hand."""
     ended = story.run("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
     assert ended.code == 1, ended.err
     assert SENTENCE in unfolded(ended)

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.waiting import until
 
-# Six versions of one small real wheel; `planted` looks at PLANTED_VERSION and turns bad where it is told to.
+# Six versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
 PLANTED = """\
 version: 1
 series:
@@ -38,7 +38,7 @@ NO_LEVELS = (
     "{step_time: none, late_step_time: none, tail: none, cpu_time: none, peak_memory: none, setup_time: none, "
     "first_step: none, output: none, shm: none}"
 )
-"""For exit code 0 on a machine that may be too busy to keep a limit, and whose /dev/shm others use, too."""
+"""Allows exit code 0 on a machine that may be too busy to keep a limit, and whose /dev/shm other programs use."""
 FOUR = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]'
 
 
@@ -60,13 +60,13 @@ def changes(summary: dict[str, Any]) -> list[tuple[object, ...]]:
 
 
 def causes(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The findings that no other explains."""
+    """Return the findings that no other finding explains."""
     return [each for each in summary["findings"] if not each["consequence_of"]]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
-    """The one thing that the tool is for."""
+    """The main purpose of the tool."""
     matrix = harness.write(planted(engine=engine, params="{fault: [none, leak], bytes: 24576, since: 1.15.0}"))
     ended = harness.run("sweep", matrix)
     assert ended.code == 1, ended.err
@@ -86,7 +86,7 @@ def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine: str) -> None:
-    """A segmentation fault in one version must not take the sweep, or the next version, with it."""
+    """A segmentation fault in one version must not affect the rest of the sweep, or the next version."""
     params = "{fault: segfault, at: 20, since: 1.14.0, until: 1.15.0}"
     matrix = harness.write(planted(engine=engine, params=params))
     assert harness.run("sweep", matrix).code == 1
@@ -100,13 +100,13 @@ def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine:
 
 
 def launches(harness: Harness) -> set[str]:
-    """When each trial of the journal started."""
+    """Return the time at which each trial of the journal started."""
     return {json.loads(path.read_text())["started"] for path in harness.trial_files()}
 
 
 @pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
-    """Nobody waits twice for the same answer; and a changed script must not get the old one."""
+    """Known trials are not run twice, and a changed script must not get the old result."""
     versions = '["1.15.0", "1.16.0"]'
     (harness.folder / "quiet.py").write_text('"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n')
     text = planted(engine=engine, params="{}", versions=versions, limits=NO_LEVELS).replace(
@@ -129,7 +129,7 @@ def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
 def test_an_interrupted_sweep_cleans_up_and_resumes(
     harness: Harness, engine: str, number: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
-    """Ctrl-C must leave no container, and lose nothing that was measured."""
+    """Ctrl-C must leave no container, and lose no measurement."""
     matrix = harness.write(
         planted(
             engine=engine,
@@ -157,7 +157,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
 @pytest.mark.kills
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
-    """A harness that is killed cannot clean up: its containers must end by themselves."""
+    """A killed harness cannot clean up: its containers must end by themselves."""
     text = planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]')
     matrix = harness.write(text)
     process = harness.start("sweep", matrix)
@@ -174,7 +174,7 @@ def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Ca
 def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
     harness: Harness, our_containers: Callable[[], list[str]]
 ) -> None:
-    """A broken machine is not a bad version: the trial is run again."""
+    """A broken machine is not a bad version: the trial is launched again."""
     import docker
 
     matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]'))
@@ -192,7 +192,7 @@ def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
 
 
 def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -> None:
-    """On a laptop the story's matrix must say what is missing, and blame no image."""
+    """On a laptop, the story's matrix must say what is missing, and blame no image."""
     text = planted(engine="process", params="{}").replace(
         "  here: {engine: process}", '  one: {engine: "tcp://127.0.0.1:9"}\n  two: {engine: "tcp://127.0.0.1:10"}'
     )
@@ -205,7 +205,7 @@ def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -
 
 
 def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> None:
-    """An image that cannot be asked has not been shown to be bad."""
+    """An image that cannot be tested has not been shown to be bad."""
     matrix = harness.write(planted(engine="process", params="{fault: setup_error}", versions='["1.16.0"]'))
     ended = harness.run("sweep", matrix)
     assert ended.code == 3
@@ -214,14 +214,14 @@ def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> No
 
 
 def test_json_is_all_that_goes_to_stdout(harness: Harness) -> None:
-    """Other programs read it through a pipe."""
+    """Other programs read the output through a pipe."""
     ended = harness.run("sweep", harness.write(planted(engine="process", params="{}", versions='["1.16.0"]')), "--json")
     assert json.loads(ended.out) == harness.summary()
 
 
 @pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_an_exit_code_alone_can_decide(harness: Harness, engine: str) -> None:
-    """A test suite that people have already must do as a scenario, as `git bisect run` has it."""
+    """An existing test suite must work as a scenario, as with `git bisect run`."""
     program = "import six, sys\nsys.exit({'1.14.0': 125, '1.15.0': 1}.get(six.__version__, 0))\n"
     (harness.folder / "check.py").write_text(program)
     head = planted(engine=engine, params="{}").split("scenarios:")[0]

@@ -1,4 +1,4 @@
-"""What a user can get wrong: one or two lines that say where, what, and what to do; and nothing half-written."""
+"""Mistakes of a user: one or two lines that say where, what, and what to do; and no incomplete files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUILD = [
     ("engine: process", "engine: docker"),
 ]
 
-# what is changed in GOOD, the exit code, and what the message must say
+# (the changes in GOOD, the exit code, what the message must say)
 MISTAKES = {
     "unknown key": ([("script:", "skript:")], 2, ["matrix.yaml:10: scenarios.quiet.skript", "script"]),
     "wrong type": ([("[1, 2]", "{b: 1}")], 2, ["matrix.yaml:11: scenarios.quiet.params.a"]),
@@ -81,7 +81,7 @@ def prepare(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [*MISTAKES, *[pytest.param(name, marks=pytest.mark.docker) for name in NEED_DOCKER]])
 def test_a_mistake_is_named_with_its_place(harness: Harness, name: str) -> None:
-    """A user who mistypes must not have to read our code to find out what, or lose a night's run to it."""
+    """A user who mistypes must not have to read our code to find the mistake, or lose a night's run to it."""
     edits, code, words = {**MISTAKES, **NEED_DOCKER}[name]
     prepare(harness.folder)
     run = harness.run_here if code == 2 else harness.run
@@ -97,7 +97,7 @@ def test_a_mistake_is_named_with_its_place(harness: Harness, name: str) -> None:
 
 
 def test_a_full_disk_is_said_and_nothing_is_torn(harness: Harness) -> None:
-    """A run of days must end with a word about the disk, and its journal must still be readable."""
+    """A run of days must end with a message about the disk, and its journal must still be readable."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
     prepare(harness.folder)
@@ -115,14 +115,14 @@ def test_a_full_disk_is_said_and_nothing_is_torn(harness: Harness) -> None:
 
 
 def test_a_command_that_does_not_exist_is_named(harness: Harness) -> None:
-    """The first thing that anybody mistypes."""
+    """The first thing that a user may mistype."""
     ended = harness.run("swep", "matrix.yaml")
     assert ended.code == 2
     assert "sweep" in ended.err
 
 
 def test_a_trace_that_is_none_is_named_with_its_line(harness: Harness) -> None:
-    """`harness judge` is given files of other tools."""
+    """`harness judge` reads files of other tools."""
     (harness.folder / "x.csv").write_text("step,rss_kib\n1,5\n2,many\n")
     ended = harness.run("judge", "x.csv")
     assert ended.code == 2

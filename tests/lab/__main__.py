@@ -1,4 +1,4 @@
-"""`tools/lab up | down | remove`: the lab by hand, for trying a matrix on hosts whose GPUs are doubles."""
+"""`tools/lab up | down | remove`: the lab by hand, to try a matrix on hosts whose GPUs are test doubles."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def up(daemons: dict[str, Daemon], hosts: dict[str, dict[str, object]], sshd: Ss
 
 
 def addresses(daemons: dict[str, Daemon], sshd: Sshd) -> dict[str, str]:
-    """How each host is reached: the first by ssh, the others by tcp."""
+    """Return the address of each host: the first by ssh, the others by tcp."""
     first, *_ = daemons
     return {name: sshd.address if name == first else daemon.listen[0] for name, daemon in daemons.items()}
 

@@ -1,7 +1,7 @@
-"""A CDI spec of the lab's doubles, as `nvidia-ctk cdi generate` writes one of real GPUs: by index, by UUID, and `all`.
+"""A CDI spec of the lab's doubles, like the specs that `nvidia-ctk cdi generate` writes: by index, by UUID, and `all`.
 
-A real one mounts the driver's files and devices. This one has the lab's hook put the doubles in: an engine may be asked
-for several devices, and each device's part of the spec can only add to what the hook finds in the environment.
+A real spec mounts the driver's files and devices. In this one, the lab's hook installs the doubles: an engine may be
+asked for several devices, and each device's part of the spec can only add to what the hook finds in the environment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.lab.hook import CDI
 
 
 def spec(data: Mapping[str, Any], *, hook: Path) -> dict[str, Any]:
-    """`data` as in `hook.py`, `hook` the program that an engine finds as NVIDIA's."""
+    """Return the spec. `data` is as in `hook.py`; `hook` is the program that an engine uses as NVIDIA's hook."""
     variables = [f"{CDI}{index}={gpu['uuid']}" for index, gpu in enumerate(data["gpus"])]
     uuids = [str(gpu["uuid"]) for gpu in data["gpus"]]
     named = [(name, [variable]) for index, variable in enumerate(variables) for name in (str(index), uuids[index])]

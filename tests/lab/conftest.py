@@ -1,4 +1,4 @@
-"""Hosts of the lab for its own tests, with other GPUs than they usually have."""
+"""Hosts of the lab for its own tests, with GPUs other than the usual ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.lab.running import Lab
 
 @pytest.fixture
 def two_cards(lab: Lab) -> Iterator[Daemon]:
-    """The host `new`, for this test with two cards of one name."""
+    """Yield the host `new`, which has two cards with the same name in this test."""
     before = json.loads(lab.new.data.read_text())
     (card,) = before["gpus"]
     lab.new.set_gpus(gpus=[card, {**card, "uuid": card["uuid"].replace("1111", "9999")}])

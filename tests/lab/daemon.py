@@ -1,4 +1,4 @@
-"""A Docker Engine of our own beside the machine's: other data, other sockets, other bridge, other GPUs."""
+"""A separate Docker Engine in addition to the machine's own: other data, other sockets, other bridge, other GPUs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ ENDS_S = 30.0
 
 
 class LabError(Exception):
-    """The lab cannot be had on this machine; the text says why."""
+    """Raised if the lab cannot be started on this machine; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """One engine, all of it in `folder`. Its `number` is its own among all labs of the machine: its bridge has it.
+    """One engine, entirely in `folder`. `number` is unique among all labs of the machine and is part of its bridge's
+    name.
 
-    `listen` are further addresses beside its unix socket, `options` further arguments of dockerd. `way`: how it gives
-    GPUs, and how alone: by `--gpus`, by the runtime `nvidia`, or by CDI (dockerd 25 or later).
+    `listen`: further addresses besides its unix socket. `options`: further arguments of dockerd. `way`: the only method
+    by which it offers GPUs: `--gpus`, the runtime `nvidia`, or CDI (dockerd 25 or later).
     """
 
     folder: Path
@@ -59,7 +60,7 @@ class Daemon:
 
     @property
     def data(self) -> Path:
-        """The data file of its GPUs; may be changed while it runs."""
+        """The data file of its GPUs, which may be changed while the engine runs."""
         return self.folder / "gpus.json"
 
     @property
@@ -71,7 +72,7 @@ class Daemon:
         return f"172.31.{self.number}.0/24"
 
     def start(self, gpus: Mapping[str, Any] | None = None) -> None:
-        """Start it and wait until it answers; without `gpus` it has no GPU hook at all. Raises LabError."""
+        """Start the engine and wait until it answers; without `gpus` it has no GPU hook. Raises LabError."""
         program = shutil.which("dockerd")
         if program is None or os.getuid() != 0:
             raise LabError("the lab needs root and dockerd (Debian: apt-get install docker.io)")
@@ -101,7 +102,7 @@ class Daemon:
         ]  # fmt: skip
 
     def _put_hook(self) -> Path:
-        """The folder with the stand-in hook and runtime; the stand-in library is beside it."""
+        """Return the folder with the stand-in hook and runtime; the stand-in library is next to it."""
         bin_folder, library = self.folder / "bin", self.folder / "libnvidia-ml.so.1"
         bin_folder.mkdir(exist_ok=True)
         compiler = shutil.which("cc")
@@ -142,7 +143,7 @@ class Daemon:
         return docker.DockerClient(base_url=self.address)
 
     def load(self, images: Iterable[str]) -> None:
-        """Bring images of the machine's own engine, those that are not there yet."""
+        """Load images of the machine's own engine, if this engine does not have them."""
         with contextlib.closing(self.client()) as client:
             there = {tag for image in client.images.list() for tag in image.tags}
         for image in set(images) - there:
@@ -161,11 +162,11 @@ class Daemon:
                 container.remove(force=True)
 
     def set_gpus(self, **changes: Any) -> None:
-        """Change the data of its GPUs; the next container sees it."""
+        """Change the data of its GPUs; the next container sees the change."""
         self.data.write_text(json.dumps({**json.loads(self.data.read_text()), **changes}))
 
     def processes(self) -> list[psutil.Process]:
-        """dockerd, its containerd and the containers' shims: those that name our folder."""
+        """Return dockerd, its containerd and the containers' shims, whose arguments name our folder."""
         mark = f"{self.folder}/"
         found = []
         for process in psutil.process_iter():
@@ -175,11 +176,11 @@ class Daemon:
         return found
 
     def kill(self) -> None:
-        """As when the machine loses its power: nothing is told, nothing is tidied up."""
+        """Kill everything, as if the machine lost power: nothing is notified, nothing is cleaned up."""
         end(self.processes(), signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it and all that it started. What it keeps on the disk stays, for the next start."""
+        """End the engine and everything that it started. Its data on disk stays for the next start."""
         end([process for process in self.processes() if process.name() == "dockerd"], signal.SIGTERM)
         self.kill()
         subprocess.run(["umount", "--quiet", "--recursive", self.folder / "data"], check=False, capture_output=True)
@@ -189,7 +190,7 @@ class Daemon:
 
 
 def end(processes: Sequence[psutil.Process], number: int) -> None:
-    """Send a signal, wait for the end, and kill what is still there."""
+    """Send a signal, wait for the end, and kill what still runs."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
@@ -199,7 +200,7 @@ def end(processes: Sequence[psutil.Process], number: int) -> None:
 
 
 def detach(command: Sequence[str], *, log: Path, environ: Mapping[str, str]) -> None:
-    """Start what goes on without us."""
+    """Start a program that goes on without us."""
     with log.open("wb") as output:
         subprocess.run(
             ["setsid", "--fork", *command],

@@ -1,15 +1,15 @@
 """A stand-in for `nvidia-container-runtime-hook`: gives doubles of GPUs to a container that asks for some.
 
-`hook.py DATA LIBRARY prestart`, the container's OCI state on stdin. DATA is read anew each time, so that a test can
+`hook.py DATA LIBRARY prestart`, the container's OCI state on stdin. DATA is read again each time, so that a test can
 change it while the engine runs:
 
     {"driver": "535.54", "cuda": "12.2",
      "gpus": [{"uuid": "GPU-…", "name": "…", "compute_capability": "8.9", "memory_mib": 24564, "power_limit_w": 450,
-               …}],                         further fields go to the stand-in library as they are; a card cut into
+               …}],                         further fields go to the stand-in library; a card divided into
                                             MIG instances has "mig": 1, "instances": 7, "mig0.uuid": "MIG-…", …
      "fail": "text",                        every container with a GPU is refused with it
      "sleeps_s": 5,                         the driver is stuck for so long
-     "gives": {"GPU-asked": "GPU-given"}}   another card than the one asked for
+     "gives": {"GPU-asked": "GPU-given"}}   a card other than the requested one
 """
 
 import json
@@ -36,7 +36,7 @@ def main(data_path, library, state):
     if data.get("fail"):
         refuse(data["fail"])
     by_cdi = [uuid for name, uuid in environment.items() if name.startswith(CDI)]
-    if not by_cdi:  # no spec of CDI asks what an image requires
+    if not by_cdi:  # CDI specs do not check what an image requires
         check_requirement(environment, data["cuda"])
     gpus = chosen(",".join(by_cdi) or environment.get("NVIDIA_VISIBLE_DEVICES", "void"), data)
     if gpus is not None:
@@ -48,7 +48,7 @@ def refuse(text):
 
 
 def check_requirement(environment, cuda):
-    """As the real one: an image may name the least CUDA that the driver must have."""
+    """Check, like the real hook, the lowest CUDA version that an image requires of the driver."""
     wanted = re.search(r"cuda>=(\d+)\.(\d+)", environment.get("NVIDIA_REQUIRE_CUDA", ""))
     if wanted is None or "NVIDIA_DISABLE_REQUIRE" in environment:
         return
@@ -57,7 +57,7 @@ def check_requirement(environment, cuda):
 
 
 def chosen(wanted, data):
-    """The GPUs that are meant by NVIDIA_VISIBLE_DEVICES, or by CDI; None for a container that asked for none."""
+    """Return the GPUs that NVIDIA_VISIBLE_DEVICES or CDI selects; None for a container that asked for none."""
     if wanted in ("", "void"):
         return None
     if wanted in ("all", "none"):
@@ -76,7 +76,7 @@ def one(word, gpus):
 
 
 def with_one_instance(gpu, instance):
-    """A card of which only one MIG instance is to be seen: `mig0.uuid` and what else begins like it."""
+    """Return a card that shows only one MIG instance: `mig0.uuid` and the other fields of `mig0`."""
     return {name: value for name, value in gpu.items() if "." not in name or name.split(".")[0] == instance}
 
 
@@ -100,7 +100,7 @@ def put(root, data, gpus, library):
 
 
 def fields(gpu):
-    """What the stand-in library is told of one GPU."""
+    """Return the lines for the stand-in library about one GPU."""
     told = {"used": 0, "processes": "", **gpu}
     told["capability"] = told.pop("compute_capability").replace(".", "")
     for name, (other, factor) in UNITS.items():

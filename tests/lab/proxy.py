@@ -1,4 +1,4 @@
-"""A way to a real registry that is slow, or has faults: what a pull meets on a bad day."""
+"""A proxy to a real registry that is slow or has faults, as a pull may meet them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ERRORS = {
 
 @dataclass(kw_only=True)
 class Way:
-    """To the registry at `behind`. `faults` go by repository: what is wrong, and how many times it happens.
+    """A connection to the registry at `behind`. `faults`: repository -> the fault, and how many times it happens.
 
-    `bytes_per_s` is what all connections share; None: no limit.
+    `bytes_per_s`: bandwidth that all connections share; None: no limit.
     """
 
     behind: str
@@ -38,7 +38,7 @@ class Way:
     _free_s: float = 0.0
 
     def strikes(self, fault: Fault, path: str) -> bool:
-        """Whether the fault happens at this request; it is counted."""
+        """Return whether the fault happens at this request, and count it."""
         repository = path.removeprefix("/v2/").split("/manifests/")[0].split("/blobs/")[0]
         kind, times = self.faults.get(repository, (None, 0))
         if kind != fault or self.struck[repository] >= times:
@@ -47,7 +47,7 @@ class Way:
         return True
 
     def wait_for_room(self, count: int) -> None:
-        """Wait until so many bytes may pass."""
+        """Wait until this many bytes may pass."""
         if self.bytes_per_s is None:
             return
         with self._lock:
@@ -58,7 +58,7 @@ class Way:
 
 @contextmanager
 def way_to(way: Way) -> Iterator[str]:
-    """The address of a server that is that way, while it runs."""
+    """Yield the address of a server that forwards as `way` says."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"way": way}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -118,4 +118,4 @@ class _Handler(BaseHTTPRequestHandler):
             sent += len(piece)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Tests are quiet."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""A stand-in for `nvidia-container-runtime`: runc, with the lab's hook put into each container that it creates.
+"""A stand-in for `nvidia-container-runtime`: runc, with the lab's hook in each container that it creates.
 
 `runtime.py HOOK ARGUMENTS-OF-RUNC…`
 """

@@ -1,4 +1,4 @@
-"""The whole way of a GPU through real engines: asked, chosen, requested, and seen inside. The GPUs are doubles."""
+"""The whole path of a GPU through real engines: queried, chosen, requested, and seen inside. The GPUs are doubles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def changed(daemon: Daemon, **changes: object) -> Iterator[None]:
 
 
 def dockerd_version() -> int:
-    """The first number of the installed dockerd's version; 0 if there is none."""
+    """Return the major version of the installed dockerd; 0 if there is none."""
     program = shutil.which("dockerd")
     if program is None:
         return 0
@@ -88,13 +88,15 @@ def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
     with closing(world(two_cards).engine) as engine:
         gpus = engine.gpus([], quiet)
     with pytest.raises(
-        InfrastructureError, match=r"'RTX 4090' is 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
+        InfrastructureError, match=r"'RTX 4090' matches 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
     ):
         choose_lanes(replace(host("docker"), gpus=("RTX 4090",)), gpus)
 
 
 def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
-    """A toolkit that counts in another order than the driver: every figure would stand beside the wrong card."""
+    """A toolkit that counts in a different order from the driver: every figure would be attributed
+    to the wrong card.
+    """
     found = world(two_cards)
     with closing(found.engine):
         first, second = found.engine.gpus([], quiet)
@@ -139,7 +141,7 @@ def test_a_driver_that_is_stuck_is_not_waited_for(lab: Lab, monkeypatch: pytest.
 
 
 def after_the_first(say: Callable[[str], None]) -> Callable[[str], None]:
-    """`say`, but for its first call."""
+    """Return `say` without its first call."""
     calls: list[str] = []
 
     def told(text: str) -> None:
@@ -151,7 +153,7 @@ def after_the_first(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def test_a_driver_that_is_too_old_for_an_image_can_still_be_asked(lab: Lab, tmp_path: Path) -> None:
-    """The image is refused by the toolkit itself; the host's GPU is told all the same, for the table of doctor."""
+    """The toolkit itself refuses the image; the host's GPU is still reported, for the table of doctor."""
     (tmp_path / "Dockerfile").write_text(f'FROM {BASE}\nENV NVIDIA_REQUIRE_CUDA="cuda>=12.4"\n')
     found, demanding = world(lab.old), image(Build(context=tmp_path, args=()))
     with closing(found.engine):
@@ -176,7 +178,7 @@ def test_an_engine_without_the_toolkit_says_what_to_do(lab: Lab) -> None:
 
 
 def test_the_lab_is_data(lab: Lab) -> None:
-    """Other doubles than the project's own can be tried: all of a card is told as the file has it."""
+    """Doubles other than the project's own can be tried: all properties of a card come from the file."""
     card = {
         "name": "NVIDIA H200",
         "compute_capability": "9.0",
@@ -198,7 +200,7 @@ def test_the_lab_is_data(lab: Lab) -> None:
 
 
 def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
-    """The toolkit's hook is not where dockerd looks for it: `--gpus` is refused, and the next way is tried."""
+    """dockerd does not find the toolkit's hook: `--gpus` is refused, and the next method is tried."""
     data = json.loads(lab.new.data.read_text())
     with started_anew(lab.new, replace(lab.new, way="runtime"), data) as other:
         found = world(other)
@@ -208,13 +210,13 @@ def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
             assert (gpu.uuid, mismatch((gpu,), trial.facts)) == (NEW, "")
             assert "gpus" not in trial_on(found).facts
         again = world(other)
-        with closing(again.engine):  # one that was not asked finds the way by itself
+        with closing(again.engine):  # an engine that was not queried finds the method by itself
             assert mismatch((gpu,), trial_on(again, gpu).facts) == ""
 
 
 @contextmanager
 def started_anew(usual: Daemon, other: Daemon, data: Mapping[str, Any]) -> Iterator[Daemon]:
-    """`other` in the place of `usual`, which runs again after the test."""
+    """Run `other` in place of `usual`, which is started again after the test."""
     before = json.loads(usual.data.read_text())
     usual.stop()
     try:
@@ -227,7 +229,7 @@ def started_anew(usual: Daemon, other: Daemon, data: Mapping[str, Any]) -> Itera
 
 @pytest.mark.skipif(dockerd_version() < 25, reason="CDI is tried on Docker Engine 25 or later alone")
 def test_an_engine_that_has_gpus_by_cdi_alone(lab: Lab) -> None:
-    """Two cards, each by its UUID; and a card that the spec does not know is told with what to do."""
+    """Two cards, each by its UUID; a card that the spec does not know is an error with the remedy."""
     data = json.loads(lab.new.data.read_text())
     card = data["gpus"][0]
     twin = {**card, "uuid": card["uuid"].replace("1111", "9999")}

@@ -1,4 +1,4 @@
-"""A host that goes away in the middle: told within seconds, never hung on, and tidied up when it is back."""
+"""A host that goes away in the middle: reported within seconds, without hanging, and cleaned up when it is back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.docker,
-    # the SDK leaves the sockets of a call that is cut off to the garbage collector
+    # the SDK leaves the sockets of an interrupted call to the garbage collector
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 LONG = {"steps": Steps(first=50_000, budget=50_000), "timeout_s": 600.0}
@@ -37,7 +37,7 @@ LONG = {"steps": Steps(first=50_000, budget=50_000), "timeout_s": 600.0}
 
 @pytest.fixture
 def mortal(lab: Lab) -> Iterator[Daemon]:
-    """The host `new`, running again after the test, empty and with its GPUs: others go on with it."""
+    """Yield the host `new`; after the test it runs again, empty and with its GPUs, because other tests use it."""
     gpus = json.loads(lab.new.data.read_text())
     yield lab.new
     for process in lab.new.processes():
@@ -46,11 +46,11 @@ def mortal(lab: Lab) -> Iterator[Daemon]:
     lab.new.stop()
     lab.new.start(gpus)
     lab.new.clear()
-    gc.collect()  # what is left open by a cut call is told here, not in the test that comes next
+    gc.collect()  # what an interrupted call left open is reported here, not in the next test
 
 
 def lost_after(found: World, loss: Callable[[], None]) -> tuple[str, float]:
-    """What is told, and how long it took, when `loss` happens in the middle of a trial."""
+    """Return the reported error and the time that it took if `loss` happens in the middle of a trial."""
     at_s: list[float] = []
 
     def on_step(step: int, rss_kib: float | None) -> None:
@@ -72,7 +72,7 @@ def test_an_engine_that_is_killed(lab: Lab, mortal: Daemon) -> None:
 
 
 def test_an_engine_that_is_silent(lab: Lab, mortal: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cut network, a machine that sleeps, a daemon that is stuck: no connection ends, and nothing comes."""
+    """A cut network, a sleeping machine, a stuck daemon: connections stay open, and nothing arrives."""
     monkeypatch.setattr(attach, "SILENCE_S", 3.0)
     monkeypatch.setattr(attach, "PING_S", 1)
     found = World.open(lab.tcp_address, os.environ)
@@ -88,11 +88,11 @@ def test_an_engine_that_is_silent(lab: Lab, mortal: Daemon, monkeypatch: pytest.
 
 
 def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no use to wait minutes for what takes a second; and what it did once it was free again is tidied up."""
+    """It is no use to wait minutes for what takes a second; what the engine did after it recovered is cleaned up."""
     monkeypatch.setattr(client, "QUICK_S", 2)
     monkeypatch.setattr(client, "LOST_S", 1)
     us = owner.this_process()
-    ended = replace(us, start=us.start - 100)  # whose containers the next sweep removes
+    ended = replace(us, start=us.start - 100)  # the next sweep removes its containers
     found = World.open(lab.tcp_address, os.environ)
     with closing(found.engine):
         prepared = found.engine.prepare(installed(), quiet)
@@ -129,7 +129,7 @@ def test_a_lease_on_an_engine_that_is_lost_is_no_longer_ours(lab: Lab, mortal: D
     with closing(world(lab.new).engine) as engine, engine.lease(said.append, lambda: False) as lease:
         lease.check()
         mortal.kill()
-    assert said[-1].startswith("the lease could not be given back, and lapses in 90 s")
+    assert said[-1].startswith("the lease could not be released; it expires in 90 s")
     mortal.start()
     with closing(world(lab.new).engine) as engine, closing(mortal.client()) as seen:
         (left,) = seen.containers.list(all=True)

@@ -1,4 +1,4 @@
-"""Engines reached from elsewhere: a whole trial in each way, and what is said where the way is barred."""
+"""Engines reached from elsewhere: a whole trial with each kind of address, and the error if it does not work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tls(folder: Path) -> dict[str, str]:
 
 
 def whole_trial(engine: str, environ: Mapping[str, str]) -> World:
-    """Opened, leased, run and left: nothing stays."""
+    """Open the host, lease it, run a trial and leave it: nothing remains."""
     world = World.open(engine, environ)
     with closing(world.engine), world.engine.lease(quiet, lambda: False) as lease:
         trial = world.trial("quiet")
@@ -63,11 +63,11 @@ def test_by_a_context_with_certificates_of_its_own(lab: Lab, tmp_path: Path) -> 
         subprocess.run(
             ["docker", "context", "create", "lab", "--docker", ",".join(words)], check=True, capture_output=True
         )
-        with pytest.raises(EngineUnreachable, match=r"no Docker context 'lab'; .* beside ~/\.docker/config\.json"):
+        with pytest.raises(EngineUnreachable, match=r"no Docker context 'lab'; .* ~/\.docker/config\.json exists"):
             World.open("context:lab", os.environ)
         (tmp_path / ".docker/config.json").write_text("{}")
         whole_trial("context:lab", os.environ)
-        with pytest.raises(EngineUnreachable, match="no Docker context 'other'; there are: default, lab"):
+        with pytest.raises(EngineUnreachable, match="no Docker context 'other'; the contexts are: default, lab"):
             World.open("context:other", os.environ)
 
 
@@ -97,9 +97,9 @@ def another_host_key(ssh: Path) -> None:
     ("spoil", "said"),
     [
         (lambda ssh: (ssh / "id_ed25519").unlink(), "its SSH server refused the key; `ssh` to it must work"),
-        (another_key, "its SSH server refused the key; `ssh` to it must work without a question"),
+        (another_key, "its SSH server refused the key; `ssh` to it must work without a prompt"),
         (lambda ssh: (ssh / "known_hosts").unlink(), "its host key is not known here; `ssh` to it once"),
-        (another_host_key, "its host key is not the one that is known here; see why"),
+        (another_host_key, "its host key has changed; find out why"),
     ],
 )
 def test_ssh_that_is_refused(lab: Lab, tmp_path: Path, spoil: Callable[[Path], None], said: str) -> None:
@@ -112,16 +112,16 @@ def test_ssh_that_is_refused(lab: Lab, tmp_path: Path, spoil: Callable[[Path], N
 def test_tls_that_does_not_fit(lab: Lab, tmp_path: Path) -> None:
     other, mixed = make_certificates(tmp_path / "other"), tmp_path / "mixed"
     shutil.copytree(other, mixed)
-    shutil.copy(lab.certificates / "ca.pem", mixed)  # the engine is believed, and believes us not
-    assert "it wants TLS; set DOCKER_TLS_VERIFY=1" in refusal(lab.tls_address, os.environ)
+    shutil.copy(lab.certificates / "ca.pem", mixed)  # we trust the engine, but it does not trust us
+    assert "it requires TLS; set DOCKER_TLS_VERIFY=1" in refusal(lab.tls_address, os.environ)
     assert "it does not speak TLS; unset DOCKER_TLS_VERIFY" in refusal(lab.tcp_address, tls(lab.certificates))
     for folder in (other, mixed):
-        assert "its certificate and those of DOCKER_CERT_PATH do not match" in refusal(lab.tls_address, tls(folder))
+        assert "its certificate and those in DOCKER_CERT_PATH do not match" in refusal(lab.tls_address, tls(folder))
     assert "DOCKER_CERT_PATH must be a folder with ca.pem" in refusal(lab.tls_address, tls(tmp_path / "none"))
 
 
 def test_a_user_there_for_whom_docker_does_not_answer(lab: Lab) -> None:
-    """The SSH server takes us, and then there is no engine: it is down, or that user may not use it."""
+    """The SSH server accepts us, but there is no engine: it is down, or that user may not use it."""
     alone = replace(lab.sshd, folder=lab.sshd.folder / "alone", engine="unix:///nonexistent", port=free_port())
     alone.start()
     try:

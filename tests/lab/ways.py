@@ -1,4 +1,4 @@
-"""Ways to reach an engine of the lab as from elsewhere: an sshd and certificates of its own, nothing of the user's."""
+"""Remote addresses of a lab engine: a separate sshd and separate certificates, nothing of the user's."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def free_port() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Sshd:
-    """An SSH server on loopback for which `docker` is the engine at `engine`. All of it is in `folder`.
+    """An SSH server on loopback, where `docker` reaches the engine at `engine`. All its files are in `folder`.
 
-    `home` is a HOME whose `.ssh` has the key, the known host and the port: all that a client needs.
+    `home` is a HOME whose `.ssh` has the key, the known host and the port: everything that a client needs.
     """
 
     folder: Path
@@ -45,11 +45,11 @@ class Sshd:
         return self.folder / "home"
 
     def start(self) -> None:
-        """Raises LabError."""
+        """Start the server. Raises LabError."""
         server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
         if server is None:
             raise LabError("the lab needs an SSH server (Debian: apt-get install openssh-server)")
-        Path("/run/sshd").mkdir(exist_ok=True)  # sshd insists on it
+        Path("/run/sshd").mkdir(exist_ok=True)  # required by sshd
         self._make_keys()
         (self.folder / "sshd_config").write_text(self._config())
         command = [server, "-D", "-e", "-f", str(self.folder / "sshd_config")]
@@ -93,7 +93,7 @@ class Sshd:
 
 @contextmanager
 def home(path: Path) -> Iterator[None]:
-    """HOME is `path` meanwhile: SSH clients find their keys there, and touch nothing of the user's."""
+    """Set HOME to `path`: SSH clients find their keys there, and touch nothing of the user's."""
     before = os.environ["HOME"]
     os.environ["HOME"] = str(path)
     try:
@@ -103,7 +103,7 @@ def home(path: Path) -> Iterator[None]:
 
 
 def make_certificates(folder: Path) -> Path:
-    """A CA, and signed by it a certificate of a server at 127.0.0.1 and one of a client; the folder of all.
+    """Make a CA, and certificates signed by it for a server at 127.0.0.1 and for a client; return their folder.
 
     The names are those of DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem), and server.pem, server-key.pem.
     """
@@ -130,6 +130,6 @@ def make_certificates(folder: Path) -> Path:
 
 
 def tls_options(certificates: Path) -> tuple[str, ...]:
-    """The arguments of dockerd for an address that takes only clients of that CA."""
+    """Return dockerd's arguments for an address that accepts only clients of that CA."""
     files = {"tlscacert": "ca.pem", "tlscert": "server.pem", "tlskey": "server-key.pem"}
     return ("--tlsverify", *(f"--{name}={certificates / file}" for name, file in files.items()))

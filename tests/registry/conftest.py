@@ -1,4 +1,4 @@
-"""A real registry in three ways of letting people in. Left out, with the reason, where it or Docker is missing."""
+"""A real registry with three kinds of login. Skipped, with the reason, if the registry or Docker is missing."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def guarded(
 
 @pytest.fixture(params=["public", "private", "guarded"])
 def registry(request: pytest.FixtureRequest) -> Held:
-    """The contract holds for every way in."""
+    """Yield a registry with each kind of login."""
     found: Held = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def environ(tmp_path: Path, registry: Held) -> dict[str, str]:
-    """As after `docker login`."""
+    """Return the environment after `docker login`."""
     return {"PATH": os.environ["PATH"], "DOCKER_CONFIG": str(docker_config(tmp_path / "docker", registry.host))}

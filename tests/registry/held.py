@@ -31,14 +31,14 @@ START_S = 20.0
 
 @dataclass(kw_only=True)
 class Held:
-    """A registry that runs."""
+    """A running registry."""
 
     host: str
     client: docker.DockerClient
     tokens: TokenService | None = None
 
     def push(self, repository: str, tag: str, *, base: str | None = None, files: Mapping[str, str]) -> str:
-        """An image with these files (over `base`, or nothing else), pushed; its digest."""
+        """Push an image with these files (over `base`, if there is one), and return its digest."""
         name = f"{self.host}/{repository}"
         self.client.images.build(
             fileobj=_context(base or "scratch", files), custom_context=True, tag=f"{name}:{tag}", rm=True
@@ -57,7 +57,7 @@ class Held:
         self._write("DELETE", repository, digest)
 
     def tag_many(self, repository: str, tag: str, names: list[str]) -> None:
-        """Let many tags point to what one points to."""
+        """Let many tags point to the image of one tag."""
         manifest = self._write("GET", repository, tag).content
         for name in names:
             self._write("PUT", repository, name, data=manifest, headers={"Content-Type": ACCEPT})
@@ -83,13 +83,13 @@ class Held:
                 name.startswith(f"{self.host}/") for name in (*(image["RepoTags"] or ()), *(image["RepoDigests"] or ()))
             )
         ]
-        while ours:  # one that another is made from goes after it, and the list is in no order of that
+        while ours:  # a base can be removed only after the images built on it, and the list is not sorted that way
             refused = [image for image in ours if not self._remove(image)]
             assert len(refused) < len(ours), f"the engine keeps {refused}"
             ours = refused
 
     def _remove(self, image: str) -> bool:
-        """Whether it is gone; False if it is still needed."""
+        """Remove an image, and return whether it is gone; False if it is still needed."""
         try:
             self.client.images.remove(image, force=True)
         except ImageNotFound:
@@ -117,19 +117,19 @@ def _context(base: str, files: Mapping[str, str]) -> io.BytesIO:
 
 
 def anonymous(folder: Path) -> dict[str, Any]:
-    """No login at all."""
+    """A registry without logins."""
     return {}
 
 
 def basic(folder: Path) -> dict[str, Any]:
-    """A login for everything."""
+    """A registry with a login for everything."""
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(rounds=4)).decode()
     (folder / "users").write_text(f"{USER}:{hashed}\n")
     return {"htpasswd": {"realm": "tests", "path": str(folder / "users")}}
 
 
 def bearer(folder: Path, service: TokenService) -> dict[str, Any]:
-    """Tokens of a token service."""
+    """A registry with tokens from a token service."""
     bundle = service.write_certificate(folder / "service.pem")
     return {
         "token": {"realm": service.realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": str(bundle)},
@@ -140,7 +140,7 @@ def bearer(folder: Path, service: TokenService) -> dict[str, Any]:
 def held(
     folder: Path, *, auth: Mapping[str, Any], client: docker.DockerClient, tokens: TokenService | None = None
 ) -> Iterator[Held]:
-    """A registry with its data in `folder`, on a port of its own."""
+    """Run a registry with its data in `folder`, on its own port."""
     host = f"127.0.0.1:{_free_port()}"
     config = {
         "version": 0.1,
@@ -159,7 +159,7 @@ def held(
     finally:
         try:
             registry.clean()
-        finally:  # whatever the engine says to that, no server stays behind
+        finally:  # whatever the engine answers, no server is left running
             process.terminate()
             process.wait()
 
@@ -182,7 +182,7 @@ def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def docker_config(folder: Path, host: str, *, password: str = PASSWORD) -> Path:
-    """What `docker login` leaves behind."""
+    """Write the configuration that `docker login` leaves behind."""
     folder.mkdir(exist_ok=True)
     auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
     (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))

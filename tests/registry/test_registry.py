@@ -1,4 +1,4 @@
-"""The client against a real registry, by every way in, with images that an engine really pushed."""
+"""The client with a real registry, with every kind of login, and images that an engine really pushed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_repository_that_is_not_there(registry: Held, environ: dict[str, str])
 
 
 def test_anonymous_as_on_nvcr(guarded: Held, tokens: TokenService, tmp_path: Path) -> None:
-    """Everybody may read, with a token that is had for nothing."""
+    """Anyone may read, with a token that needs no login."""
     guarded.push("team/open", "1", files={"answer": "1"})
     tokens.asked.clear()
     asked = Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)})
@@ -68,7 +68,7 @@ def test_anonymous_as_on_nvcr(guarded: Held, tokens: TokenService, tmp_path: Pat
 
 
 def test_nobody_is_told_to_log_in(private: Held, tmp_path: Path) -> None:
-    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; `docker login {private.host}`"):
+    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; run `docker login {private.host}`"):
         Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)}).tags(f"{private.host}/team/app")
 
 

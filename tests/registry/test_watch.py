@@ -53,7 +53,7 @@ class Place:
         return {**os.environ, "DOCKER_CONFIG": str(docker_config(self.folder / "docker", self.registry.host))}
 
     def once(self) -> tuple[int, dict[str, Any], str]:
-        """The exit code, what the look showed, and the versions that were run."""
+        """Return the exit code, the output of the look, and the versions that ran."""
         done = subprocess.run(
             self.command("--once"), cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False,
             timeout=180,
@@ -77,14 +77,14 @@ def place(tmp_path: Path, guarded: Held) -> Place:
 
 @pytest.fixture(scope="session")
 def base(client: docker.DockerClient) -> str:
-    """An image in which Python is: the agent needs it."""
+    """Return an image with Python, which the agent needs."""
     if not client.images.list(name=BASE):
         pytest.skip(f"no image {BASE} on this engine; `make base` makes it")
     return BASE
 
 
 def test_new_republished_and_gone(place: Place, base: str) -> None:
-    """Only what is new runs, beside the last good image; nothing new runs nothing."""
+    """Only new images run, along with the last good image; if nothing is new, nothing runs."""
 
     def push(tag: str, answer: str, *, mark: str = "") -> str:
         return place.registry.push("team/watched", tag, base=base, files={"answer": answer, "mark": mark})
@@ -115,7 +115,7 @@ def test_new_republished_and_gone(place: Place, base: str) -> None:
 
 
 def test_nothing_new_among_600_tags(place: Place, base: str) -> None:
-    """Watching is for every few minutes: it must not ask a registry for each of its tags."""
+    """A watch may look every few minutes: it must not ask a registry for each of its tags."""
     place.registry.push("team/many", "v0-app", base=base, files={"answer": "0"})
     place.registry.tag_many("team/many", "v0-app", [f"v1.{number}-app" for number in range(599)])
     place.matrix("team/many", first="1.596")
@@ -135,7 +135,7 @@ def test_sigterm_between_two_looks_ends_it_cleanly(place: Place, base: str) -> N
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["new"] == []
         code, said = second_watch(place)
-        assert (code, "another watch of this matrix is at work" in said) == (3, True)
+        assert (code, "another watch of this matrix is running" in said) == (3, True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 
@@ -157,7 +157,7 @@ def test_kill_9_during_a_run_loses_nothing_but_the_run(place: Place, base: str) 
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert len(json.loads(process.stdout.readline())["new"]) == 1
-        time.sleep(0.5)  # in its run
+        time.sleep(0.5)  # in the run's folder
         process.kill()
     code, seen, ran = place.once()
     assert (code, names(seen, "new"), ran) == (0, ["v1-app"], "v1-app")

@@ -1,4 +1,4 @@
-"""A token service, as `docker-registry` wants one: it signs what somebody may do (Docker's token specification)."""
+"""A token service for `docker-registry`: it signs what a client may do (Docker's token specification)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ISSUER = "token service of the tests"
 
 
 class TokenService(ThreadingHTTPServer):
-    """Everybody may pull; who has the login may do everything. `asked` are the queries that came."""
+    """Anyone may pull; a client with the login may do everything. `asked`: the queries that arrived."""
 
     daemon_threads = True
 
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Tests are quiet."""
+        """Log nothing."""
 
 
 @contextmanager

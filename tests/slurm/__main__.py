@@ -1,4 +1,4 @@
-"""`tools/slurm up | down`: a Slurm of three nodes by hand, for trying a matrix with `engine: slurm`."""
+"""`tools/slurm up | down`: a Slurm of three nodes by hand, to try a matrix with `engine: slurm`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.slurm.cluster import Cluster, ClusterError
 
 FOLDER = Path("/var/tmp/harness-slurm")
-NUMBER = 90  # the tests' own are 1 to 19
+NUMBER = 90  # the tests use 1 to 19
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One Slurm of our own: its files, its daemons, and what it must not leave behind."""
+"""A separate Slurm: its files, its daemons, and what it must not leave behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_PORT = 27800
 CGROUPS = Path("/sys/fs/cgroup")
 NODE_MEMORY_MIB = 2000
 LOST_AFTER_S = 10
-"""A node that is silent for so long is lost (300 s is Slurm's default)."""
+"""Seconds of silence after which a node is lost (300 s is Slurm's default)."""
 
 CONF = """\
 ClusterName=harness{number}
@@ -67,14 +67,14 @@ CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrai
 
 
 class ClusterError(Exception):
-    """No Slurm can be had on this machine; the text says why."""
+    """Raised if no Slurm can be started on this machine; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Three nodes, all in `folder`. The `number` is its own among all clusters of the machine: names and ports have it.
+    """Three nodes, all in `folder`. `number` is unique among all clusters of the machine: names and ports contain it.
 
-    Two nodes have a GPU of one type, and the third has two of another.
+    Two nodes have a GPU of one type, and the third has two of another type.
     """
 
     folder: Path
@@ -90,11 +90,11 @@ class Cluster:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment in which Slurm's commands mean this cluster."""
+        """The environment in which Slurm's commands use this cluster."""
         return {**os.environ, "SLURM_CONF": str(self.conf)}
 
     def start(self) -> None:
-        """Start all and wait until every node is idle. Raises ClusterError."""
+        """Start everything and wait until every node is idle. Raises ClusterError."""
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing or os.getuid() != 0:
             raise ClusterError(f"no root, or not installed: {' '.join(missing) or 'nothing'}; see tools/slurm need")
@@ -143,8 +143,9 @@ class Cluster:
         _run(["slurmd", "-N", node], self.environ)
 
     def lose_node(self, node: str) -> None:
-        """As when the machine loses its power: its slurmd, and what runs under it.
-        At night slurmctld finds out by itself, after LOST_AFTER_S and more; by day it is told, as by an administrator.
+        """Kill a node's slurmd and everything under it, as if the machine lost power.
+
+        At night slurmctld notices by itself, after LOST_AFTER_S or more; by day it is informed, as by an administrator.
         """
         found = self._process(f"{node}.pid", "slurmd")
         steps = [
@@ -161,7 +162,7 @@ class Cluster:
         self._end("munged.pid", "munged")
 
     def slurm(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
+        """Return the output of one of Slurm's commands."""
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=True, timeout=30)
         return done.stdout.strip()
 
@@ -185,7 +186,7 @@ class Cluster:
         return set()
 
     def stop(self) -> None:
-        """End all and remove every trace of it."""
+        """End everything and remove every trace of it."""
         if self._process("slurmctld.pid", "slurmctld"):
             with contextlib.suppress(subprocess.SubprocessError):
                 for job in self.jobs():
@@ -205,11 +206,11 @@ class Cluster:
     def _end(self, pid_file: str, name: str) -> None:
         process = self._process(pid_file, name)
         if process is not None:
-            process.kill()  # nothing of it is kept, and slurmctld takes 12 s to end in peace
+            process.kill()  # nothing of it is kept, and slurmctld takes 12 s to end by itself
             until(lambda: self._process(pid_file, name) is None, seconds=ENDS_S)
 
     def _process(self, pid_file: str, name: str) -> psutil.Process | None:
-        """The daemon that wrote the file, if it still runs: another process may have its number by now."""
+        """Return the daemon that wrote the file, if it still runs: another process may have its pid by now."""
         with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
             process = psutil.Process(int((self.folder / pid_file).read_text()))
             gone = process.name() != name or process.status() == psutil.STATUS_ZOMBIE

@@ -1,4 +1,4 @@
-"""A registry on loopback that knows one image: what the harness asks of it before an import."""
+"""A registry on loopback with one image: what the harness asks for before an import."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIGEST = digest_of(MANIFEST)
 
 @contextmanager
 def registry() -> Iterator[Server]:
-    """Yield the server; `latest` and the digest are the image."""
+    """Yield the server; `latest` and the digest name the image."""
     running = started(Server())
     server = next(running)
     server.answer = _answer

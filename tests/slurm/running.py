@@ -17,7 +17,7 @@ MOST_CLUSTERS = 20
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Three nodes that nobody else uses; left out, with the reason, where they cannot be had."""
+    """Yield three nodes that nothing else uses; skip, with the reason, if they cannot be started."""
     taken = ClusterError(f"{MOST_CLUSTERS} test processes have a cluster each on this machine")
     with free_number(FOLDER, most=MOST_CLUSTERS, taken=taken) as number:
         found = Cluster(folder=FOLDER / str(number), number=number)

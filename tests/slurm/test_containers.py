@@ -1,4 +1,4 @@
-"""Containers on a node, by real programs: what a trial gets, and that nothing of it stays."""
+"""Containers on a node, run by the real programs: what a trial gets, and that nothing of it remains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PODMAN = ENGINES / "podman"
 
 @dataclass(frozen=True)
 class Node:
-    """A world whose trials run in containers, and the command on the nodes that starts them."""
+    """A world whose trials run in containers, and the command that starts them on the nodes."""
 
     world: World
     program: Path
@@ -46,18 +46,18 @@ class Node:
         return self.call("ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}").split()
 
     def tiny(self) -> list[str]:
-        """The names of the test's image that are there."""
+        """Return those names of the test's image that exist."""
         listed = self.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").split()
         return [name for name in listed if TINY in name]
 
 
 def docker_of_the_tests() -> str:
-    """The words before a command of `docker` on the nodes: they reach the engine of this process of tests."""
+    """Return the prefix of a `docker` command on the nodes, which then uses the engine of this test process."""
     return f"{shutil.which('docker')} --host {os.environ['DOCKER_HOST']}" if "DOCKER_HOST" in os.environ else "docker"
 
 
 def podman_of_the_tests() -> str:
-    """Those of `podman`, with the base image in it; skipped where there is none."""
+    """Return the prefix of a `podman` command, with the base image loaded; skip if there is no Podman."""
     found = [shutil.which(name) for name in ("podman", "runc", "catatonit")]
     if None in found[:2] or not (found[2] or Path("/usr/libexec/podman/catatonit").exists()):
         if os.environ.get("HARNESS_REQUIRE_SLURM") == "1":
@@ -154,7 +154,7 @@ TINY = "127.0.0.1:9/team/tiny"
 
 @pytest.fixture
 def tiny(node: Node, tmp_path: Path) -> Iterator[Image]:
-    """An image that `pull` brings: the engine and the image are real, the way there is not."""
+    """Return an image that `pull` brings: the engine and the image are real, the download is not."""
     archive = tmp_path / "tiny.tar"
     node.call("import", "-", f"{TINY}:1", given=_tar(tmp_path))
     node.call("save", "--output", str(archive), f"{TINY}:1")
@@ -170,7 +170,7 @@ def tiny(node: Node, tmp_path: Path) -> Iterator[Image]:
 
 
 def of_the_test(engine: Engine) -> Any:
-    """The test's image as the harness may remove it; None if it may not."""
+    """Return the test's image as one that the harness may remove; None if it may not."""
     return next((kept for kept in engine.kept() if kept.name.startswith(TINY)), None)
 
 
@@ -180,7 +180,7 @@ def _tar(folder: Path) -> bytes:
 
 
 def test_an_image_that_was_pulled_is_removed_by_clean(node: Node, tiny: Image) -> None:
-    """Each version of a sweep would stay on the node's disk for ever."""
+    """Otherwise each version of a sweep would stay permanently on the node's disk."""
     engine = node.world.engine
     engine.prepare(tiny, quiet)
     kept = of_the_test(engine)

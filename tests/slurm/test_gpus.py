@@ -1,4 +1,4 @@
-"""GPUs of a node: Slurm gives them as generic resources, and a trial gets those of the allocation and no other.
+"""GPUs of a node: Slurm gives them as generic resources, and a trial gets only those of the allocation.
 
 Slurm is real and counts devices; the driver is a double, which lists both cards of the node.
 """
@@ -42,7 +42,7 @@ GRES = "gpu:rtx4090:1"
 
 @pytest.fixture
 def driver(environ: dict[str, str], tmp_path: Path) -> Path:
-    """The folder of the driver's library, which steps find as they find the real one."""
+    """Return the folder of the driver's library, which steps find as they would find the real one."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -58,7 +58,7 @@ def driver(environ: dict[str, str], tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def opened(environ: dict[str, str], *, gpus: tuple[str, ...]) -> Iterator[tuple[World, Host]]:
-    """A host that shares the node with other jobs, and gets one of its cards."""
+    """Open a host that shares the node with other jobs, and gets one of its cards."""
     asked = SlurmRequest(container="none", time_s=600.0, wait_s=60.0, exclusive=False,
                          select=(("gres", GRES), ("cpus-per-task", "1"), ("mem", "600M")))  # fmt: skip
     host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, slurm=asked)

@@ -1,4 +1,6 @@
-"""enroot, pyxis and Apptainer on a node: images as files in a shared folder, and what a trial gets. All are doubles."""
+"""enroot, pyxis and Apptainer on a node: images as files in a shared folder, and what a trial gets. All three are
+doubles.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class Node:
         return self.calls("import") + self.calls("pull")
 
     def left(self) -> list[str]:
-        """What there is beside the image and its record."""
+        """Return what exists besides the image and its record."""
         names = {path.name for path in self.file.parent.iterdir()} if self.file.parent.exists() else set()
         return sorted(names - {self.file.name, f"{self.file.name}.json", f"{self.file.stem}.lock"})
 
@@ -114,7 +116,7 @@ def engine_of(kind: ContainerKind, images: Path, environ: dict[str, str]) -> Eng
 
 @pytest.fixture
 def node(opened: Node) -> Node:
-    """Without images."""
+    """A node without images."""
     for name in ("log", "slow", "large"):
         (opened.state / name).unlink(missing_ok=True)
     shutil.rmtree(opened.file.parent, ignore_errors=True)
@@ -126,14 +128,14 @@ def node(opened: Node) -> Node:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder of the scenario, which the step `tell` reads."""
+    """Return a folder of the scenario, which the step `tell` reads."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "inner.txt").write_text("from the file")
     return tmp_path / "data"
 
 
 def test_a_trial_gets_the_image_alone_and_nothing_of_it_stays(node: Node, data: Path) -> None:
-    """No variable of ours or of Slurm's, no network, and what is written is gone."""
+    """The trial gets no variable of ours or of Slurm's and no network, and what it writes is gone afterwards."""
     trial = node.world.trial("tell", prepared=node.prepared(), files=(data,), environment=(("TOLD", "a b"),))
     told = trial.output_tail.splitlines()
     assert {"environment FROM_THE_IMAGE yes", "environment ENTRYPOINT ran", "environment TOLD a b"} <= set(told)
@@ -158,7 +160,7 @@ def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:
 
 
 def test_the_version_and_the_options_of_the_program_are_in_each_trial_s_key(node: Node) -> None:
-    """A cluster that updates the program, or a harness that starts it otherwise, measures anew."""
+    """After an update of the program, or a change of how the harness starts it, everything is measured again."""
     version = {"enroot": "3.5.0", "apptainer": "1.3.4", "pyxis": "3.5.0"}[node.kind]
     facts = node.world.trial("quiet", prepared=node.prepared()).fingerprint
     assert str(facts["engine"]).endswith(f"container: {node.kind} {version}")
@@ -230,7 +232,7 @@ def test_a_killed_import_leaves_nothing_that_is_taken_for_an_image(node: Node) -
     assert node.world.engine.look(node.image, quiet) is None
     assert not node.file.exists()
     part = node.file.with_name(f".{node.file.stem}.harness-trial-dead{node.file.suffix}")
-    part.write_bytes(b"half of it")  # as a kill -9 of the harness leaves it
+    part.write_bytes(b"half of it")  # as after a kill -9 of the harness
     (node.state / "slow").unlink()
     node.prepared()
     assert node.left() == []
@@ -258,7 +260,7 @@ def test_images_are_told_as_kept_and_removed_unless_they_are_in_use(node: Node) 
 
 
 def test_a_folder_that_is_not_there_is_told_at_once(node: Node, tmp_path: Path) -> None:
-    """It is not made: a file system that is not mounted would be found full of images later."""
+    """The folder is not created: a file system that is not mounted now would later appear full of images."""
     with pytest.raises(
         EngineUnreachable, match=r"^matrix\.yaml:2: hosts\.here\.images: .*/gone: no such folder"
     ) as told:

@@ -1,4 +1,4 @@
-"""What killed runs and killed steps leave on a cluster, and `harness clean` of nodes that others use."""
+"""What killed runs and killed steps leave on a cluster, and `harness clean` of nodes in use."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str
 
 @pytest.mark.kills
 def test_a_step_that_is_killed_leaves_nothing_on_the_node(environ: dict[str, str]) -> None:
-    """As where it takes longer than the cluster's KillWait to remove its folder."""
+    """This includes a step whose folder takes longer to remove than the cluster's KillWait."""
 
     def kill() -> None:
         (folder,) = what_remains(world)
@@ -89,7 +89,7 @@ def test_a_step_that_is_killed_leaves_nothing_on_the_node(environ: dict[str, str
 def test_a_node_in_use_is_not_waited_for_as_long_as_by_a_sweep(
     cluster: Cluster, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
-    """It waited a day for one, and said nothing."""
+    """It waited a day for such a node, without a message."""
     monkeypatch.setattr(clean_flow, "NODE_S", 5.0)
     node, said = cluster.nodes[0], list[str]()
     asked = replace(REQUEST, container="docker", node=node, wait_s=24 * 3600.0)
@@ -98,5 +98,5 @@ def test_a_node_in_use_is_not_waited_for_as_long_as_by_a_sweep(
         (told,) = clean_flow.clean([host], images=True, dry_run=dry_run, environ=environ, say=said.append)
         assert len(cluster.jobs()) == 1, "its own request is still in the queue"
     why = "waiting in the queue of Slurm: Resources"
-    assert told.problem == f"matrix.yaml:2: hosts.here: no node within 5 s ({why}); clean it again when it is free"
+    assert told.problem == f"matrix.yaml:2: hosts.here: no node within 5 s ({why}); clean again when one is free"
     assert said.count(f"matrix.yaml:2: hosts.here: {why}, 5 s at most") == 1

@@ -1,4 +1,4 @@
-"""Nodes that the queue gives, as one pool: rows are shared, nodes join later, one is lost in the middle of a row."""
+"""Nodes from the queue as one pool: rows are shared, nodes join later, one is lost in the middle of a row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTS = "{farm: {engine: slurm, nodes: 2, hold: {time: 10m, wait: 2m}}}"
 
 
 class Sweep:
-    """One sweep, during which something happens; `notes`: what it told."""
+    """One sweep, during which something happens; `notes`: its messages."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.folder, self.environ, self.notes = folder, environ, io.StringIO()
@@ -49,7 +49,7 @@ def run(tmp_path: Path, environ: dict[str, str]) -> Sweep:
 
 
 def assert_whole(result: RunResult, *, rows: int) -> None:
-    """Nothing is lost or doubled, and no row is of two nodes."""
+    """Check that nothing is lost or counted twice, and that no row was measured on two nodes."""
     assert [len(found) for found in machines(result).values()] == [1] * rows, machines(result)
     assert [len([one for one in cell.trials if one.measured]) for cell in result.cells] == [2] * 2 * rows
 
@@ -73,7 +73,7 @@ def test_rows_are_shared_by_the_nodes_and_found_again_by_the_next_sweep(run: Swe
 def test_a_sweep_begins_with_the_nodes_that_there_are_and_others_join(
     run: Sweep, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would wait for the last of them, while the first are paid for."""
+    """Otherwise it would wait for the last node, while the first ones are already charged."""
     monkeypatch.setattr(opening, "GATHER_S", 0.5)
     others = ["sbatch", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300"]
     job = cluster.slurm(*others).split()[-1]

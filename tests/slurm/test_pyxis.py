@@ -1,4 +1,4 @@
-"""pyxis on a node: a container is unpacked once for each image, and does not outlive the sweep. It is a double."""
+"""pyxis on a node: a container is unpacked once for each image, and does not outlive the sweep. pyxis is a double."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def containers(node: Node) -> list[str]:
 
 
 def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: Node) -> None:
-    """Some GB for each image would stay on the node's disk."""
+    """Otherwise some GB for each image would stay on the node's disk."""
     prepared = node.prepared()
     for _ in range(2):
         assert node.world.trial("quiet", prepared=prepared).end == "completed"
@@ -61,7 +61,7 @@ def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(nod
 def test_a_cluster_without_pyxis_says_so_in_one_line(cluster: Cluster, node: Node) -> None:
     (cluster.folder / "plugstack.conf").write_text("")
     with pytest.raises(
-        ImageUnavailable, match=r"^matrix\.yaml:7: .* cannot be unpacked: .*srun of this machine has no pyxis"
+        ImageUnavailable, match=r"^matrix\.yaml:7: .* cannot be unpacked: .*srun on this machine does not have pyxis"
     ) as told:
         node.world.engine.prepare(pulled(f"{node.server.host}/{REPOSITORY}:latest"), quiet)
     assert "\n" not in str(told.value)

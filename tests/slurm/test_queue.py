@@ -55,7 +55,7 @@ def held(engine: Engine, say: Callable[[str], None] = quiet) -> contextlib.Abstr
 
 
 def refusal(environ: Mapping[str, str], **fields: Any) -> str:
-    """The one line with which a node is refused."""
+    """Return the one line with which a node is refused."""
     with opened(environ, **fields) as world, pytest.raises(InfrastructureError) as caught, held(world.engine):
         pytest.fail("a node was given")
     assert "\n" not in str(caught.value)
@@ -86,7 +86,7 @@ trials: {{least: 2, most: 4}}
 def test_a_sweep_over_two_named_nodes_finds_the_same_version_on_both(
     harness: Harness, cluster: Cluster, environ: dict[str, str]
 ) -> None:
-    """Two nodes with the same card tell the card from the host."""
+    """Two nodes with the same card distinguish the card from the host."""
     first, second, _ = cluster.nodes
     harness.environ.update(environ)
     matrix = harness.write(
@@ -168,7 +168,7 @@ def test_without_munge_it_says_so(cluster: Cluster, environ: dict[str, str], tmp
 
 
 def during(world: World, act: Callable[[], object]) -> Any:
-    """A long trial, with something that happens at its first step."""
+    """Run a long trial, and let something happen at its first step."""
     seen: list[int] = []
 
     def once(step: int, rss_kib: float | None) -> None:
@@ -197,17 +197,17 @@ def test_a_cancelled_allocation_says_nothing_about_the_image_and_the_next_trial_
 
 @pytest.mark.kills
 def test_a_lost_node_is_never_a_good_or_a_bad_version(cluster: Cluster, environ: dict[str, str]) -> None:
-    """srun ends with 0 then."""
+    """In that case the exit code of srun is 0."""
     with opened(environ) as world, held(world.engine):
         node = str(world.engine.facts["name"])
         trial = during(world, lambda: cluster.lose_node(node))
         clear(world)
     assert trial.end == "infrastructure", trial.message
-    assert f"node {node} does not answer any more" in trial.message or "node is lost" in trial.message
+    assert f"node {node} no longer answers" in trial.message or "node is lost" in trial.message
 
 
 def clear(world: World) -> None:
-    """Remove what a node is left with if everything on it dies at once: its owner, this process, lives on."""
+    """Remove what a node keeps if everything on it dies at the same moment: the owner, this process, is still alive."""
     for folder in what_remains(world):
         shutil.rmtree(folder)
 
@@ -224,7 +224,7 @@ def test_a_preempted_sweep_says_so(cluster: Cluster, environ: dict[str, str]) ->
 def test_an_allocation_that_ends_soon_is_replaced_before_the_next_trial(
     cluster: Cluster, environ: dict[str, str]
 ) -> None:
-    """A trial that the time limit cuts off would be lost."""
+    """A trial that the time limit interrupts would be lost."""
     said: list[str] = []
     with opened(environ) as world, held(world.engine, said.append) as lease:
         (before,) = cluster.jobs()
@@ -232,4 +232,4 @@ def test_an_allocation_that_ends_soon_is_replaced_before_the_next_trial(
         lease.check()
         (after,) = cluster.jobs()
         assert after != before
-        assert any("ends soon; asking for node" in text for text in said)
+        assert any("ends soon; requesting node" in text for text in said)

@@ -1,5 +1,5 @@
-"""Unmodified programs with the real wheels of the frameworks: each step is counted once, and the program computes
-what it computes alone; what it logs arrives. `make stories` runs them; the first time goes into installing.
+"""Unmodified programs with the real wheels of the frameworks: each step is counted once, the program computes the same
+as without the agent, and its logged numbers arrive. `make stories` runs them; the first run mostly installs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.agent.conftest import INTERPRETERS
 from tests.agent.test_program import run
 
 pytestmark = [pytest.mark.stories, pytest.mark.index, pytest.mark.timeout(1800)]
-TIMEOUT_S = 1200  # a hang, and no measure
+TIMEOUT_S = 1200  # only against hangs, not a measurement
 BUDGET = [64, 100_000]
 
 TORCH = """
@@ -180,7 +180,7 @@ ENVIRONMENTS = Path.home() / ".cache" / "harness" / "frameworks"
 
 
 def environment(version: str, packages: list[str]) -> str:
-    """Return the interpreter of an environment with the packages; it is kept for the next time."""
+    """Return the interpreter of an environment with these packages, which is kept for the next time."""
     if version not in INTERPRETERS:
         pytest.skip(f"no Python {version} on this machine")
     folder = ENVIRONMENTS / hashlib.sha256(repr((version, packages)).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""The published stories, in real containers with real wheels: what each page promises must come out.
+"""The published stories, in real containers with real wheels: what each page promises must come true.
 
-They are run by `make stories`. Most of the time goes into building images and starting TensorFlow.
+`make stories` runs them. Most of the time goes into building images and starting TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.integration.conftest import ROOT, Harness, harness
 __all__ = ["harness"]  # the fixture
 
 pytestmark = [pytest.mark.stories, pytest.mark.docker, pytest.mark.index, pytest.mark.timeout(1800)]
-TIMEOUT_S = 1500  # a hang, and no measure: two images of 1.3 GB may be built in it, on a busy machine
+TIMEOUT_S = 1500  # only against hangs: two images of 1.3 GB may be built in it, on a busy machine
 
 PLANTED = """\
 \"\"\"One operation gets 2 ms slower with each step, a longer one does not.\"\"\"
@@ -60,7 +60,7 @@ scenarios:
 
 
 def swept(harness: Harness, example: str, *options: str, codes: tuple[int, ...]) -> dict[str, str]:
-    """Variant with image -> verdict."""
+    """Return (variant, image) -> verdict."""
     ended = harness.run("sweep", str(ROOT / "examples" / f"{example}.yaml"), *options, timeout_s=TIMEOUT_S)
     assert ended.code in codes, ended.err
     summary = harness.summary(example)
@@ -97,7 +97,7 @@ def test_signal_the_trace_names_the_transform(harness: Harness) -> None:
 
 
 def test_signal_a_planted_slow_operation_is_ranked_first_with_its_times(harness: Harness) -> None:
-    """As the story's author found rfft: by TensorFlow's own step stats, early against late, within 10 %."""
+    """This is how the story's author found rfft: TensorFlow's own step stats, early compared with late, within 10 %."""
     (harness.folder / "planted_op.py").write_text(PLANTED)
     (harness.folder / "planted.yaml").write_text(PLANTED_MATRIX)
     (found,), _, _ = probed(harness, "planted", folder=harness.folder)
@@ -119,7 +119,7 @@ def test_pipeline_serialized_tensors_make_files_ten_times_larger(harness: Harnes
 
 
 def test_pipeline_resizing_takes_scikit_image_many_times_longer_than_opencv(harness: Harness) -> None:
-    """A hundred times in the story, and here; ten is beyond what a busy machine does to either."""
+    """About a hundred times in the story and here; a busy machine changes either time by less than a factor of ten."""
     verdicts = swept(harness, "pipeline", "--only", "resize*", "--trials", "1:1", codes=(0, 4))
     assert set(verdicts.values()) <= {"flat", "plateau", "inconclusive"}
     took_ms = {cell["params"]["library"]: cell["step_ms"] for cell in harness.summary("pipeline")["cells"]}
@@ -141,7 +141,7 @@ def test_pressure_is_a_plateau_and_never_a_leak(harness: Harness) -> None:
 
 
 def test_ort_native_valgrind_counts_what_each_variant_loses(harness: Harness) -> None:
-    """Ten names and eleven metadata entries a session, in both versions."""
+    """Ten names and eleven metadata entries per session, in both versions."""
     wanted = ("native names=leaked metadata=leaked*", "native names=owned*")
     found, _, _ = probed(harness, "ort_native", *(word for each in wanted for word in ("--only", each)))
     lost = {

@@ -1,5 +1,5 @@
-"""What all units share: a chart of the same data is drawn once in a process, because a drawing takes 0.1 s; and the
-charts' script is a stub, because bundling it takes 1.5 s and no unit runs it.
+"""What all unit tests share. A chart of the same data is drawn once per process, because a drawing takes 0.1 s; and the
+charts' script is a stub, because bundling it takes 1.5 s and no unit test runs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Runs Python on long texts with a limit of processor time: code that exceeds it grows faster than its text.
+"""Runs Python on long texts with a limit of processor time: code that exceeds it grows faster than the text.
 
-The limit is ten times what is needed, whatever else the machine does; it is no measurement.
+The limit is ten times what is needed, whatever else the machine does; it is not a measurement.
 """
 
 from __future__ import annotations

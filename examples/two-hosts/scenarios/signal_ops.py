@@ -10,7 +10,7 @@ FIRST_BAD = (1, 15, 5)
 LEAKING_INPUTS = ("random", "variable")
 LOST_BYTES = 24 * 1024
 HEALTHY_S = 50e-6
-SLOWER_S = 0.5e-6  # added to each step for every step before it
+SLOWER_S = 0.5e-6  # how much longer each step takes than the one before
 
 
 def setup(op="rfft", input="random"):  # noqa: A002 - the name that the story uses
@@ -36,7 +36,7 @@ def setup(op="rfft", input="random"):  # noqa: A002 - the name that the story us
 
 
 def busy(seconds):
-    """Keep the processor busy: a sleep is less exact."""
+    """Keep the processor busy, because a sleep is less precise."""
     until_s = time.perf_counter() + seconds
     while time.perf_counter() < until_s:
         pass

@@ -1,4 +1,4 @@
-"""Says why no step of a program was seen, or too few. Pure."""
+"""Explains why no step of a program was seen, or too few. Pure."""
 
 import re
 
@@ -15,7 +15,7 @@ CALLS = {
 }
 OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-REPLACED = "no step was seen: the program replaced itself by another (os.exec), in which nothing can be counted"
+REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
 
 def why_unseen(steps_are, hooked, elsewhere, others):
@@ -34,7 +34,7 @@ def _hooks(steps_are, hooked):
         module = steps_are.partition(":")[0]
         return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module
     if not hooked:
-        return "it did not import %s" % ("any framework that is known" if steps_are == "auto" else steps_are)
+        return "it did not import %s" % ("any known framework" if steps_are == "auto" else steps_are)
     unknown = sorted(kind for kind in hooked if not hooked[kind])
     if unknown:
         return "this version of %s is not known" % " and ".join(unknown)
@@ -42,5 +42,5 @@ def _hooks(steps_are, hooked):
 
 
 def is_starting(stacks):
-    """Return whether a thread imports or compiles, which may take minutes before the first step."""
+    """Return whether a thread is importing or compiling, which may take minutes before the first step."""
     return STARTS.search(stacks) is not None

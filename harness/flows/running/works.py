@@ -1,4 +1,4 @@
-"""Judges all rows of a plan while they run: each after each of its turns, and for good when it is finished."""
+"""Judges all rows of a plan while they run: after each turn of a row, and finally when the row is finished."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FAILED = ("crash", "oom", "hang")
 class Works:
     """The rows of a plan. Safe for threads that work on different rows.
 
-    `only`: the cells that may be launched; None: all. `ending` learns which findings are confirmed. `so_far` is called
-    with every block as it stands, after each turn of a row; from any thread, one call at a time.
+    `only`: the ids of the cells that may be launched; None: all. `ending` is informed of confirmed findings. `so_far`
+    is called after each turn of a row with the current verdicts on all blocks, from any thread, one call at a time.
     """
 
     plan: Plan
@@ -53,11 +53,11 @@ class Works:
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _to_go_on: str = "run the same sweep again to continue"
-    """What finishes rows that were not finished."""
+    """The remedy that reports give for unfinished rows."""
 
     def __post_init__(self) -> None:
-        """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one of
-        each machine, which is chosen when the machine begins it.
+        """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one row
+        per machine, which is chosen when the machine begins it.
         """
         self._blocks = Counter(block.variant.scenario.name for block in self.plan.blocks)
         self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
@@ -85,13 +85,13 @@ class Works:
         return [] if twin is None else [twin]
 
     def judged(self) -> list[JudgedBlock]:
-        """Return every block, in the plan's order; those that were not finished as far as they came."""
+        """Return the verdicts on all blocks, in the plan's order. An unfinished block has the verdict so far."""
         blocks = [(work, self._newest(work)) for work in self._in_order()]
         return [block if work.finished else to_be_continued(block, self._to_go_on) for work, block in blocks]
 
     def mark_unfinished(self, why: str) -> None:
-        """Record for each version that lacks launches why it has no more."""
-        self._to_go_on = f"{why}; the same sweep without it continues"
+        """Record why each version that lacks launches gets no more."""
+        self._to_go_on = f"{why}; run the same sweep without it to continue"
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:
@@ -125,7 +125,7 @@ class Works:
     # ------------------------------------------------------------ after a turn
 
     def standing(self, run: BlockRun) -> RowStanding:
-        """Judge a row after its turn, and return how it stands."""
+        """Judge a row after its turn, and return its standing."""
         standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
         self.open_rows.put_down(run)
         with self._lock:
@@ -136,9 +136,9 @@ class Works:
         return standing
 
     def finish(self, run: BlockRun) -> None:
-        """Judge a row whose launches are done for the last time, and let go of its traces.
+        """Judge a row for the last time, because its launches are done, and release its traces.
 
-        It needs the A/A noise of its lane and scenario: until the row that measures it is done, the others wait.
+        The verdict needs the A/A noise of the lane and scenario, so it waits until the row that measures this is done.
         """
         work = self._works[id(run)]
         work.finished = True
@@ -171,7 +171,7 @@ class Works:
         return [works[id(block)] for block in self.plan.blocks]
 
     def _newest(self, work: Work) -> JudgedBlock:
-        """Return the verdict on a block by all its launches, also those of a turn that was interrupted."""
+        """Return the verdict on a block from all its launches, including those of an interrupted turn."""
         if work.judged is None or (not work.final and (work.seen != work.evidence or work.finished)):
             self.open_rows.recall(work.run)
             self._judge(work)
@@ -180,7 +180,7 @@ class Works:
         return work.judged
 
     def _known(self, work: Work) -> JudgedBlock:
-        """Return the verdict on a block as of its last turn; nothing is known of one that had none."""
+        """Return the verdict on a block as of its last turn, or the blank verdict before its first turn."""
         if work.judged is None and work.blank is None:
             fresh = [CellRun(cell=cell) for cell in work.block.cells]
             work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
@@ -226,7 +226,7 @@ class Works:
         return Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
 
     def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
-        """Return a scheduler that chooses the launches of a block, or only judges the launches of an earlier search and
-        those that `--decide` added.
+        """Return a bisection of a block. It chooses launches, or only judges those of an earlier bisection and of
+        `--decide`.
         """
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))

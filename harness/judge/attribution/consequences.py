@@ -1,6 +1,7 @@
 """Finds consequences: findings that another finding of the same block explains. Pure.
 
-A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each one explains.
+A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each signal
+explains.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ REASON = 2.0
 
 
 def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` are oldest first, by
-    series.
+    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` holds the versions of
+    each series, oldest first.
 
-    A consequence begins with its cause, and both end together or not at all. Of a chain, the first cause counts.
+    A consequence begins with its cause, and both end together or not at all. In a chain, the first cause counts.
     """
     places: dict[object, list[Finding]] = {}
     for finding in findings:
@@ -33,7 +34,7 @@ def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequen
 
 
 def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
-    """Return the metric of the first cause by the `id()` of each finding of one block that is a consequence."""
+    """Return, by the `id()` of each finding of one block that is a consequence, the metric of its first cause."""
     signs: dict[Sign, list[Finding]] = {}
     for finding in findings:
         signs.setdefault(sign_of(finding), []).append(finding)
@@ -83,7 +84,7 @@ def _explains(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
     if not _in_reason(cause.effect, result.effect):
         return False
     mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
-    return not mutual or _place(cause.metric) > _place(result.metric)  # of a mutual pair, the more specific
+    return not mutual or _place(cause.metric) > _place(result.metric)  # the more specific one is the cause
 
 
 def _names(cause: str, effect: str) -> bool:
@@ -91,7 +92,7 @@ def _names(cause: str, effect: str) -> bool:
 
 
 def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
-    """Return whether both may have begun at one version, and have ended at one if either ended."""
+    """Return whether both may have begun at the same version and, if either ended, have ended at the same version."""
     first, second = cause.episode.begins, result.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
@@ -100,14 +101,14 @@ def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
 
 
 def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:
-    """Return whether a cause of this size explains the other effect, as far as both sizes are known in one unit."""
+    """Return whether a cause of this size can explain the effect; True if the sizes are not known in one unit."""
     if cause is None or effect is None or cause.unit != effect.unit:
         return True
     return _size(effect, most=False) <= REASON * _size(cause, most=True)
 
 
 def _size(effect: Effect, *, most: bool) -> float:
-    """Return the largest or smallest size within the interval of an effect; that of a ratio is the absolute log."""
+    """Return the largest or smallest size within the interval of an effect; the size of a ratio is its absolute log."""
     ends = [effect.value, *(effect.ci or ())]
     sizes = [abs(math.log(end)) if end > 0 else math.inf for end in ends] if effect.unit == "ratio" else ends
     return max(sizes) if most else min(sizes)

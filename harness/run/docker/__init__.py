@@ -1,1 +1,1 @@
-"""Implements the Docker engine, which runs trials in containers."""
+"""Implements the engine `docker`, which runs trials in containers of a Docker Engine or Podman."""

@@ -1,4 +1,4 @@
-"""Talks with a container over the socket of Docker's attach call."""
+"""Communicates with a container over the socket of Docker's attach call."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SEND_S = 10.0
 EXIT_S = 5
 """Seconds to wait for a container's exit status after its output has ended."""
 SILENCE_S = 30.0
-"""Seconds without output after which the engine is pinged: the agent writes at least once a second."""
+"""Seconds without output after which the engine is pinged. The agent normally writes at least once a second."""
 PING_S = 10
 
 
 class Demux:
-    """Splits Docker's multiplexed stream into frames: an 8-byte header (stream, 0, 0, 0, length) and content.
+    """Splits Docker's multiplexed stream into frames, each an 8-byte header (stream, 0, 0, 0, length) and content.
 
-    A frame may arrive in several pieces. Content is passed on as it arrives, so that no whole frame is held in memory.
+    A frame may arrive in several pieces. Content is passed on as it arrives, so that frames are never buffered.
     """
 
     def __init__(self, *, merge: bool = False) -> None:
@@ -76,7 +76,7 @@ class AttachedSession:
     def __init__(self, client: docker.DockerClient, container_id: str) -> None:
         self._api, self._id = client.api, container_id
         self._stream = open_stream(client, container_id)
-        # The SDK gives a file object around the socket (unix, tcp) or the socket or channel itself (TLS, ssh).
+        # The SDK returns a file object around the socket (unix, tcp), or the socket or channel itself (TLS, ssh).
         self._socket: Any = getattr(self._stream, "_sock", self._stream)
         self._demux = Demux()
         self._error = ""
@@ -101,7 +101,8 @@ class AttachedSession:
         return self._demux.feed(data) if data else None
 
     def _engine_is_there(self) -> bool:
-        """Return whether the engine answers. Ask it only after a long silence: a connection may outlive its engine."""
+        """Return whether the engine answers. It is asked only after a long silence, because a connection may outlive
+        its engine."""
         if time.monotonic() - self._heard_s < SILENCE_S:
             return True
         try:
@@ -119,7 +120,7 @@ class AttachedSession:
         if self._is_silent:
             return Exit(error=self._error, stderr_tail=stderr)
         try:
-            with contextlib.suppress(RequestException):  # not ended in time: inspect_container gives what is known
+            with contextlib.suppress(RequestException):  # not ended in time: inspect_container shows the state so far
                 self._api.wait(self._id, timeout=EXIT_S)
             state = self._api.inspect_container(self._id)["State"]
         except NotFound:
@@ -138,15 +139,15 @@ class AttachedSession:
 
 
 def open_stream(client: docker.DockerClient, container_id: str) -> Any:
-    """Return the SDK's stream over all standard streams of a container. Call it before the container starts."""
+    """Return the SDK's stream for all standard streams of a container. Call it before the container starts."""
     wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     return client.api.attach_socket(container_id, params=wanted)
 
 
 def read_stream(stream: Any) -> Iterator[bytes]:
-    """Yield stdout and stderr as one stream until its end, and b"" whenever nothing arrives for BEAT_S.
+    """Yield stdout and stderr as one stream until its end, and b"" whenever nothing arrives for BEAT_S seconds.
 
-    The stream is closed at its end, and also if the caller stops early.
+    The stream is closed in the end, also if the caller stops early.
     """
     demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
     inner.settimeout(BEAT_S)
@@ -158,7 +159,7 @@ def read_stream(stream: Any) -> Iterator[bytes]:
 
 
 def _received(inner: Any) -> bytes | None:
-    """Return the bytes received, b"" at the end, None if nothing arrived in time."""
+    """Return the bytes received; b"" at the end of the stream; None if nothing arrived in time."""
     try:
         data: bytes = inner.recv(READ_BYTES)
     except TimeoutError:
@@ -167,11 +168,12 @@ def _received(inner: Any) -> bytes | None:
 
 
 def close_stream(stream: Any) -> None:
-    """Close the stream, so that the container's stdin ends: the SDK's response and the inner socket both hold it."""
+    """Close the stream, so that the container's stdin ends. Both the SDK's response and the inner socket keep it
+    open."""
     inner = getattr(stream, "_sock", stream)
     if inner is None:
-        return  # closed before
-    with contextlib.suppress(OSError, AttributeError):  # gone already; a paramiko channel has another name for it
+        return  # closed already
+    with contextlib.suppress(OSError, AttributeError):  # gone already, or without `shutdown`
         inner.shutdown(socket.SHUT_RDWR)
     if (response := getattr(stream, "_response", None)) is not None:
         response.close()

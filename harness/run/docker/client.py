@@ -1,4 +1,4 @@
-"""Connects to a Docker Engine, and turns the engine's errors into the harness's own, with a remedy."""
+"""Connects to a Docker Engine, and turns the engine's errors into errors of the harness that include a remedy."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from harness.masking import without_credentials
 from harness.model import Host
 from harness.run.docker.reachability import cause, keep_alive, remedy, with_time_limit
 
-# All that a call of the SDK may raise if an engine refuses, is lost or is none: the SDK wraps only some errors.
+# All errors that a call of the SDK may raise if an engine refuses it, is lost or is not an engine at all.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its messages also reach us as exceptions
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # exceptions report the same messages
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 QUICK_S = 30
-"""Time limit in seconds of a call, unless `LONGER_S` gives a longer one."""
+"""Time limit of a call in seconds, unless `LONGER_S` gives a longer one."""
 LONGER_S = {
-    re.compile(r"POST \S+/start$"): 90,  # the driver may have to wake up eight cards
+    re.compile(r"POST \S+/start$"): 90,  # the driver may have to initialise eight cards
     re.compile(r"DELETE |PUT |POST \S+/(?:commit|images/create)$|GET \S+/(?:images/json$|distribution/)"): 300,
 }
 LOST_S = 10
-"""Time limit in seconds of each call after a time-out, so that cleaning up does not take minutes."""
+"""Time limit of each call in seconds once a call has failed, so that cleaning up does not take minutes."""
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
@@ -47,14 +47,14 @@ HOOK = re.compile(r"^.*error running hook.*stderr: (?=\S)")
 SILENT_HOOK = re.compile(r"^.*error running hook: ([^,]+), stdout: , stderr:\s*$")
 UNKNOWN_CDI_DEVICE = "unresolvable cdi devices"
 CDI_REMEDY = (
-    "with NVIDIA Container Toolkit 1.15 or later on that machine, which knows GPUs by their UUID, do"
-    " `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` there"
+    "on that machine, install NVIDIA Container Toolkit 1.15 or later, which names GPUs by their UUID, and run"
+    " `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
 )
 MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system prune`"
 
 
 def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
-    """Return a client whose engine has answered. Raises EngineUnreachable within seconds."""
+    """Return a client whose engine has answered. Raises EngineUnreachable, after REACHED_S seconds at the latest."""
     try:
         client = with_time_limit(lambda: _client(host, environ=environ))
         _check_version(client)
@@ -69,7 +69,7 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _limit(api: docker.APIClient) -> None:
-    """Set the time limit of each call that does not set its own (a pull and a build have no limit)."""
+    """Set the time limit of all calls but those that set their own (a pull and a build have no limit)."""
     send = api.send
 
     def limited(request: PreparedRequest, **options: Any) -> Response:
@@ -95,7 +95,7 @@ def _check_version(client: docker.DockerClient) -> None:
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
-    """Make a client. It asks the engine for its version, which proves that the engine answers."""
+    """Return a new client. Creating it asks the engine for its version, which proves that the engine answers."""
     options = _options(host, environ=environ)
     if "tls" not in options:
         return docker.DockerClient(**options, timeout=CHECK_S)
@@ -109,7 +109,8 @@ def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the address and the TLS settings: those of the context, else of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
+    """Return the address and the TLS settings, from the context or else from the environment (DOCKER_TLS_VERIFY,
+    DOCKER_CERT_PATH)."""
     if host.engine.startswith("context:"):
         name = host.engine[len("context:") :]
         _check_context(name, place=host.where)
@@ -129,13 +130,15 @@ def _of_context(name: str | None, *, environ: Mapping[str, str]) -> dict[str, An
 
 
 def _check_context(name: str, *, place: object) -> None:
-    """Raise EngineUnreachable for an unknown context, for which the SDK would silently use the local engine."""
+    """Raise EngineUnreachable if the context is unknown: the SDK would silently use the local engine instead."""
     names = [context.Name for context in ContextAPI.contexts()]
     if name not in names:
         hint = "`docker context ls`"
-        if find_config_file() is None:  # the SDK looks for contexts only beside that file
-            hint = "they are read only beside ~/.docker/config.json, which is not there: put {} into it"
-        raise EngineUnreachable(f"no Docker context {name!r}; there are: {', '.join(names)} ({hint})", place=place)
+        if find_config_file() is None:  # the SDK looks for contexts only in the folder of that file
+            hint = "others are found only if ~/.docker/config.json exists: create it with the content {}"
+        raise EngineUnreachable(
+            f"no Docker context {name!r}; the contexts are: {', '.join(names)} ({hint})", place=place
+        )
 
 
 def _address(engine: str, *, environ: Mapping[str, str]) -> str:
@@ -146,10 +149,10 @@ def _address(engine: str, *, environ: Mapping[str, str]) -> str:
 
 @contextmanager
 def engine_errors(place: object, *, refused: type[InfrastructureError] = InfrastructureError) -> Iterator[None]:
-    """Turn errors of the engine into the harness's own: a refusal into `refused`, a lost connection into
+    """Turn errors of the engine into errors of the harness: a refusal into `refused`, a lost connection into
     EngineUnreachable.
 
-    Do not read files of this machine inside the block: their errors would be attributed to the engine.
+    Do not read files of this machine inside the block: an OSError would be taken for a lost connection.
     """
     try:
         yield
@@ -158,7 +161,7 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         raise refused(f"the engine refused: {text}; {_what_to_do(text)}", place=place) from error
     except ENGINE_ERRORS as error:
         raise EngineUnreachable(
-            f"the connection to the engine was lost: {cause(error)}; see that it runs, then repeat the call:"
+            f"the connection to the engine was lost: {cause(error)}; check that it runs, then repeat the command:"
             " what was measured is kept",
             place=place,
         ) from error
@@ -173,13 +176,13 @@ def _what_to_do(explained: str) -> str:
 
 
 def if_full(message: str) -> str:
-    """Return `; make room on that engine …` if a message reports a full disk, else ""."""
+    """Return "; " and MAKE_ROOM if a message reports a full disk, else ""."""
     return f"; {MAKE_ROOM}" if FULL_DISK in message.lower() else ""
 
 
 def explanation(error: APIError) -> str:
-    """Return the explanation in one line, with the reason first: the engine puts a hook's own words behind the names of
-    all programs that passed them on.
+    """Return the engine's explanation in one line of at most 600 characters. The names of the programs that passed on a
+    hook's message, which precede it, are removed.
     """
     text = without_credentials(" ".join(str(error.explanation or error).split()))
     text = SILENT_HOOK.sub(r"its hook failed without a message (\1)", text.removesuffix(": unknown"))
@@ -187,7 +190,8 @@ def explanation(error: APIError) -> str:
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:
-    """Return the CA bundle that this machine's environment names; "" if it names none."""
+    """Return the content of the CA bundle that SSL_CERT_FILE or REQUESTS_CA_BUNDLE names; "" if neither names a
+    file."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         path = Path(environ.get(name, ""))
         if path.is_file():  # requests also accepts a folder, which is not a bundle
@@ -196,5 +200,5 @@ def ca_bundle(environ: Mapping[str, str]) -> str:
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return this machine's proxy settings, which may contain credentials."""
+    """Return the proxy variables of this machine's environment. Their values may contain credentials."""
     return {name: environ[name] for name in PROXIES if name in environ}

@@ -1,4 +1,5 @@
-"""Starts the containers of trials with their rights and limits, copies files in, and removes them."""
+"""Creates the containers of trials with their restrictions and limits, copies files into them, starts and removes
+them."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ from harness.run.hosts import owner
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
 ABANDONED: set[str] = set()
-"""Ids or names of containers, leases included, that this process could not remove because it lost the engine."""
+"""Ids or names of containers, including leases, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 RLIMITS = (
     "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks", "sigpending",
     "msgqueue", "nice", "rtprio", "rttime",
 )  # fmt: skip
-"""The limits of setrlimit(2), in the order of their numbers on Linux, where the engine is."""
+"""The resources of setrlimit(2) in the order of their numbers on Linux, which every engine runs on."""
 
 
 class Ulimits:
-    """The ulimits of trials on an engine. A default one that the engine may not set is left out from then on."""
+    """The ulimits of trials on an engine. If the engine may not set a default ulimit, later trials omit it."""
 
     def __init__(self) -> None:
         self._refused: set[str] = set()
@@ -46,11 +47,11 @@ class Ulimits:
         return tuple(ulimit for ulimit in scenario.ulimits if ulimit[0] not in self._refused)
 
     def learn(self, message: str, scenario: Scenario) -> bool:
-        """Return whether to try again after the engine refused to start a container with `message`: whether that was
-        for a default ulimit that the user did not ask for.
+        """Return whether to try again after the engine refused to start a container with `message`: true if it refused
+        a default ulimit, which later trials then omit.
 
-        Rootless engines and those in small virtual machines may not raise their own limits; runc then says "error
-        setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's) "setrlimit
+        Rootless engines and those in small virtual machines may not raise their own limits. runc then reports "error
+        setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman) "setrlimit
         `RLIMIT_MEMLOCK`: Operation not permitted".
         """
         refusal = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
@@ -66,10 +67,10 @@ class Ulimits:
 
 @dataclass
 class Ways:
-    """The options of containers that the engine allows. Each is tried; a refused one is left out from then on.
+    """The options of containers that an engine allows. An option that the engine refuses once is not used again.
 
-    `memory_bytes`: the memory limit of a container unless the matrix gives one; None if the engine does not tell how
-    much it has.
+    `memory_bytes`: the memory limit of a container unless the matrix file gives one; None if the engine does not report
+    its memory.
     """
 
     gpus: GpuAccess
@@ -77,7 +78,7 @@ class Ways:
     ulimits: Ulimits = field(default_factory=Ulimits)
 
     def learn(self, message: str, scenario: Scenario) -> bool:
-        """Return whether to try again after the engine refused to start a container with `message`."""
+        """Return whether to try again, with other options, after the engine refused a container with `message`."""
         return self.ulimits.learn(message, scenario) or self.gpus.refused(message)
 
 
@@ -98,14 +99,14 @@ def _create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, 
         },
         **marked(purpose, launch.labels),
         stdin_open=True,
-        detach=False,  # stdin then closes for good when the harness ends, and the agent ends too
+        detach=False,  # the container's stdin then closes when the harness ends, which ends the agent
         host_config=client.api.create_host_config(**_limits(launch, ways)),
     )
 
 
 def made(client: docker.DockerClient, image: str, *, name: str, **options: Any) -> str:
-    """Create a container and return its id. If the engine is lost before it answers, it may have made the container,
-    which is then ABANDONED by its name.
+    """Create a container and return its id. If the call fails, the engine may still have created the container: its
+    name is then added to ABANDONED.
     """
     try:
         return str(client.api.create_container(image, name=name, **options)["Id"])
@@ -115,10 +116,10 @@ def made(client: docker.DockerClient, image: str, *, name: str, **options: Any) 
 
 
 def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the name and labels that mark a container as the harness's; arguments of `create_container`.
+    """Return the name and labels that mark a container as the harness's, as arguments of `create_container`.
 
-    An image that is committed from a container passes its labels on to everything started from it, but never its name:
-    a container is the harness's only if its label holds its own name.
+    If a user commits such a container to an image, all containers from that image inherit its labels. A container
+    therefore is the harness's only if its label NAME_LABEL equals its name.
     """
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
     return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
@@ -127,15 +128,15 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
     """Return the restrictions on every container of the harness, as arguments of `create_host_config`.
 
-    The engine keeps no log, which would grow without limit; the harness reads the output itself. An engine without
-    memory cgroups leaves the memory limit out by itself.
+    The engine keeps no log, because it would grow without limit; the harness reads the output itself. An engine without
+    memory cgroups ignores the memory limit.
     """
     return {
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "network_mode": "bridge" if network else "none",
         "mem_limit": memory_bytes,
-        "memswap_limit": memory_bytes,  # both together: no swap
+        "memswap_limit": memory_bytes,  # equal to mem_limit: no swap
         "pids_limit": pids,
         "log_config": LogConfig(type="none"),
     }
@@ -159,7 +160,7 @@ def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
 
 
 def wanted_gpus(launch: LaunchRequest) -> list[str]:
-    """Return the UUIDs of the GPUs that a trial gets; [] for none."""
+    """Return the UUIDs of the GPUs that a trial requests; [] for none."""
     return [gpu.uuid for gpu in launch.gpus]
 
 
@@ -173,7 +174,8 @@ def _copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -
 
 
 def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
-    """Return a tar of `files` and their folders, readable by any user: the image's own user may not be root."""
+    """Return a tar archive of `files` and their folders, readable by any user, because the image's user need not be
+    root."""
     buffer = io.BytesIO()
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -192,7 +194,7 @@ def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> 
 def running(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    """Yield the session of a started container with the agent in it; remove the container on leaving."""
+    """Start a container with the agent in it, and yield its session; remove the container after the block."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
         with engine_errors(place):
@@ -236,8 +238,8 @@ def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Remove a container; ignore one that is already gone. Raises any error of the SDK; the container is then
-    ABANDONED.
+    """Remove a container with its anonymous volumes; do nothing if it is gone. Raises any error of the SDK; the id is
+    then added to ABANDONED.
     """
     try:
         client.api.remove_container(container_id, force=True, v=True)

@@ -12,14 +12,14 @@ from harness.run.docker.containers import ABANDONED, NAME_LABEL, is_harness_cont
 from harness.run.hosts import owner
 
 UNCHECKED_AGE_S = 600
-"""Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
+"""Age in seconds from which a container that does not run counts as dead if its owner cannot be checked."""
 
 
 def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
-    """Remove the harness's containers whose harness process is gone; return how many.
+    """Remove the harness's containers whose owner process is gone; return their number.
 
-    If the owner cannot be looked up (it ran on another machine, or before a reboot), only containers that do not run
-    and are older than ten minutes count as dead: a living harness removes its own at once.
+    If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
+    it does not run and is older than ten minutes: a living harness removes its containers at once.
     """
     container_ids = list(dead(client, now_s=now_s))
     for container_id in container_ids:
@@ -28,7 +28,7 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
 
 
 def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
-    """Return the containers that `remove_dead` would remove: names by id."""
+    """Return the names of the containers that `remove_dead` would remove, by id."""
     return {
         container["Id"]: container["Labels"][NAME_LABEL]
         for container in _all_of_ours(client)
@@ -37,7 +37,7 @@ def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str
 
 
 def living(client: docker.DockerClient) -> list[str]:
-    """Return the names of the containers whose harness process lives, or may live."""
+    """Return the names of the containers whose owner process runs, or may run."""
     return [container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container)]
 
 

@@ -1,4 +1,4 @@
-"""Runs each trial in a fresh container, on any Docker Engine that the SDK reaches (unix, tcp, ssh)."""
+"""Runs each trial in a fresh container, on any Docker Engine that the SDK can reach (unix, tcp, ssh)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from harness.run.retrying import WAITS_S, NetworkRetries
 def open_engine(
     host: Host, *, environ: Mapping[str, str], say: Say, waits_s: tuple[float, ...] = WAITS_S
 ) -> DockerEngine:
-    """Connect to the Docker engine of `host`. `waits_s`: seconds before each retry of an image that the network
-    could not deliver. Raises EngineUnreachable if the engine does not answer within seconds."""
-    say(f"asking {host.engine}")
+    """Connect to the Docker Engine of `host`. `waits_s`: seconds before each retry to get an image after a network
+    error. Raises EngineUnreachable if the engine does not answer in time."""
+    say(f"connecting to {host.engine}")
     return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=NetworkRetries(waits_s))
 
 
 class DockerEngine:
-    """Runs trials on the engine of `client`. `patience`: retries of images that the network could not deliver."""
+    """Runs trials on the engine of `client`. `patience` retries to get an image after network errors."""
 
     def __init__(
         self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: NetworkRetries
@@ -56,7 +56,7 @@ class DockerEngine:
         )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        say("asking for its GPUs")
+        say("listing its GPUs")
         place = f"{self._place}.gpus"
         with engine_errors(place):
             return gpu_probe.ask(
@@ -76,7 +76,7 @@ class DockerEngine:
             return host_probe.cpu(self._client, images=images, get_one=get_one, say=say)
 
     def _first_available(self, images: Sequence[Image], say: Say) -> str:
-        """Return the id of the first of `images` that is available."""
+        """Return the id of the first of `images` that can be prepared."""
         place, remedy = f"{self._place}.gpus", "`docker load` one there"
         return first_available(self, images, say, place=place, remedy=remedy).reference
 
@@ -113,7 +113,7 @@ class DockerEngine:
             return int(images.inspect(self._client, prepared.reference)["Size"])
 
     def _known(self, image: Image) -> images.Found | None:
-        """Find the image without asking a registry; None if it is not there."""
+        """Return the image if the engine has it, without asking a registry; else None."""
         match image.source:
             case Graft() as graft:
                 return grafts.known(self._client, graft)
@@ -125,7 +125,7 @@ class DockerEngine:
                 return overlay.known(self._client, source)
 
     def _get(self, image: Image, say: Say) -> images.Found:
-        """Pull, build or install the image, or find it. Raises ImageUnavailable."""
+        """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""
         match image.source:
             case Graft() as graft:
                 memory_bytes = self._ways.memory_bytes
@@ -187,7 +187,7 @@ class DockerEngine:
         with engine_errors(self._place):
             used = dead_containers.living(self._client) or lease.holder_of(self._client, place=self._place)
             if used:
-                say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
+                say(f"no image removed: another harness is running there ({used}); clean again when it has ended")
                 return ()
         return remove_all(self, say)
 

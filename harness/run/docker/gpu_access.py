@@ -1,8 +1,8 @@
 """Finds out how an engine gives GPUs to containers: tries each way in turn, and keeps the first that works.
 
 `request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or support CDI.
-The engine's info does not say which of them works: it names runtimes and folders, not the driver of `--gpus`. Podman
-accepts options that it does not understand, and starts the container without a GPU. It understands only CDI.
+The engine's info does not show which way works: it lists runtimes and CDI folders, not the driver of `--gpus`. Podman
+supports only CDI: it ignores other requests and starts the container without a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ WORDS: Mapping[Way, str] = {"request": "--gpus", "runtime": "--runtime nvidia", 
 
 
 class GpuAccess:
-    """The ways of an engine to give GPUs, by its `info`. The argument `gpus` holds UUIDs, or `all` alone."""
+    """The ways in which an engine with this `info` may give GPUs to containers. The argument `gpus` of the methods is a
+    list of UUIDs or [ALL]."""
 
     def __init__(self, info: Mapping[str, Any]) -> None:
         self._ways = _ways(info)
@@ -40,11 +41,12 @@ class GpuAccess:
 
     @property
     def in_words(self) -> str:
-        """Return the present way as a user writes it."""
+        """Return the present way as users know it: `--gpus`, `--runtime nvidia` or CDI."""
         return WORDS[self.way]
 
     def refused(self, message: str) -> bool:
-        """Return whether the engine lacks the present way and another is left; if so, switch to that one."""
+        """Return whether `message` shows that the engine lacks the present way and another way is left; if so, switch
+        to the next way."""
         lacking = ABSENT.search(message) is not None and len(self._ways) > 1
         if lacking:
             del self._ways[0]
@@ -59,10 +61,10 @@ class GpuAccess:
         return {"device_requests": [_request(gpus, cdi=self.way == "cdi")]}
 
     def environment(self, gpus: Sequence[str]) -> dict[str, str]:
-        """Return the environment variables that the container needs as well.
+        """Return the environment variables that the container needs in addition.
 
-        The runtime `nvidia` reads only the environment. If it is the default runtime, it must be switched off for
-        trials without GPUs: NVIDIA's images request all GPUs by themselves.
+        The runtime `nvidia` reads only the environment. If it is the default runtime, trials without GPUs must switch
+        it off, because NVIDIA's images request all GPUs in their own environment.
         """
         if gpus and self.way == "runtime":
             return {VISIBLE: ",".join(gpus)}

@@ -1,7 +1,7 @@
-"""Asks a Docker Engine for its GPUs: runs the agent's probe in a container that has all of them.
+"""Lists the GPUs of a Docker Engine: runs the agent's probe in a container that requests all of them.
 
 The probe needs an image with a Python. Any image that is already on the engine will do: only its Python is started,
-without network or rights. An image is pulled or built only if the engine has none with a Python.
+without network access or capabilities. An image is pulled or built only if the engine has none with a Python.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from harness.run.images.images import find_python, found_locally
 from harness.run.trial.payload import agent_files
 
 SMALLEST_BYTES = 20 << 20
-"""Size of the smallest image that can hold a Python, in bytes; smaller images are not tried."""
+"""Size of an image in bytes below which it cannot hold a Python and is not tried."""
 IMAGES_TRIED = 4
-"""Number of images to try before the GPUs count as invisible, and other facts of the host as unknown."""
+"""Number of images to try before the host's GPUs count as invisible, and its other facts as unknown."""
 ENVIRONMENT = {
-    "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver can still run the probe
+    "NVIDIA_DISABLE_REQUIRE": "1",  # even an image that is too new for the driver can run the probe
     "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
 }
 REMEDIES: Mapping[Way, str] = {
@@ -59,8 +59,8 @@ def ask(
 
 
 def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
-    """Yield (image id, name of its Python) of a few images: first those of this run, then the engine's smallest. Call
-    `get_one` only if none has a Python.
+    """Yield (image id, name of its Python) of up to IMAGES_TRIED images: first those of this run, then the engine's
+    smallest. `get_one` is called only if none has a Python.
     """
     image_ids = dict.fromkeys(itertools.chain(_present(client, images), smallest(client)))
     usable = ((image_id, python) for image_id in image_ids if (python := find_python(client, image_id)))
@@ -81,22 +81,22 @@ def _present(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[s
 
 
 def smallest(client: docker.DockerClient) -> Iterator[str]:
-    """Return the ids of images that may have a Python, smallest first."""
+    """Return the ids of the engine's images that are large enough to have a Python, smallest first."""
     entries = sorted(client.api.images(), key=lambda entry: int(entry["Size"]))
     return (str(entry["Id"]) for entry in entries if entry["Size"] >= SMALLEST_BYTES)
 
 
 def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
-    """Return what the probe prints in a container of that image."""
+    """Return the output of the probe in a container of an image."""
     while True:
         try:
             with _container(client, access, image_id=image_id, python=python) as container_id:
-                return helpers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("asking for its GPUs"))
+                return helpers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("listing its GPUs"))
         except helpers.TooLate as error:
-            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, or restart it"
             raise InfrastructureError(text, place=place) from error
         except helpers.Unfinished as error:
-            text = f"the GPUs could not be listed: the probe {error}; is its image what it should be?"
+            text = f"the GPUs could not be listed: the probe {error}; check the image that it ran in"
             raise InfrastructureError(text, place=place) from error
         except APIError as error:
             why = explanation(error)

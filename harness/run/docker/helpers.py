@@ -1,8 +1,8 @@
-"""Runs helper containers, which run no trial: they look at an engine from inside (its room, its GPUs, the Python of an
-image), or install packages.
+"""Runs helper containers, which run no trial: they inspect an engine's host from inside (free disk space, GPUs, CPU) or
+install packages.
 
-They run an image's own Python, which is not trusted. All are made here, confined as trials are, and their output is
-read up to a limit and a deadline.
+They run the Python of an image, which is not trusted. All helper containers are created here, with the restrictions of
+trials, and their output is read up to a limit of size and time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRINTED_BYTES = 256 << 10
 
 
 class Unfinished(Exception):
-    """A helper took too long or printed too much. The text says which."""
+    """A helper took too long or printed too much; the message says which."""
 
 
 class TooLate(Unfinished):
@@ -44,8 +44,8 @@ def created(
     network: bool = False,
     host_config: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
-    """Create a container that is removed after the block, and yield its id. Its stdin is open as long as this process
-    lives.
+    """Create a container, yield its id, and remove it after the block. Its stdin can be opened, and closes when this
+    process ends.
     """
     confinement = confined(memory_bytes=memory_bytes, pids=pids, network=network)
     container_id = made(
@@ -75,7 +75,8 @@ def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> It
 
 
 def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
-    """Start a container, and return all that it prints. Raises Unfinished, and any error of the SDK or `beat`."""
+    """Start a container, and return everything that it prints. Raises Unfinished, and any error of the SDK or
+    `beat`."""
     until_s, output = time.monotonic() + limit_s, bytearray()
 
     def in_time() -> None:

@@ -1,6 +1,6 @@
-"""Asks the host of a Docker Engine for what the engine's API does not tell: its CPU's model and its free disk space.
+"""Reads what a Docker Engine's API does not report about its host: the CPU model and the free disk space.
 
-A container answers: it has the host's processors, and its root lies on the file system of the engine's images. This
+A container reads them: it sees the host's processors, and its root is on the file system of the engine's images. This
 also works for engines on other machines.
 """
 
@@ -30,7 +30,8 @@ ANSWER_S = 60.0
 
 
 def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne, say: Say) -> str | None:
-    """Return the model of the CPU; None if no image can show it. `get_one` gets one of `images`, as a last resort.
+    """Return the model of the CPU; None if no image can run the query. `get_one` pulls or builds one of `images`; it is
+    called only as a last resort.
 
     Raises InfrastructureError, and any error of `say` or the SDK.
     """
@@ -43,21 +44,21 @@ def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne
 
 
 def room(client: docker.DockerClient, *, say: Say) -> Room | None:
-    """Return the room where the engine keeps its images; None if no image can show it. Raises any error of `say` or the
-    SDK.
+    """Return the disk space where the engine keeps its images; None if no image can run the query. Raises any error of
+    `say` or the SDK.
     """
     for image_id in list(smallest(client))[:IMAGES_TRIED]:
         if python := find_python(client, image_id):
-            sizes = ROOM.search(_answer(client, image_id, [python, "-c", PRINT_ROOM], what="room", say=say))
+            sizes = ROOM.search(_answer(client, image_id, [python, "-c", PRINT_ROOM], what="disk space", say=say))
             if sizes:
                 return Room(free_bytes=int(sizes[1]), total_bytes=int(sizes[2]))
     return None
 
 
 def _answer(client: docker.DockerClient, image_id: str, command: list[str], *, what: str, say: Say) -> str:
-    """Return what a command prints in a container of an image; "" if it does not end in time or prints too much."""
+    """Return the output of a command in a container of an image; "" if it takes too long or prints too much."""
     with helpers.created(client, image_id, command, purpose=what.lower()) as container_id:
         try:
-            return helpers.printed(client, container_id, limit_s=ANSWER_S, beat=lambda: say(f"asking for its {what}"))
-        except helpers.Unfinished:  # an image of another kind tells nothing of this host
+            return helpers.printed(client, container_id, limit_s=ANSWER_S, beat=lambda: say(f"reading its {what}"))
+        except helpers.Unfinished:  # the fault of the image: another image may answer
             return ""

@@ -1,11 +1,11 @@
-"""Gives the exclusive lease of a container engine: only its holder runs trials there.
+"""Provides the exclusive lease of a container engine: only its holder runs trials there.
 
-The lease is a container of a fixed name that is created and never started, so it binds all who reach that engine, by
-whatever address. The engine gives a name to only one container, so creating the container takes the lock. Its labels
-name the holder. Its restart policy, which has no effect on a container that never runs, is the one field that can be
-changed later: every few seconds the holder writes the engine's own time into it. A lease whose time is too old by the
-engine's clock may be taken over; the clocks of the machines do not matter. The old lease is removed by its id, so that
-only one of two simultaneous takeovers succeeds.
+The lease is a container with a fixed name that is created but never started, so it binds every harness that uses the
+engine, by whatever address. The engine gives a name to only one container, so creating the container acquires the
+lease. Its labels name the holder. Its restart policy, which has no effect on a container that never runs, is the only
+field that can be changed later: every BEAT_EVERY_S seconds, the holder writes the engine's own time into it. A lease
+may be taken over when this time is EXPIRES_S seconds old by the engine's clock; the clocks of other machines do not
+matter. The old lease is removed by its id, so that only one of two simultaneous takeovers succeeds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EMPTY_IMAGE = "harness/lease:1"
 NAME_IN_USE = "name is already in use"
 HOLDER_LABEL = "harness.holder"
 BEAT_EVERY_S = 15.0
-"""Seconds between two signs of life of the holder. It must be far below EXPIRES_S."""
+"""Seconds between two signs of life of the holder. This must be much less than EXPIRES_S."""
 EXPIRES_S = 90.0
 """Seconds without a sign of life after which a lease may be taken over."""
 ASKED_EVERY_S = 1.0
@@ -55,7 +55,8 @@ class LeaseHolder:
     beat_s: int
 
     def lapsed(self, *, now_s: float) -> bool:
-        """Return whether the holder is gone: by its process if it ran on this machine, else by its silence."""
+        """Return whether the lease may be taken over at `now_s` (the engine's time): its process is known to be gone,
+        this process abandoned it, or the last sign of life is more than EXPIRES_S old."""
         is_gone = self.owner is not None and owner.is_alive(self.owner) is False
         return is_gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
 
@@ -64,7 +65,7 @@ class LeaseHolder:
 
 
 class HeldLease:
-    """A lease that this process holds. A thread calls `beat` with a client of its own."""
+    """A lease that this process holds. `client` belongs to the thread that calls `beat`."""
 
     def __init__(self, client: docker.DockerClient, container_id: str, *, place: str) -> None:
         self.id, self._client, self._place = container_id, client, place
@@ -72,20 +73,20 @@ class HeldLease:
         self._lost = ""
 
     def check(self) -> None:
-        """Raise InfrastructureError if another harness may use the host by now."""
+        """Raise InfrastructureError if the lease was lost, so that another harness may use the host."""
         if self._lost:
             raise InfrastructureError(
-                f"the lease of this host was lost: {self._lost}; start again: trials are kept", place=self._place
+                f"the lease of this host was lost: {self._lost}; run again: its trials are kept", place=self._place
             )
 
     def beat(self) -> None:
-        """Give a sign of life; take the lease again if its container was removed."""
+        """Give a sign of life; acquire the lease again if its container was removed."""
         try:
             self._client.api.update_container(self.id, restart_policy=_policy(engine_time_s(self._client)))
             self._beaten_s = time.monotonic()
         except NotFound:  # `docker container prune` removes it
             self._take_again()
-        except ENGINE_ERRORS as error:  # tried again in a few seconds; the trials report it too
+        except ENGINE_ERRORS as error:  # tried again at the next beat; the trials report it too
             if time.monotonic() - self._beaten_s > EXPIRES_S:
                 self._lost = f"the engine could not be reached for {EXPIRES_S:.0f} s ({error})"
 
@@ -93,11 +94,11 @@ class HeldLease:
         try:
             self.id = _create(self._client)
         except ENGINE_ERRORS as error:
-            self._lost = "somebody else has it" if _is_conflict(error) else f"it was removed ({error})"
+            self._lost = "another harness took it" if _is_conflict(error) else f"it was removed ({error})"
 
     @property
     def lost(self) -> bool:
-        """Return whether `check` raises from now on."""
+        """Return whether the lease was lost, so that `check` raises."""
         return bool(self._lost)
 
 
@@ -113,10 +114,10 @@ def held(
     say: Say,
     stopped: Callable[[], bool],
 ) -> Iterator[HeldLease]:
-    """Hold the engine's lease during the block. While another harness holds it, wait and report who that is.
+    """Hold the engine's lease during the block. While another harness holds it, wait and report the holder.
 
-    `connect` makes the client of the thread that gives signs of life. Raises Interrupted once `stopped`, and
-    InfrastructureError.
+    `connect` makes the client of the thread that gives signs of life. Raises Interrupted when `stopped` returns true
+    during the wait, and InfrastructureError.
     """
     with contextlib.closing(connect()) as other:
         with engine_errors(place):
@@ -141,14 +142,14 @@ def _release(client: docker.DockerClient, lease: HeldLease, *, say: Say) -> None
     try:
         remove(client, lease.id)
     except ENGINE_ERRORS as error:
-        say(f"the lease could not be given back, and lapses in {EXPIRES_S:.0f} s ({error})")
+        say(f"the lease could not be released; it expires in {EXPIRES_S:.0f} s ({error})")
 
 
-# ---------------------------------------------------------------- taking it
+# ---------------------------------------------------------------- acquiring it
 
 
 def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Callable[[], bool]) -> str:
-    """Return the id of the lease's container once this process has it."""
+    """Wait until this process has the lease; return the id of its container. Raises Interrupted."""
     while not stopped():
         try:
             return _create(client)
@@ -173,7 +174,8 @@ def _wait(text: str, *, say: Say, stopped: Callable[[], bool]) -> None:
 
 
 def _create(client: docker.DockerClient) -> str:
-    """Create the lease's container. Raises APIError with status CONFLICT if the lease is taken."""
+    """Create the lease's container; return its id. Raises APIError, for which `_is_conflict` is true if the lease is
+    held already."""
     make_empty_image(client)
     labels = {owner.OWNER_LABEL: str(owner.this_process()), HOLDER_LABEL: owner.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
@@ -185,7 +187,8 @@ def _policy(now_s: int) -> Any:
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Return whether the lease is taken. Podman has no status code of its own for that, so its text is searched."""
+    """Return whether the error means that the lease is held. Podman reports this with a general status code, so its
+    message is searched."""
     return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
 
 
@@ -197,7 +200,8 @@ def engine_time_s(client: docker.DockerClient) -> int:
 
 
 def make_empty_image(client: docker.DockerClient) -> None:
-    """Make an empty image: a container needs one, and this one needs no pull and keeps no image of the user in use."""
+    """Make an empty image for the lease's container. It needs no pull, and the container keeps no user's image in
+    use."""
     if local_image(client, EMPTY_IMAGE) is not None:
         return
     buffer = io.BytesIO()
@@ -214,7 +218,8 @@ def make_empty_image(client: docker.DockerClient) -> None:
 
 
 def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """Return who holds the lease; None if it is free. Raises InfrastructureError, and any error of the SDK."""
+    """Return the holder of the lease; None if it is free. Raises InfrastructureError if a container that is not the
+    harness's has the lease's name, and any error of the SDK."""
     try:
         container: Mapping[str, Any] = client.api.inspect_container(NAME)
     except NotFound:
@@ -232,6 +237,6 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
 
 
 def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """Return the holder of a lapsed lease, if there is one."""
+    """Return the holder if the lease has lapsed; None if the lease is free or its holder is alive."""
     holder = holder_of(client, place=place)
     return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None

@@ -1,4 +1,4 @@
-"""Recognises Podman, which answers by Docker's API, and refuses versions that are too old."""
+"""Recognises Podman, which implements Docker's API, and refuses versions that are too old."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_PODMAN = (5, 4)  # the first whose API can change a restart policy (needed
 
 
 def is_podman(info: Mapping[str, Any]) -> bool:
-    """Return whether an engine's `info` is Podman's: it has Docker's fields and some of its own."""
+    """Return whether an engine's `info` is Podman's, which has Docker's fields and additional ones."""
     return "BuildahVersion" in info
 
 

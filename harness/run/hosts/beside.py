@@ -1,4 +1,5 @@
-"""Decides which launches may run side by side on one host, by a scenario's limits and what launches took so far. Pure.
+"""Decides which launches may run side by side on one host, from their scenarios' limits and the memory that earlier
+launches took. Touches no engine.
 
 A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, memory and GPUs
 allow.
@@ -13,25 +14,25 @@ from typing import Any
 from harness.model import TIMES, Cell, End, Host, Scenario, Trial
 
 MOST = 16
-"""Largest number of launches at the same time."""
+"""Largest number of launches that run at the same time on one host."""
 MEMORY_SHARE = 0.8
-"""Share of the host's memory that launches side by side may take."""
+"""Share of the host's memory that launches side by side may take together."""
 MARGIN = 4.0
-"""How many times the memory of its scenario's other rows a row may need that has had no launch yet."""
+"""Factor by which a row without launches may need more memory than the other rows of its scenario."""
 DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
-"""Ends of a launch that others beside it may have caused: they take memory, processors, ports and files."""
+"""Ends of a launch that others at the same time may have caused: they take memory, processors, ports and files."""
 
 
 def compares_times(scenario: Scenario) -> bool:
-    """Return whether any time of the scenario's launches is compared with those of other versions."""
+    """Return whether any time that the scenario's launches measure is compared between versions."""
     return not scenario.judge_exit and any(scenario.limits.of(name) is not None for name in TIMES)
 
 
 def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
-    """Return how many launches a host can have at the same time: the least of its processors, MOST, `parallel` and, if
-    its launches use GPUs, the number of these (UUIDs).
+    """Return how many launches may run at the same time on a host: the smallest of MOST, the number of its processors,
+    `parallel` and, if its launches use GPUs, the number of `gpus` (UUIDs).
 
-    1 for a host whose lanes run at the same time whatever is compared (`parallel: true`), for a machine of a pool, and
+    Return 1 for a host whose lanes run at the same time in any case (`parallel: true`), for a machine of a pool, and
     for a node of a cluster.
     """
     if isinstance(host.parallel, bool) or host.machine or host.slurm is not None:
@@ -44,8 +45,8 @@ def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The resources that a launch takes of its host. `memory_bytes`: None if it is unknown; the launch then runs
-    alone."""
+    """The resources of the host that a launch takes. `memory_bytes`: None if unknown; the launch then runs alone.
+    `gpus`: UUIDs."""
 
     memory_bytes: float | None = 0.0
     gpus: frozenset[str] = frozenset()
@@ -55,8 +56,9 @@ NO_LOAD = Load()
 
 
 def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Load:
-    """Return the expected load of a launch of a cell, by the peaks of the launches so far: the peak of its `row`;
-    before its first launch, MARGIN times the peak of the `others` of its scenario, and `share_bytes` at least.
+    """Return the expected load of a launch of a cell. Its memory is the largest peak of its `row` so far; before the
+    row's first launch, MARGIN times the largest peak of the `others` of its scenario, but at least `share_bytes`. It is
+    at most the scenario's memory limit.
     """
     gpus, limit = frozenset(gpu.uuid for gpu in cell.lane.gpus), cell.variant.scenario.memory_bytes
     expected, elsewhere = peak_bytes(row), peak_bytes(others)
@@ -68,13 +70,13 @@ def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_
 
 
 def peak_bytes(trials: Iterable[Trial]) -> float | None:
-    """Return the largest peak of memory among launches, in bytes; None if it is not known of any."""
+    """Return the largest peak resident set size of these launches, in bytes; None if none of them has one."""
     return max((1024 * trial.peak_rss_kib for trial in trials if trial.peak_rss_kib is not None), default=None)
 
 
 def fits(new: Load, running: Sequence[Load], *, slots: int, memory_bytes: float | None) -> bool:
-    """Return whether a launch may start beside those that run. `memory_bytes`: the memory for all of them; None if the
-    host does not tell how much it has.
+    """Return whether a launch may start while others run. `memory_bytes`: the memory for all of them together; None if
+    the host does not report how much it has.
     """
     if not running:
         return True

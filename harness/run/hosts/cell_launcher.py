@@ -1,4 +1,4 @@
-"""Launches one cell once: gets its image, launches it, has the trial judged, and records it."""
+"""Launches one cell once: gets its image, runs the trial, has it judged, and records it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 
 INFRASTRUCTURE_TRIES = 3
-"""Consecutive infrastructure failures after which a cell counts as unable to run."""
+"""Number of consecutive infrastructure failures after which a cell counts as unable to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class CellLauncher:
     stopped: Callable[[], bool]
     reuse: bool = True
     peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
-    """The launches of this run by scenario, without traces: their memory predicts that of others."""
+    """The trials of this run by scenario, without traces: their memory predicts that of later launches."""
     cold: set[str] = field(default_factory=set)
     """The digests of images that were pulled, built or installed in this run and have not been launched since."""
     had: set[Image] = field(default_factory=set)
@@ -49,7 +49,7 @@ class CellLauncher:
     # ------------------------------------------------------------ images
 
     def prepare(self, run: CellRun) -> None:
-        """Get the cell's image (once per image), and the cell's trials of earlier runs."""
+        """Get the cell's image (once per image), and take over the cell's trials of earlier runs."""
         cell = run.cell
         if run.prepared is not None:
             return
@@ -76,7 +76,8 @@ class CellLauncher:
             self._reuse(run)
 
     def _size_bytes(self, image: Prepared) -> int | None:
-        """Return the bytes that an image takes on the host, queried once; None if the engine does not report them."""
+        """Return the disk space that an image takes on the host, in bytes, asking the engine once; None if the engine
+        does not report it."""
         if image.digest not in self.sizes:
             try:
                 self.sizes[image.digest] = self.engine.size_bytes(image)
@@ -97,11 +98,12 @@ class CellLauncher:
     # ------------------------------------------------------------ trials
 
     def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], awaited: bool) -> None:
-        """Run one trial, in its turn or while images are `awaited`.
+        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial;
+        `awaited`: the lane waits for an image of its batch.
 
         A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
-        cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler decides
-        again first.
+        cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler first
+        decides again.
         """
         if run.prepared is None:
             self.prepare(run)
@@ -123,7 +125,7 @@ class CellLauncher:
         for changed in self._settled(run, trial):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
-        if trial.beside:  # which changes what it is worth
+        if trial.beside:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
@@ -131,7 +133,7 @@ class CellLauncher:
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
 
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
-        """Add a trial to its run; return the trial, and those before it that now count in another way."""
+        """Add a trial to its run; return the trial and the earlier trials that it reclassifies."""
         doubtful = bool(trial.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
         return doubts.add_trial(run, trial, doubtful=doubtful)
 
@@ -140,8 +142,8 @@ class CellLauncher:
     ) -> tuple[Review, tuple[str, bool]]:
         """Launch once; return the reviewed trial and the oracle's description of it.
 
-        No trial ends the sweep: if the output of an image meets a fault of the harness, this trial is infrastructure,
-        and the others are measured.
+        No trial ends the sweep: if the output of an image triggers a bug in the harness, only this trial counts as
+        infrastructure.
         """
         try:
             try:
@@ -156,8 +158,8 @@ class CellLauncher:
             return reviewed, self.oracle.describe(run.cell, reviewed.trial)
         except HarnessError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this trial alone
-            message = f"a fault of the harness hit this launch: {_place_of(error)}; please report it"
+        except Exception as error:  # noqa: BLE001 - any error concerns only this trial
+            message = f"a bug in the harness ended this launch: {_place_of(error)}; please report it"
             return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
 
     def _review(self, run: CellRun, trial: Trial) -> Review:
@@ -174,7 +176,7 @@ class CellLauncher:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self._check_stopped()
-            self.progress.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
+            self.progress.preparing(lane=lane, image="GPU", text=f"pausing for {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
@@ -225,7 +227,7 @@ def _failed(run: CellRun, number: int, message: str) -> Trial:
 
 
 def _place_of(error: Exception) -> str:
-    """Return the kind, text and place of an error that nobody foresaw, in one line."""
+    """Return the type, place and text of an unexpected error, in one line."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{place}: {str(error)[:200]!a}"

@@ -1,8 +1,8 @@
-"""Decides what the failure of a launch beside others is worth: they may have caused it, by memory, processors, ports or
-files.
+"""Decides how a launch counts that failed while others ran on the same host: their use of memory, processors, ports or
+files may have caused the failure.
 
-Such a failure accuses no version. It counts as infrastructure, and its cell is launched alone from then on. Once a
-launch alone fails in the same way, the earlier failure was the version's own, and counts.
+Such a failure counts as infrastructure at first, and its cell is launched alone from then on. If a launch alone fails
+in the same way, the version caused the earlier failure too, which then counts against it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from harness.run.scheduler import CellRun
 
 
 def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
-    """Add a trial to its run. Return the earlier trials that count now because it failed in the same way, then the
-    trial itself as it counts. `doubtful`: whether others ran beside it and may have caused what it shows.
+    """Add a trial to its run. Return the earlier failures that count now, because this trial failed in the same way
+    alone, and then the trial itself, reclassified if necessary. `doubtful`: other launches may have caused what the
+    trial shows.
     """
     if trial.beside and trial.end in DOUBTED:
         run.doubted.append(trial)
@@ -35,5 +36,5 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
 
 def _message(trial: Trial) -> str:
     others = f"{trial.beside} other launch{'es' if trial.beside > 1 else ''}"
-    doubt = f"{trial.end} beside {others}, which may have caused it: it is launched again alone"
+    doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
     return f"{trial.message}\n{doubt}".strip()

@@ -1,4 +1,4 @@
-"""Lets the launches of a host start: alone where times are compared, else beside others."""
+"""Decides when each launch of a host may start: alone if its times are compared, else side by side with others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from harness.errors import Interrupted
 from harness.run.hosts.beside import Load, fits
 
 ASK_S = 0.2
-"""Seconds after which a waiting launch asks again whether the run was stopped."""
+"""Seconds between two checks of a waiting launch whether the run was stopped."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Visit:
-    """One launch, or one turn, that passes the gate. `load`: None if it must be alone. `others`: the largest number of
-    others that were inside at the same time."""
+    """A launch or turn that waits at the gate or has passed it. `load`: None if it must be alone. `others`: the largest
+    number of other visits inside at the same time."""
 
     load: Load | None
     others: int = 0
@@ -25,10 +25,10 @@ class Visit:
 
 @dataclass(kw_only=True)
 class Gate:
-    """Lets the launches of one host in, in the order in which they came. Thread-safe.
+    """Admits the launches of one host in the order in which they arrive. Thread-safe.
 
-    A launch that must be alone waits until all others are out, and no later one goes before it. `slots`: how many may
-    be inside at the same time; `memory_bytes`: the memory for all of them, None for no limit.
+    A launch that must be alone waits until all others have left, and no later launch overtakes it. `slots`: how many
+    may be inside at the same time; `memory_bytes`: the memory for all of them together; None means no limit.
     """
 
     slots: int = 1
@@ -40,13 +40,13 @@ class Gate:
 
     @property
     def share_bytes(self) -> float:
-        """Return an equal share of the memory, in bytes; 0 without a limit."""
+        """Return the memory for one slot if all slots get the same share, in bytes; 0 without a limit."""
         return (self.memory_bytes or 0.0) / self.slots
 
     @contextlib.contextmanager
     def entered(self, load: Load | None) -> Iterator[Visit]:
-        """Wait for a place, and hold it during the block; without a `load`, alone. Raises Interrupted if the run is
-        `stopped` while it waits.
+        """Wait until the launch may enter, and hold its slot during the block; a launch without a `load` is alone
+        there. Raises Interrupted if the run is stopped while it waits.
         """
         visit = Visit(load=load)
         with self._changed:
@@ -70,8 +70,8 @@ class Gate:
                 self._changed.notify_all()
 
     def _may_enter(self, visit: Visit) -> bool:
-        """Return whether it is this visit's turn and there is room. A launch that waits for a GPU holds up no launch on
-        another GPU.
+        """Return whether it is this visit's turn and its load fits. A launch that waits for a GPU does not hold up
+        launches on other GPUs.
         """
         waiting = [earlier.load for earlier in self._queue[: self._queue.index(visit)]]
         if visit.load is None:
@@ -79,6 +79,6 @@ class Gate:
         if any(load is None or not load.gpus or not visit.load.gpus or load.gpus & visit.load.gpus for load in waiting):
             return False
         running = [present.load for present in self._inside if present.load is not None]
-        if len(running) < len(self._inside):  # one that must be alone
+        if len(running) < len(self._inside):  # a launch that must be alone is inside
             return False
         return fits(visit.load, running, slots=self.slots, memory_bytes=self.memory_bytes)

@@ -1,8 +1,8 @@
-"""Reads the GPUs of a host from the agent's probe, and checks that a trial saw the GPUs that it was given.
+"""Reads the GPUs of a host from the agent's probe, and checks that a trial saw the GPUs that it requested.
 
 The probe is the agent's `start.py gpus`. On a container engine it runs in a container with all GPUs, because only the
-engine's toolkit makes them visible. On a process host it runs in a process of its own: a driver that hangs would
-otherwise hang the harness as well.
+NVIDIA Container Toolkit makes them visible. On a process host it runs in a separate process, because a driver that
+hangs would otherwise hang the harness too.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from harness.run.engine import ImageStore, Prepared
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
-"""Seconds that the probe may take before the driver counts as hanging."""
+"""Seconds after which a probe without an answer means that the driver hangs."""
 SUBSET = "CUDA_VISIBLE_DEVICES"
 
 T = TypeVar("T")
 
 
 class _Odd(ValueError):
-    """A value that no healthy driver reports. The text says which."""
+    """A value that no working driver reports. The message describes the value."""
 
 
 def first_available(store: ImageStore, images: Sequence[Image], say: Say, *, place: str, remedy: str) -> Prepared:
-    """Return the first of `images` that is available, whose container will be asked. Raises InfrastructureError, with
-    `remedy` if there is no image.
+    """Return the first of `images` that can be prepared, so that a probe can run in it. Raises InfrastructureError,
+    with `remedy` if `images` is empty, and ImageUnavailable if none of them can be prepared.
     """
     if not images:
-        raise InfrastructureError(f"there is no image to ask in; {remedy}", place=place)
+        raise InfrastructureError(f"there is no image to run the probe in; {remedy}", place=place)
     for image in images[:-1]:
         with suppress(ImageUnavailable):  # reported when its cells are run
             return store.prepare(image, say)
@@ -47,9 +47,8 @@ def first_available(store: ImageStore, images: Sequence[Image], say: Say, *, pla
 
 
 def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
-    """Return the GPUs in the probe's output; None if it found no driver library at all. Raises InfrastructureError.
-
-    The probe may run in an untrusted image: malformed output is an error and is never guessed at.
+    """Return the GPUs in the probe's output; None if the probe found no driver library. Raises InfrastructureError for
+    a driver's error and for malformed output, which is possible because the probe may run in an untrusted image.
     """
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
@@ -60,11 +59,11 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
             return None
         gpus = tuple(map(_gpu, report["gpus"]))
         if len({gpu.uuid for gpu in gpus}) < len(gpus):
-            raise _Odd("two of them have the same UUID")
+            raise _Odd("two GPUs have the same UUID")
         return gpus
     except _Odd as error:
         raise InfrastructureError(
-            f"the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there", place=place
+            f"the driver's list of GPUs is invalid: {error}; see `nvidia-smi -L` there", place=place
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
@@ -93,12 +92,12 @@ def _gpu(fields: Mapping[str, Any]) -> Gpu:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
-        raise _Odd(f"{str(value)[:200]!r} is not a name")
+        raise _Odd(f"{str(value)[:200]!r} is not a valid name")
     return value
 
 
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
-    """Return the GPUs that processes of this machine see. Raises InfrastructureError."""
+    """Return the GPUs that a process on this machine sees; () if it has no driver. Raises InfrastructureError."""
     with tempfile.TemporaryDirectory(prefix="harness-gpus-") as folder:
         for name, content in agent_files().items():
             path = Path(folder, name)
@@ -108,16 +107,17 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
         except subprocess.TimeoutExpired as error:
-            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, restart this machine"
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, or restart this machine"
             raise InfrastructureError(text, place=place) from error
     return parse_gpus(done.stdout or done.stderr, place=place) or ()
 
 
 def mismatch(requested: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
-    """Return why the GPUs that a trial's agent reports are not those requested; "" if they are, or none were.
+    """Return a message if the GPUs that a trial's agent reports differ from those `requested`; "" if they agree, or if
+    none were requested.
 
-    Such a trial is discarded: another card's figures would be a wrong accusation. A process host shows all cards to
-    every process, so cards that CUDA_VISIBLE_DEVICES leaves out are ignored.
+    Such a trial is discarded, because figures of another card could lead to a false finding. On a process host every
+    process sees all cards, so those that CUDA_VISIBLE_DEVICES does not list are ignored.
     """
     if not requested:
         return ""
@@ -129,4 +129,4 @@ def mismatch(requested: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
     if set(seen) == wanted:
         return ""
     inside = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
-    return f"not the requested GPU: requested {', '.join(map(str, requested))}; inside there is: {inside}"
+    return f"not the requested GPU: requested {', '.join(map(str, requested))}; the trial sees: {inside}"

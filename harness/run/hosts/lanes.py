@@ -1,7 +1,7 @@
-"""Runs all the trials of one worker: launches the most urgent ones among the rows of its host.
+"""Runs all the trials of one worker: again and again, it launches the most urgent batch among the rows of its host.
 
-A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` names the row
-whose turn it is and its next `Batch`, which has one launch of each of its cells. There are no statistics here.
+A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` returns the row
+whose turn it is and its next `Batch`, which has one launch of each of its cells. This module contains no statistics.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.run.scheduler import Batch, BlockRun, CellRun, Rows, Turn
 
 @dataclass(frozen=True, kw_only=True)
 class HostRun:
-    """Runs rows on one connection to an engine. `worker`: its name among those that share the rows.
+    """Runs rows on one connection to an engine. `worker`: its name among the workers that share the rows.
 
-    Several of them, each with its own `launcher`, can work on the rows of one host side by side: they have one name,
-    one `gate`, and all else in common.
+    Several objects, each with its own `launcher`, can work on the rows of one host at the same time: they share the
+    name, the `gate` and everything else.
     """
 
     worker: str
@@ -34,14 +34,14 @@ class HostRun:
     gate: Gate = field(default_factory=Gate)
 
     def with_engine(self, engine: Engine) -> HostRun:
-        """Return a run on another connection that shares all else."""
+        """Return a copy that uses another connection and shares everything else."""
         return replace(self, launcher=replace(self.launcher, engine=engine))
 
     def run(self, rows: Rows) -> None:
-        """Run the rows and fill in the runs of their cells, with the reason for each cell that could not run.
+        """Run the rows and fill in their CellRuns, with the reason for each cell that could not run.
 
-        Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
-        when another harness took over the host.
+        Raises Interrupted when the run is stopped, EngineUnreachable when the engine is lost, InfrastructureError when
+        another harness has taken over the host.
         """
         self.look_ahead(rows)
         try:
@@ -50,7 +50,7 @@ class HostRun:
             self.launcher.images.close()
 
     def work(self, rows: Rows) -> None:
-        """Run rows until none is left, as `run` does, but leave it to others to start and end the shared pulls."""
+        """Run rows until none is left, as `run` does, but neither start nor end the shared pulls."""
         try:
             while (turn := rows.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
                 self.launcher.images.expect([[run.cell for run in block.cells] for block in rows.ahead(self.worker)])
@@ -86,7 +86,7 @@ class HostRun:
         rows.put_back(turn.block)
 
     def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
-        """Let the turn of a row through the gate: a single launch beside others, any other turn alone."""
+        """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
         if batch.only_known:
             return self.gate.entered(NO_LOAD)
         if not turn.single or any(run.alone for run in batch.runs):
@@ -97,10 +97,11 @@ class HostRun:
         return self.gate.entered(load_of(cell, row, others, share_bytes=self.gate.share_bytes))
 
     def _prepare_block(self, block: BlockRun) -> None:
-        """Build or install the block's images before anything is measured: that occupies the machine's processors.
+        """Build or install the block's images before anything is measured, because this occupies the processors.
 
-        Images that are still being pulled are prepared when they are launched; so is every image of a lazy scheduler,
-        which launches few of them. An image that cannot run on the lane by its name alone is marked at once.
+        Images that are still being pulled are prepared when they are launched, and so are all images of a lazy
+        scheduler, which launches few of them, unless the host has them. An image whose name shows that it cannot run on
+        the lane is marked now.
         """
         for run in block.cells:
             if not run.cell.excluded and not run.trials:  # the result of an early launch stands
@@ -111,8 +112,7 @@ class HostRun:
                 self.launcher.prepare(run)
 
     def _run_batch(self, turn: Turn, batch: Batch, rows: Rows, visit: Visit) -> None:
-        """Launch a batch; other rows may use the time of a pull. Launch nothing more of it once the sweep is
-        stopped."""
+        """Launch the cells of a batch until the sweep is stopped; other rows may use the time of a pull."""
         if batch.only_known:
             for run in batch.runs:
                 self.launcher.prepare(run)
@@ -128,10 +128,9 @@ class HostRun:
     def _in_turn(self, runs: Sequence[CellRun], turn: Turn, rows: Rows) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
 
-        Images that are there go before images that are still being pulled, which follow in the order of their pulls. If
-        results have come in, the scheduler is asked again before the lane waits for a pull: it may have a better use
-        for the time. If it has none, the host runs an early batch of any row, of the present one first. The rest of a
-        costly first round gives way to other rows.
+        Images that the host has go before images that are still being pulled, which follow in the order of their pulls.
+        Before the lane waits for a pull, it ends the turn if there are new results, so that the scheduler can decide
+        again; else it runs an early batch of any row. The rest of a costly first round waits for other rows.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -152,8 +151,8 @@ class HostRun:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)
 
     def _run_early(self, present: BlockRun, rows: Rows) -> bool:
-        """Launch an early batch while a pull goes on; return False if no row has one. The lowest round comes first, and
-        in each round the present row.
+        """Launch an early batch during a pull; return False if no row has one. The lowest round comes first and, within
+        a round, the row `present`.
         """
         others = [block for block in rows.ahead(self.worker) if block is not present]
         ready = [
@@ -180,7 +179,7 @@ class HostRun:
     def _log(
         self, block: BlockRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
     ) -> None:
-        """Record what was decided and why, so that a reader can follow how the result was reached."""
+        """Append what was decided and why to the log of decisions."""
         cell = block.cells[0].cell
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
         if cell.lane.host.machine:
@@ -192,5 +191,6 @@ class HostRun:
 
 
 def _known(runs: Sequence[CellRun]) -> int:
-    """Return the number of results that the scheduler has. A launch that failed because of the host adds none."""
+    """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none until
+    its cell counts as unable to run."""
     return sum(len(run.measured) + (not run.runnable) for run in runs)

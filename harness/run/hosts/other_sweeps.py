@@ -1,6 +1,8 @@
-"""Detects sweeps of the other kind on this machine: trials in processes and in containers disturb each other's times.
+"""Detects sweeps of the other kind on this machine: trials in processes and trials in containers disturb each other's
+step times, and no lease covers both.
 
-Each sweep that uses this machine holds a shared lock on a file of its kind, which the kernel frees when the sweep ends.
+Each sweep that uses this machine holds a shared lock on the file of its kind. The kernel releases it when the sweep
+ends.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ NOTE = (
 def announced(
     host: str, facts: Mapping[str, Any], *, is_process: bool, note: Say, folder: Path | None = None
 ) -> Iterator[None]:
-    """Announce this sweep to others on this machine during the block; call `note` if one of the other kind runs.
+    """Announce this sweep to others on this machine during the block; call `note` if a sweep of the other kind runs.
 
-    Do nothing if the engine's `facts` name another machine, or if no such file can be opened.
+    Do nothing if the engine's `facts` name another machine, or if the lock file cannot be opened.
     """
     place = folder or Path(tempfile.gettempdir())
     if not is_process and facts.get("name") != platform.node():

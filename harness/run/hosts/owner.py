@@ -1,8 +1,8 @@
-"""Names the owner of a container or a temporary folder, the process that made it, and tells whether it still runs.
+"""Names the owner of a container or a temporary folder (the process that made it), and checks whether it still runs.
 
-An owner is written `<machine>:<pid>:<start>`, so that what a killed run leaves behind names a process that is gone.
-`machine` is the boot id and the pid namespace, because a pid means something only there: a harness inside a container
-that uses the machine's engine must not be taken for dead.
+An owner is written `<machine>:<pid>:<start>`, so that whatever a killed run leaves behind names a process that is gone.
+`machine` is the boot id and the pid namespace, because a pid is unique only there: a harness in a container that uses
+the machine's engine must not be taken for dead.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import psutil
 
 OWNER_LABEL = "harness.owner"
 STARTED = 19
-"""Position of the start time among the words after the command's name in /proc/PID/stat."""
+"""Index of the start time among the fields after the command's name in /proc/PID/stat (see proc_pid_stat(5))."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """A process. `start` distinguishes it from others with the same pid. On Linux it is in clock ticks since the boot,
-    because seconds since 1970 move when the clock is set; elsewhere it is in seconds since 1970.
+    """A process. `start`, its start time, distinguishes it from others with the same pid. On Linux it is in clock ticks
+    since the boot, because setting the clock changes seconds since 1970; elsewhere it is in seconds since 1970.
     """
 
     machine: str
@@ -41,10 +41,10 @@ def this_process() -> Owner:
 
 
 def in_words() -> str:
-    """Return `root@lab-3090, process 1234`, the text that a waiting harness displays."""
+    """Return a description of this process such as `root@lab-3090, process 1234`, which a waiting harness displays."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
+    except (KeyError, OSError):  # the user has no name
         user = str(os.getuid())
     return f"{user}@{platform.node()}, process {os.getpid()}"
 
@@ -59,7 +59,8 @@ def parse(text: str) -> Owner | None:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """Return whether the owner still runs; None if it belongs to another machine or boot, and is unknown."""
+    """Return whether the owner still runs; None if that is unknown, because it ran on another machine, in another
+    pid namespace or before a reboot."""
     if owner.machine != _machine():
         return None
     try:
@@ -70,7 +71,8 @@ def is_alive(owner: Owner) -> bool | None:
 
 
 def _start(pid: int) -> int:
-    """Return when a process started. Raises FileNotFoundError, ProcessLookupError or psutil.NoSuchProcess."""
+    """Return the start time of a process, in the unit of Owner.start. Raises FileNotFoundError, ProcessLookupError or
+    psutil.NoSuchProcess."""
     if not psutil.LINUX:
         return round(psutil.Process(pid).create_time())
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])

@@ -1,1 +1,1 @@
-"""Images on an engine: found, pulled, built, overlaid and removed."""
+"""Finds, pulls, builds, overlays and removes images on an engine, within the host's disk space."""

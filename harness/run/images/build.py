@@ -1,8 +1,8 @@
 """Builds images from a Dockerfile, once for each content of its context.
 
-Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it in its
-context (empty if the machine has none); if only an early stage uses it, the final image does not contain it. Proxy
-settings are passed as Docker's predefined build args, which no image keeps.
+Behind a company proxy, a build needs the machine's CA bundle. If the Dockerfile mentions `.harness/ca.pem`, that file
+is added to the context (empty if the machine has no bundle); if only an early stage uses it, the final image does not
+contain it. Proxy settings are passed as Docker's predefined build args, which no image keeps.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 20
-"""Number of last output lines to search for the reason of a failed build."""
-STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, and in Podman's
+"""Number of lines at the end of a build's output that are searched for the reason for its failure."""
+STEP_FAILED = ("The command '", 'building at STEP "RUN')  # Docker's message, and Podman's
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
-    """Return the image of that context and args, built if missing. Raises ImageUnavailable with the last output."""
+    """Return the image of a context and args; build it if the engine does not have it. Raises ImageUnavailable with the
+    reason from the build's output."""
     name = _name(client, source, image=image)
     record = local_image(client, name)
     if record is None:
@@ -54,13 +55,13 @@ def build(client: docker.DockerClient, source: Build, *, image: Image, environ: 
 
 
 def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
-    """Return the image if it was built before. Raises ImageUnavailable for a context that cannot be read."""
+    """Return the image if the engine has it, else None. Raises ImageUnavailable if the context cannot be read."""
     record = local_image(client, _name(client, source, image=image))
     return None if record is None else Found(id=record["Id"], digest=record["Id"])
 
 
 def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
-    """Return the name under which the image of that context, its args and its bases is stored."""
+    """Return the name of the image: a hash of the context, the args and the ids of the bases."""
     args, (text, files) = dict(source.args), _read_context(source, image=image)
     bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
     with _readable(source.context, image=image):
@@ -68,14 +69,14 @@ def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
 
 
 def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
-    """Return the Dockerfile's text, and the files of its context."""
+    """Return the text of the Dockerfile, and the paths of the files in its context."""
     with _readable(source.context, image=image):
         return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
 
 
 @contextlib.contextmanager
 def _readable(context: Path, *, image: Image) -> Iterator[None]:
-    """Turn read errors into ImageUnavailable: an unreadable context is the user's to fix, not the engine's."""
+    """Turn read errors into ImageUnavailable: they are errors of the context, not of the engine."""
     try:
         yield
     except FileNotFoundError as error:
@@ -86,7 +87,7 @@ def _readable(context: Path, *, image: Image) -> Iterator[None]:
 
 
 def context_files(context: Path) -> list[str]:
-    """Return the paths that `.dockerignore` lets through, folders included, sorted."""
+    """Return the paths, including folders, that `.dockerignore` does not exclude, sorted."""
     ignore = context / ".dockerignore"
     lines = ignore.read_text().splitlines() if ignore.is_file() else []
     patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
@@ -94,7 +95,7 @@ def context_files(context: Path) -> list[str]:
 
 
 def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
-    """Return the images named by FROM, with ARGs filled in."""
+    """Return the names of the images in a Dockerfile's FROM lines, with ARGs substituted."""
     values = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
     values.update(args)
     names = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
@@ -102,7 +103,7 @@ def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
 
 
 def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], bases: list[str]) -> str:
-    """Return a sha256 over the files of a context, the build's args and the ids of its bases."""
+    """Return the SHA-256, in hex, of the files of a context, the build's args and the ids of its bases."""
     digest = hashlib.sha256(repr((sorted(args.items()), bases)).encode())
     for name in files:
         path = context / name
@@ -133,15 +134,14 @@ def _build(
                 tell()
     except APIError as error:
         why = cause = explanation(error)
-        if why.startswith(STEP_FAILED):  # a failed command is a fault of the Dockerfile
+        if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
             why, cause = ": ".join(filter(None, (build_errors.complaint(output), why))), ""
         raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[str]:
-    """Yield the build's output; if there was an error event, raise APIError after the last line.
-
-    (Reading to the end lets the SDK close the connection.)
+    """Yield the lines of the build's output. Raises APIError for an error event, but only after the last line, because
+    the SDK closes the connection when all events are read.
     """
     error = None
     for event in events:

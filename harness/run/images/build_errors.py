@@ -1,4 +1,4 @@
-"""Finds the reason of a failure in the output of pip, uv or a build, and puts the decisive line first."""
+"""Finds the reason for a failure in the output of pip, uv or a build, and puts the decisive line first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CONSEQUENCE = re.compile(
     r"(?i:error: )?(?:No matching distribution|Could not find a version|Could not build wheels|Failed building"
     r"|Failed to build|subprocess-exited-with-error)"
 )
-"""Messages with which pip ends, and that name no cause."""
+"""Last messages of pip that do not name the cause."""
 UNREACHED = "the package index cannot be reached"
-"""The beginning of every reason that lies in the network."""
+"""The beginning of every reason that is a network error."""
 _TROUBLE = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
     r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
@@ -22,7 +22,7 @@ _TROUBLE = re.compile(
 _BROKEN = re.compile(r"connection (?:broken by|error:) (.+)")
 """Network errors of pip that _TROUBLE does not list."""
 _HASHES = "DO NOT MATCH THE HASHES"
-"""Part of pip's message. The package, the expected hash and that of the file follow in three lines."""
+"""Part of pip's message. The next three lines name the package, the expected hash and the file's hash."""
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Computed:\s*(\w+:\w+)")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
@@ -31,16 +31,16 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def readable(output: str) -> str:
-    """Return the output of a build's tools without their colours, and without logins in addresses, such as that of a
-    proxy that pip could not reach.
+    """Return the output of build tools without colour codes, and without credentials in URLs, such as those of a proxy
+    that pip could not reach.
     """
     return without_credentials(_ESCAPES.sub("", output))
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """Return the last error line, such as `ERROR: No matching distribution found for x==1`; else the last line.
+    """Return the last error line, such as `No matching distribution found for x==1`; if there is none, the last line.
 
-    If that line only states a consequence, its cause comes first: an unreachable index, or a compiler's message.
+    If the line states only a consequence, put the cause before it: an unreachable index, or a compiler's message.
     """
     lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
     if (wrong := next((place for place, line in enumerate(lines) if _HASHES in line), None)) is not None:
@@ -52,7 +52,7 @@ def complaint(lines: Sequence[str]) -> str:
 
 def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
     """Return the cause of pip's last complaint; "" if none is found."""
-    # pip reports a version as missing if it cannot reach the index.
+    # If pip cannot reach the index, it reports that the version does not exist.
     known, other = ([text for line in lines for text in pattern.findall(line)] for pattern in (_TROUBLE, _BROKEN))
     if trouble := (known or other)[-1:]:
         return f"{UNREACHED} ({trouble[0][:200]})"
@@ -60,16 +60,14 @@ def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
 
 
 def of_uv(stderr: str) -> str:
-    """Return uv's explanation in one line, without its drawing. The reason of a failed build goes first."""
+    """Return uv's explanation in one line, without the line drawing characters. The reason for a failed build
+    comes first."""
     lines = [line.strip(_DRAWING) for line in readable(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     own, inner = lines, ""
     if streams := [lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines]:
         own, inner = lines[: min(streams)], complaint(lines[min(streams) + 1 :])
     if mismatch := _MISMATCH.search(" ".join(own)):
-        return (
-            f"the file of {mismatch[1]} is not the one that its --hash names; if you trust the file, write"
-            f" --hash={mismatch[2]}"
-        )
+        return f"the file of {mismatch[1]} does not match its --hash; if you trust the file, write --hash={mismatch[2]}"
     explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in own))) or " ".join(own)
     return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a message"

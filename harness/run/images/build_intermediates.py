@@ -1,8 +1,8 @@
-"""Removes the images that a build leaves beside its result: early stages of a Dockerfile, and those of a failed build.
+"""Removes the intermediate images of a build: early stages of a Dockerfile, and all images of a failed build.
 
-They have no name, so nothing else would remove them: 1.4 GB for each TensorFlow. Their ids are read from the engine's
-output during the build. The build's own commands print into the same output, so an image is removed only if it also has
-no name, is younger than the build, and is not in use.
+They have no name, so nothing else would remove them, and take 1.4 GB for each version of TensorFlow. Their ids are read
+from the engine's output during the build. The commands of the Dockerfile print to the same output and could print any
+id, so an image is removed only if it has no name, is newer than the start of the build, and is not in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from docker.errors import APIError, ImageNotFound
 from harness.run.docker.client import explanation
 
 CONFLICT = 409
-ENDING_S = 3.0  # seconds that the engine may need to end the container of an interrupted build
+ENDING_S = 3.0  # seconds that the engine may take to end the container of an interrupted build
 
 
 @dataclass
@@ -30,10 +30,11 @@ class Stages:
 
     made: list[str] = field(default_factory=list)
     _is_reused: bool = False
-    """Whether the next image that is named was there before."""
+    """Whether the next image id in the output belongs to an image that existed before."""
 
     def hear(self, text: str) -> None:
-        """Read one text of the engine: the heading of a step, the origin of its image, or its id."""
+        """Read one text of the engine: the heading of a step, the note that its image was cached, or the id of its
+        image."""
         if step := re.match(r"(?:\[\d+/\d+\] )?Step \d+/\d+ ?: (\w+)", text, re.IGNORECASE):
             self._is_reused = step[1].upper() == "FROM"
         elif re.match(r"-?--> Using cache", text.strip()):
@@ -44,7 +45,7 @@ class Stages:
 
 @contextlib.contextmanager
 def removed(client: docker.DockerClient) -> Iterator[Stages]:
-    """Remove the collected images after the block, in any case, except those that have a name or are in use."""
+    """Remove the collected images after the block, also after an error, except those that have a name or are in use."""
     since = _moment(client.info()["SystemTime"])
     stages = Stages()
     try:
@@ -54,7 +55,7 @@ def removed(client: docker.DockerClient) -> Iterator[Stages]:
 
 
 def remove(client: docker.DockerClient, image_ids: list[str], *, since: datetime) -> None:
-    """Remove images, newest first: each image blocks the removal of the one that it was made from."""
+    """Remove images created after `since`, newest first, because each image blocks the removal of its parent."""
     until_s = time.monotonic() + ENDING_S
     for image_id in reversed(image_ids):
         while not _is_settled(client, image_id, since=since) and time.monotonic() < until_s:
@@ -77,5 +78,5 @@ def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) 
 
 
 def _moment(text: str) -> datetime:
-    """Parse the engine's timestamp to the second: it has nanoseconds, which Python 3.10 cannot parse."""
+    """Return the engine's timestamp without its fraction: Python 3.10 cannot parse nanoseconds."""
     return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))

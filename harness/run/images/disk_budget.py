@@ -1,8 +1,9 @@
-"""Keeps a host's images within their disk space (`disk:` of the matrix): removes some when it is used up.
+"""Keeps a host's images within their disk space (`disk:` in the matrix file): removes images when the space is used up.
 
-It removes only images that the harness pulled or made, by the engine's own record (`ImageStore.kept`), and only while
-the lease is held, so that no other run uses them. Images that this run no longer needs go first, then those that it
-needs last. Among images that every round needs, the most recently used goes first: its next turn is the last.
+It removes only images that the harness pulled or made, as the engine records it (`ImageStore.kept`), and only while the
+lease is held, so that no other run uses them. Images that this run no longer needs are removed first, then those that
+it needs latest. Among images that every round needs, the most recently used is removed first, because its next use is
+the latest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from harness.run.engine import ImageStore, Kept, Prepared
 
 ImageName = tuple[str, str]
 NEVER = 1 << 30
-"""Distance, in blocks, of an image that is not needed again."""
+"""Distance in blocks that stands for an image that is not needed again."""
 
 
 def name_of(image: Image) -> ImageName:
@@ -26,16 +27,16 @@ def name_of(image: Image) -> ImageName:
 
 
 def total_bytes(kept: Iterable[Kept]) -> int:
-    """Return the bytes that they take together; shared layers count once."""
+    """Return the disk space that images take together, in bytes; shared layers count once."""
     return sum({layer: size for image in kept for layer, size in image.layers.items()}.values())
 
 
 @dataclass(kw_only=True)
 class Disk:
-    """The images of one host, for all its lanes. Without a limit nothing is ever removed. Thread-safe.
+    """The images of one host, shared by all its lanes. Without a limit, nothing is removed. Thread-safe.
 
-    `expected_bytes`: the expected sizes of images that are not on the host, as far as known. `stay`: the names of
-    images that others are made from; they are never removed.
+    `expected_bytes`: the expected sizes of images that are not on the host, where known. `stay`: the names of images
+    that others are based on; they are never removed.
     """
 
     limit_bytes: int | None = None
@@ -51,12 +52,14 @@ class Disk:
     _measured: dict[ImageName, int] = field(default_factory=dict)
 
     def expect(self, lane: int, order: Sequence[Collection[ImageName]]) -> None:
-        """Set what a lane will need from now on, soonest first. `lane` is any number that identifies it."""
+        """Set the images that a lane will need from now on, block by block, soonest first. `lane` is any number that
+        identifies the lane."""
         with self._lock:
             self._orders[lane] = order
 
     def admits(self, engine: ImageStore, image: Image) -> bool:
-        """Return whether the image may be pulled ahead of its turn: it fits beside everything that is still needed."""
+        """Return whether the image may be pulled ahead of its turn: whether it fits in addition to all images that are
+        still needed."""
         if self.limit_bytes is None:
             return True
         name = name_of(image)
@@ -68,7 +71,7 @@ class Disk:
 
     @contextmanager
     def getting(self, engine: ImageStore, image: Image, say: Say) -> Iterator[None]:
-        """Make room before the image is pulled or made, and again afterwards, when its size is known."""
+        """Make room for an image that the block pulls or makes, and again after the block, when its size is known."""
         if self.limit_bytes is None:
             yield
             return
@@ -85,7 +88,7 @@ class Disk:
             self._make_room(engine, 0, say)
 
     def got(self, prepared: Prepared) -> None:
-        """Note that an image is on the host."""
+        """Record that an image is on the host."""
         with self._lock:
             self._images[prepared.reference] = prepared.image
 
@@ -110,8 +113,8 @@ class Disk:
     # ------------------------------------------------------------ making room
 
     def _make_room(self, engine: ImageStore, wanted_bytes: int, say: Say) -> None:
-        """Remove images until there is room for `wanted_bytes`, or until no more may go. The limit is then exceeded;
-        the sweep warns about that at its start.
+        """Remove images until there is room for `wanted_bytes` or no more images may be removed. In the second case the
+        limit is exceeded, which the sweep warns about at its start.
         """
         if self.limit_bytes is None:
             return
@@ -130,19 +133,19 @@ class Disk:
         return sum(map(self._bytes, self._coming))
 
     def _bytes(self, name: ImageName) -> int:
-        """Return the bytes that an image will take: as measured in this run, else as expected."""
+        """Return the size of an image in bytes: measured in this run, else expected, else 0."""
         return self._measured.get(name, self.expected_bytes.get(name, 0))
 
     def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
-        """Return the images that may go, in the order of removal."""
+        """Return the images that may be removed, in the order of removal."""
         victims = [
             image for image in kept if image.name not in self.stay and self._may_go(self._images.get(image.reference))
         ]
         return sorted(victims, key=lambda image: (-self._needed_in(image), -self._used_at(image)))
 
     def _may_go(self, image: Image | None) -> bool:
-        """Return whether an image may be removed. An image in use stays, and so does one that this run would have to
-        build again: the new build would not be the image that was measured.
+        """Return whether an image may be removed. An image in use stays, and so does a build that this run still needs,
+        because a new build would not be the image that was measured.
         """
         if image is None:
             return True
@@ -150,7 +153,7 @@ class Disk:
         return name_of(image) not in self._pins and not is_needed_build
 
     def _needed_in(self, kept: Kept) -> int:
-        """Return in how many blocks it is needed; NEVER for an image that this run has not prepared."""
+        """Return the number of blocks before the image is needed; NEVER for an image that this run has not prepared."""
         image = self._images.get(kept.reference)
         return NEVER if image is None else self._distance(name_of(image))
 

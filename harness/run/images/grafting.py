@@ -1,4 +1,4 @@
-"""Runs inside two images, on any CPython from 3.6: collects files of one, and puts them into the other."""
+"""Runs inside two images, on CPython 3.6 or later: collects files in one, and puts them into the other."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def main(task: str) -> None:
 
 
 def collect(manifest: Manifest) -> None:
-    """Copy the files that the manifest names into TREE, at their places in the other image."""
+    """Copy the files that the manifest names into TREE, at the paths that they get in the other image."""
     os.makedirs(TREE, exist_ok=True)
     for source, target in manifest["copy"]:
         copy(source, TREE + target)
@@ -41,7 +41,7 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(manifest: Manifest) -> None:
-    """Remove files and folders, and the modules that were compiled from them."""
+    """Remove the files and folders that the manifest names, and the modules that were compiled from them."""
     for path in manifest["remove"]:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
@@ -59,7 +59,7 @@ def remove_compiled(path: str) -> None:
 
 
 def place(manifest: Manifest) -> None:
-    """Move the files from the other image to their places, and leave nothing else behind."""
+    """Move the files of the other image from TREE to their final paths, and remove STAGE."""
     for folder, folders, files in os.walk(TREE):
         names = files + [name for name in folders if os.path.islink(os.path.join(folder, name))]
         target = folder[len(TREE) :] or "/"

@@ -1,7 +1,8 @@
-"""Makes images of two versions in one: files of one image are put into another, which is committed as a new image.
+"""Makes the images of hybrids: files of one image are put into another, which is committed as a new image.
 
-Nothing is fetched. Files go from a container of the one through this machine into a container of the other; both have
-no network. The image is labelled as the harness's, so that `harness clean --images` finds it.
+Nothing is downloaded. Files are copied from a container of one image through this machine into a container of the
+other; neither container has network access. The image is labelled as the harness's, so that `harness clean --images`
+finds it.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ SCRIPT = Path(__file__).with_name("grafting.py")
 
 
 def known(client: docker.DockerClient, graft: Graft) -> Found | None:
-    """Return the image if it was made before."""
+    """Return the image if it was made before; else None."""
     return committed(client, _tag(graft))
 
 
 def make(client: docker.DockerClient, graft: Graft, *, image: Image, memory_bytes: int | None, say: Say) -> Found:
-    """Return the image, made unless it is there. Raises ImageUnavailable."""
+    """Return the image; make it if the engine does not have it. Raises ImageUnavailable."""
     place, tag = image.place, _tag(graft)
     if (there := committed(client, tag)) is not None:
         return there
     for reference in (graft.reference, graft.other):
         if local_image(client, reference) is None:
-            raise ImageUnavailable(f"{reference[:19]} is gone from the engine; narrow again", place=place)
+            raise ImageUnavailable(f"{reference[:19]} was removed from the engine; narrow again", place=place)
     say("putting parts of one version into the other")
     hold = partial(hold_image, client, image=image, memory_bytes=memory_bytes, say=say, network=False)
     try:
@@ -55,7 +56,7 @@ def make(client: docker.DockerClient, graft: Graft, *, image: Image, memory_byte
 
 
 def _move(graft: Graft, source: Holder, target: Holder) -> None:
-    """Copy what the graft names from one container into the other. Raises ImageUnavailable."""
+    """Copy the files that the graft names from one container into the other. Raises ImageUnavailable."""
     manifest = json.dumps({"remove": graft.remove, "copy": graft.copy, "libraries": graft.libraries}).encode()
     for holder in (source, target):
         holder.put({MANIFEST: manifest})
@@ -67,7 +68,7 @@ def _move(graft: Graft, source: Holder, target: Holder) -> None:
 
 
 def _run(holder: Holder, task: str) -> None:
-    """Run one task of `grafting.py`. Raises ImageUnavailable with what it says."""
+    """Run one task of `grafting.py` in a container. Raises ImageUnavailable with the reason from its output."""
     holder.printed(holder.python, "-c", SCRIPT.read_text(), task)
 
 

@@ -25,12 +25,13 @@ REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 COMMAND_S = 4 * 3600.0
-"""Seconds that one command in the container may take."""
+"""Time limit of one command in the container, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """A running container. `python`: the name of its Python; `place`: the image that is made, for messages."""
+    """A running container. `python`: the name of its Python; `place`: the new image's place in the matrix file and its
+    version, for messages."""
 
     client: docker.DockerClient
     container_id: str
@@ -40,11 +41,11 @@ class Holder:
     say: Say
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Copy files in, by their absolute paths."""
+        """Copy files, given by their absolute paths, into the container."""
         self.client.api.put_archive(self.container_id, "/", archive({path[1:]: data for path, data in files.items()}))
 
     def printed(self, *command: str) -> str:
-        """Run a small command of ours and return what it prints. Raises ImageUnavailable."""
+        """Run a small command of the harness and return its output. Raises ImageUnavailable if it fails."""
         code, output = self.execute(command)
         if code != 0:
             why = why_failed(output)
@@ -73,14 +74,14 @@ class Holder:
 
     def commit(self, *, tag: str, digest: str, environment: Sequence[str] | None = None) -> Found:
         """Commit the container as an image that starts as its base does: with the same ENTRYPOINT, CMD, WORKDIR and
-        USER, and the same ENV if no `environment` is given.
+        USER, and with the same ENV unless `environment` is given.
         """
         base, name = inspect(self.client, self.base_id)["Config"], f"{REPOSITORY}:{tag}"
         conf = {field: base.get(field) for field in CONFIG_KEPT}
         conf["Env"] = conf["Env"] if environment is None else list(environment)
-        conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
+        conf["Entrypoint"] = conf["Entrypoint"] or []  # null would keep the container's entrypoint
         ours = {IMAGE_LABEL: name, DIGEST_LABEL: digest}
-        # The engine adds the container's labels: empty values override them.
+        # The engine adds the container's labels; empty values override them.
         conf["Labels"] = {**(base.get("Labels") or {}), OWNER_LABEL: "", NAME_LABEL: "", **ours}
         self.client.api.commit(self.container_id, repository=REPOSITORY, tag=tag, conf=conf)
         return Found(id=inspect(self.client, name)["Id"], digest=digest)
@@ -96,12 +97,14 @@ def hold_image(
     say: Say,
     network: bool = True,
 ) -> Iterator[Holder]:
-    """Yield a container of `image_id` in which `image` is made. It waits for the end of its stdin, so it does not
-    outlive us. It is confined as a trial's, but may have the network, and may replace files of the image's users.
+    """Yield a running container of `image_id`, in which `image` is made. Raises ImageUnavailable if it has no Python.
+
+    The container waits for the end of its stdin, so that it does not outlive this process. It has the restrictions of a
+    trial's container, but may have network access, and may replace files of any user.
     """
     place, python = image.place, find_python(client, image_id)
     if python is None:
-        raise ImageUnavailable("the base image has no python3 or python on its PATH; take one that has", place=place)
+        raise ImageUnavailable("the base image has no python3 or python on its PATH; use another base", place=place)
     with (
         helpers.created(
             client,
@@ -119,11 +122,11 @@ def hold_image(
 
 
 def committed(client: docker.DockerClient, tag: str) -> Found | None:
-    """Return the image that was committed under a tag; None if there is none."""
+    """Return the image that was committed under a tag; None if the engine does not have it."""
     record = local_image(client, f"{REPOSITORY}:{tag}")
     return None if record is None else Found(id=record["Id"], digest=record["Config"]["Labels"][DIGEST_LABEL])
 
 
 def why_failed(output: str) -> str:
-    """Return why a command failed, by its output, in one line."""
+    """Return the reason for the failure of a command from its output, in one line of at most 400 characters."""
     return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a message"

@@ -26,17 +26,17 @@ FOLDERS_LOOKED_IN = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """An image that is on the engine: the id to launch, and its identity."""
+    """An image that the engine has. `id` is what the engine launches; `digest` identifies the image."""
 
     id: str
     digest: str
 
 
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
-    """Return the image of that name, pulled if it is missing or the registry has another one.
+    """Return the image with a name; pull it if the engine does not have it or the registry has a newer one.
 
-    A registry that does not answer matters only for a missing image. Raises ImageUnavailable (NetworkTrouble); `help`
-    replaces the remedy at its end.
+    If the engine has the image, the registry need not answer. Raises ImageUnavailable, or NetworkTrouble after a
+    network error; `help` replaces the remedy at the end of the message.
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
@@ -50,7 +50,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
         raise unavailable(text, place=where, cause=why) from error
     pulled = local_image(client, reference)
     if pulled is None:
-        raise unavailable(f"{reference}: was pulled, but is gone; is somebody removing images?", place=where, cause="")
+        raise unavailable(f"{reference}: was pulled, but has been removed again", place=where, cause="")
     our_images.note_pull(client, pulled, before=before)
     return _found(reference, pulled)
 
@@ -61,20 +61,20 @@ def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
     if "verification failed" in why:
         return "the registry, or a proxy in front of it, sent something other than that image"
     if "no matching manifest for" in why:
-        return "it has no build for that host's platform; use another image, or exclude it on this host"
+        return "it does not support that host's platform; use another image, or exclude it on this host"
     if not help and BUSY.search(why):
         return "the registry is busy or broken; repeat the command later: it runs only what is missing"
-    return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
+    return help or "check the name, `docker login` if it is private, or `docker load` it on that engine"
 
 
 def found_locally(client: docker.DockerClient, reference: str) -> Found | None:
-    """Return the image of that name as the engine has it, whatever the registry has now."""
+    """Return the image with a name if the engine has it, else None. Do not ask the registry for a newer one."""
     local = local_image(client, reference)
     return None if local is None else _found(reference, local)
 
 
 def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:
-    """Return the engine's record of an image that it has, else None."""
+    """Return the engine's record of an image; None if the engine does not have it."""
     try:
         return inspect(client, reference)
     except ImageNotFound:
@@ -82,14 +82,14 @@ def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any
 
 
 def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
-    """Return the engine's record of an image. Raises ImageNotFound."""
+    """Return the engine's record of an image. Raises ImageNotFound if the engine does not have it."""
     image: Mapping[str, Any] = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
     return image
 
 
 def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any], *, say: Say) -> bool:
-    """Return whether the local image is up to date: it was built here, is pinned by digest, or matches the registry.
-    True if the registry does not answer."""
+    """Return whether the local image is up to date: whether it was built there, is named by digest or id, or has the
+    registry's digest. True if the registry does not answer."""
     digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
     if not digests or "@" in reference or reference.startswith("sha256:"):
         return True
@@ -120,8 +120,8 @@ def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
-    """Yield `pulling 120/900 MiB`, at most once a second, from the events of a pull. Raises APIError for an error
-    event.
+    """Yield texts such as `pulling 120/900 MiB`, at most once a second, from the events of a pull. Raises APIError for
+    an error event.
     """
     done: dict[str, int] = {}
     total: dict[str, int] = {}
@@ -137,12 +137,13 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
         if clock_s() - yielded_s >= 1:
             yielded_s = clock_s()
             yield f"pulling {sum(done.values()) >> 20}/{sum(total.values()) >> 20} MiB" if total else "pulling"
-    if error is not None:  # only now: reading on to the end lets the SDK close the connection
+    if error is not None:  # not earlier: the SDK closes the connection when all events are read
         raise APIError("pull failed", explanation=str(error))
 
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:
-    """Return `python3` or `python`, whichever is on the image's PATH. Nothing is run: there may be no shell."""
+    """Return the first of `python3` and `python` that is on the image's PATH; None if neither is. Nothing is run in the
+    image, which may have no shell."""
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
     folders = environment.get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
@@ -154,7 +155,7 @@ def find_python(client: docker.DockerClient, image_id: str) -> str | None:
 
 
 def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool:
-    """Return whether the container has the file; only its header is requested."""
+    """Return whether the container has a file, by a request for its header alone."""
     api = client.api
     url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)

@@ -1,10 +1,10 @@
-"""Prints one hash over the content of all Python distributions that an interpreter sees.
+"""Prints one hash of the content of all Python distributions that an interpreter sees.
 
-The Python of an image runs it after an install (`python -c`, CPython 3.6 to 3.13). It is never imported, and never part
-of a launch.
+The Python of an image runs this file after an install (`python -c`, CPython 3.6 to 3.13). The harness never imports it,
+and no launch contains it.
 
-The hash is sha256 over each distribution's folder name and the lines of its RECORD. Lines of compiled files are left
-out, because they differ from install to install. A distribution without a RECORD (an egg) counts by its folder name.
+The hash is the SHA-256 of each distribution's folder name and the lines of its RECORD. Lines of compiled files are left
+out, because they differ between installs. A distribution without a RECORD (an egg) counts only by its folder name.
 """
 
 import hashlib

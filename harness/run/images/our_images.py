@@ -1,9 +1,9 @@
 """Finds the images of an engine that the harness may remove: those that it made, and those that it pulled.
 
-An image that the harness made has its own name in a label. A pulled image cannot be given a label, so the engine keeps
-a second name beside each pulled name: `harness/pulled:<hash of that name>`. A later `harness clean` finds it there,
-from any machine. An image is the harness's only if it made or pulled every name that the image has: any other name
-shows that somebody else wants the image, or had it before.
+An image that the harness made has a label with its own name. A pulled image cannot be given a label, so the harness
+gives it a second name for each pulled name, its mark: `harness/pulled:<hash of the pulled name>`. A later `harness
+clean` finds the mark on the engine, from any machine. An image is the harness's only if the harness made or pulled all
+of its names: another name shows that someone else uses the image, or had it before.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ EngineImage = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """A client of an engine: that of the Docker SDK, or the command of a node (`slurm/images/`)."""
+    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node (`slurm/images/`)."""
 
     @property
     def api(self) -> Any:
-        """Return what answers as the SDK's low-level client does."""
+        """Return an object with the methods of the SDK's low-level client."""
 
 
 def mark_of(reference: str) -> str:
-    """Return the name that records that the harness pulled `reference`."""
+    """Return the mark of a pulled name: the second name, which records that the harness pulled `reference`."""
     return f"{REPOSITORY}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
 def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
-    """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
+    """Mark the names that an image got from a pull of the harness. `before`: the `entries` before the pull.
 
-    Record all names of a new image, and the new names of one that was the harness's; record none if the image was there
-    before for another reason.
+    All names of a new image are marked, and the new names of an image that was the harness's before. Nothing is marked
+    if the engine already had the image and it was not the harness's.
     """
     earlier = before.get(str(image["Id"]))
     if earlier is not None and not is_ours(earlier):
@@ -63,17 +63,17 @@ def _mark(client: Client, names: Iterable[str], image: EngineImage) -> None:
 
 
 def entries(client: Client, *, inner: bool = False) -> dict[str, EngineImage]:
-    """Return all images by id; with `inner` also the unnamed images from which others were made."""
+    """Return all images of the engine by id; if `inner` is true, also the unnamed images that others are based on."""
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
 
 def familiar(name: str) -> str:
-    """Return an image's name as Docker writes it: Podman prefixes the Hub's address."""
+    """Return an image's name as Docker writes it, without the address of Docker Hub that Podman puts before it."""
     return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
 
 
 def is_ours(entry: EngineImage) -> bool:
-    """Return whether the harness pulled or made it, and it has no other name."""
+    """Return whether the harness pulled or made the image, and all its names with it."""
     names = _names(entry)
     ours = {name for name in names if name.startswith(f"{REPOSITORY}:")} | ({_made_name(entry)} & names)
     pulled = {name for name in names if mark_of(name) in ours}
@@ -84,14 +84,14 @@ def is_ours(entry: EngineImage) -> bool:
 
 
 def is_made(entry: EngineImage) -> bool:
-    """Return whether the harness built it or installed it over another image."""
+    """Return whether the harness built the image or installed packages over another image to make it."""
     return _made_name(entry) in _names(entry)
 
 
 def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
-    """Return the harness's images, each with the layers that no other image has.
+    """Return the harness's images, each with the layers that it does not share with images of other origin.
 
-    `layers` caches the layers by image id and is updated in place: an image never changes.
+    `layers` is a cache of the layers by image id, which is updated in place; the layers of an image never change.
     """
     everything = entries(client)
     for image_id in set(everything) - set(layers):
@@ -110,7 +110,8 @@ def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
 
 
 def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return bytes by layer. The engine does not name layers: the key is a hash of the history up to the layer."""
+    """Return the size of each layer in bytes. The engine does not name layers, so the key is a hash of the image's
+    history up to the layer."""
     layers, so_far = {}, hashlib.sha256()
     for step in reversed(list(history)):
         so_far.update(repr((step["Created"], step["CreatedBy"], step["Size"])).encode())
@@ -120,8 +121,8 @@ def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def remove(client: Client, image_id: str, *, say: Say) -> bool:
-    """Remove an image of the harness, under all its names; return whether it is gone. An image that is in use stays,
-    and `say` gets the reason; so does one that is not the harness's.
+    """Remove an image of the harness with all its names; return whether it is gone. An image in use is not removed, and
+    the reason is passed to `say`. Nothing happens to an image that is not the harness's.
     """
     entry = entries(client).get(image_id)
     if entry is None or not is_ours(entry):
@@ -131,7 +132,7 @@ def remove(client: Client, image_id: str, *, say: Say) -> bool:
         return False
     try:
         for name in _in_order(entry):
-            if name in _names(entries(client).get(image_id, {})):  # a name by digest disappears with the last tag
+            if name in _names(entries(client).get(image_id, {})):  # names by digest disappear with the last tag
                 client.api.remove_image(name)
     except (APIError, InfrastructureError) as error:
         why = explanation(error) if isinstance(error, APIError) else str(error)
@@ -141,7 +142,7 @@ def remove(client: Client, image_id: str, *, say: Say) -> bool:
 
 
 def _in_order(entry: EngineImage) -> list[str]:
-    """Return the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
+    """Return the names in the order of removal: marks last, so that an interrupted removal can be completed later."""
     return sorted(_names(entry), key=lambda name: (name.startswith(f"{REPOSITORY}:"), "@" in name, name))
 
 
@@ -159,5 +160,5 @@ def _repository(name: str) -> str:
 
 
 def shown_name(entry: EngineImage) -> str:
-    """Return the name that a user knows, if it has one."""
+    """Return the name that a user knows; the id if the image has no name."""
     return next(iter(_in_order(entry)), str(entry["Id"]))

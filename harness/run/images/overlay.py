@@ -1,7 +1,7 @@
 """Installs packages over a base image: pip runs in a container of the base, which is committed as a new image.
 
-Only the one pip call gets the CA bundle and the proxies; both are gone before the commit. The image's id changes with
-every install, so the image is identified by its content: the base's digest and the installed distributions.
+Only the call of pip gets the CA bundle and the proxies; the image contains neither. The image's id changes with every
+install, so the image is identified by its content: the base's digest and the installed distributions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.run.retrying import unavailable
 CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
-FORMAT = 2  # version of the committed image's layout: images of another format are made again
+FORMAT = 2  # version of the committed image's layout; images of another format are made again
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 NOT_FOUND = "No matching distribution"
@@ -35,8 +35,8 @@ UNSEEN = (
     "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
     "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 )  # fmt: skip
-"""Settings of pip and uv that the version lookup on this machine uses, and that pip in a container does not get."""
-UNSEEN_HELP = "give a base with such settings, or use `build:` with a Dockerfile that copies the wheels in"
+"""Settings of pip and uv that the version lookup on this machine uses, but that pip in a container does not get."""
+UNSEEN_HELP = "use a base that has these settings, or `build:` with a Dockerfile that copies the wheels in"
 DIGEST = re.compile(r"^[0-9a-f]{64}$", re.MULTILINE)
 
 
@@ -49,8 +49,8 @@ def install(
     memory_bytes: int | None,
     say: Say,
 ) -> Found:
-    """Return the base with the packages, made unless it is there. `memory_bytes` limits the install. Raises
-    ImageUnavailable with pip's reason.
+    """Return the image of the base with the packages; make it if the engine does not have it. `memory_bytes` limits the
+    memory of the install. Raises ImageUnavailable with pip's reason.
     """
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
@@ -63,14 +63,15 @@ def install(
         _install(holder, source, environ=environ)
         installed = DIGEST.search(holder.printed(holder.python, "-c", INSTALLED.read_text()))
         if installed is None:
-            why = f"the base image's {holder.python} does not say what is installed"
+            why = f"the base image's {holder.python} does not list what is installed"
             raise ImageUnavailable(f"{why}; use another base", place=holder.place)
         digest = hashlib.sha256(f"{base.digest} {installed[0]}".encode()).hexdigest()
         return holder.commit(tag=tag, digest=f"sha256:{digest}")
 
 
 def known(client: docker.DockerClient, source: Install) -> Found | None:
-    """Return the image that was made before over the base that the engine has, without asking a registry."""
+    """Return the image if it was made before over the base that the engine has now; else None. Do not ask a
+    registry."""
     base = found_locally(client, source.base)
     if base is None or not source.packages:
         return base
@@ -84,11 +85,11 @@ def _tag(base: Found, source: Install) -> str:
 
 
 def _install(holder: Holder, source: Install, *, environ: Mapping[str, str]) -> None:
-    """Install the packages in the container, and remove what the install needed. Raises ImageUnavailable."""
+    """Install the packages in the container, and then remove the files that pip needed. Raises ImageUnavailable."""
     if source.python is not None:
         version = holder.printed(holder.python, "-c", VERSION).strip()
         if not is_version(version, source.python):
-            text = f"the base has Python {version}, not {source.python}; name another base, or leave out `python`"
+            text = f"the base has Python {version}, not {source.python}; use another base, or omit `python`"
             raise ImageUnavailable(text, place=holder.place)
     pip = [holder.python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     pip += ["--no-deps"] if source.exact else []
@@ -110,6 +111,6 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
     why = why_failed(output)
     unseen = [name for name in UNSEEN if environ.get(name)]
     if unseen and NOT_FOUND in why:
-        why += f"; {', '.join(unseen)} of this machine does not reach a container: {UNSEEN_HELP}"
+        why += f"; a container does not get {', '.join(unseen)} of this machine: {UNSEEN_HELP}"
     cause = f"connection broken: {why}" if why.startswith(build_errors.UNREACHED) else why
     return unavailable(f"{why}{if_full(why)}", place=place, cause=cause)

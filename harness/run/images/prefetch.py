@@ -1,6 +1,7 @@
-"""Prepares the images of one host: each once, and pulls run while trials run.
+"""Prepares each image of one host once, and pulls images while trials run.
 
-Only pulls run beside trials. A build or an installation occupies the machine's processors, so it waits for its turn.
+Only pulls run at the same time as trials. A build or an installation occupies the machine's processors, so it waits for
+its turn.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ POLL_S = 0.1
 
 @dataclass(kw_only=True)
 class HostImages:
-    """The state of each image: ready, or the message why it is unavailable. Launchers that work side by side share it,
-    and take turns in using `engine`.
+    """The state of each image of a host: ready, or the reason why it is unavailable. Launchers that work side by side
+    share this object, and take turns using `engine`.
 
-    `open_another` opens a second connection to the same engine, for the pulls that run beside trials.
+    `open_another` opens a second connection to the same engine, for the pulls that run at the same time as trials.
     """
 
     engine: ImageStore
@@ -41,19 +42,19 @@ class HostImages:
     _order: list[ImageName] = field(default_factory=list)
     """The order in which images are pulled ahead."""
     _late: set[ImageName] = field(default_factory=set)
-    """Images for which there is no room on the disk before they are launched."""
+    """Images that do not fit on the disk before it is their turn to be launched."""
     _noted: set[str] = field(default_factory=set)
     _engine_lock: threading.RLock = field(default_factory=threading.RLock)
     _thread: threading.Thread | None = None
     _news: threading.Event = field(default_factory=threading.Event)
-    """Set whenever an image has arrived, or has failed."""
+    """Set whenever a pull has succeeded, has failed or was put off."""
     _lost: BaseException | None = None
     _closed: bool = False
     _last_busy_s: float = -1.0
-    """Time of the last activity of a pull beside the trials, by the monotonic clock."""
+    """Time of the last activity of a background pull, by the monotonic clock, in seconds."""
 
     def pull_ahead(self, cells: Iterable[Cell]) -> None:
-        """Start to pull the missing images of `cells` in this order, in the background. Call it only once."""
+        """Start pulling the missing images of `cells` in this order, in the background. Call it only once."""
         new = [cell for cell in cells if self._must_be_pulled(cell)]
         self._queued |= {name_of(cell.image) for cell in new}
         self._queue.extend({name_of(cell.image): cell for cell in new}.values())
@@ -63,7 +64,8 @@ class HostImages:
             self._thread.start()
 
     def get(self, cell: Cell) -> Prepared | str:
-        """Return the cell's image, or the reason why it is unavailable. Raises EngineUnreachable, Interrupted."""
+        """Wait for the cell's image, or prepare it; return it, or the reason why it is unavailable. Raises
+        EngineUnreachable, Interrupted."""
         name = name_of(cell.image)
         if name in self._queued:
             self._wait_for(name)
@@ -73,7 +75,7 @@ class HostImages:
         return self._known[name]
 
     def is_coming(self, cell: Cell) -> bool:
-        """Return whether it is being pulled, or will be, so that `get` would wait."""
+        """Return whether the image is being pulled or will be, so that `get` would wait."""
         name = name_of(cell.image)
         return name in self._queued | self._late and name not in self._known
 
@@ -82,14 +84,14 @@ class HostImages:
         return isinstance(self._known.get(name_of(cell.image)), Prepared)
 
     def turn(self, cell: Cell) -> int:
-        """Return the image's position in the order of the pulls: the lowest position arrives first."""
+        """Return the image's position in the order of the pulls; the image with the lowest arrives first."""
         name = name_of(cell.image)
         return self._order.index(name) if name in self._order else len(self._order)
 
     @contextmanager
     def in_use(self, cell: Cell, prepared: Prepared) -> Iterator[Prepared]:
-        """Yield the cell's image and protect it from removal; get it again if it was removed since it was
-        `prepared`. Raises InfrastructureError, Interrupted."""
+        """Yield the cell's image and protect it from removal during the block; get it again if it was removed since it
+        was `prepared`. Raises InfrastructureError, Interrupted."""
         with self.disk.in_use(cell.image):
             newest = self._known.get(name_of(cell.image))
             present = newest if isinstance(newest, Prepared) else prepared
@@ -98,15 +100,15 @@ class HostImages:
             yield present
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
-        """Set which cells will run from now on, block by block: the image that is needed last is removed first."""
+        """Set the cells that will run from now on, block by block, so that the image needed latest is removed first."""
         self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
-        """Return whether a pull was active after `begun_s` (monotonic clock), beside a trial."""
+        """Return whether a background pull was active at `begun_s` (monotonic clock, seconds) or later."""
         return self._last_busy_s >= begun_s
 
     def close(self) -> None:
-        """Abandon the pulls in progress, and wait until they have ended."""
+        """Abandon the background pulls, and wait until they have ended."""
         self._closed = True
         if self._thread is not None:
             self._thread.join()
@@ -141,24 +143,24 @@ class HostImages:
             return error.text_at(cell.image.where)
 
     def _again(self, cell: Cell, before: Prepared) -> Prepared:
-        """Get a removed image again, by its digest: its tag may point to another image by now."""
+        """Get a removed image again, by its digest, because its tag may point to another image now."""
         image = _by_digest(cell.image, before.digest)
         again = self._get(self.engine, replace(cell, image=image))
         if isinstance(again, str):
             raise ImageUnavailable(again, place=image.where)
         if again.digest != before.digest:
-            text = f"{image.version} was removed there, and its tag is another image now; start again to measure it"
+            text = f"{image.version} was removed there, and its tag now names another image; run again to measure it"
             raise ImageUnavailable(text, place=image.where)
         self._known[name_of(image)] = again
         return again
 
     def _note_once(self, error: HarnessError) -> None:
-        """Report a problem of a whole series (its base, the network) at its first image only."""
+        """Report a problem that all images of a series share (the base, the network) only once."""
         if error.text not in self._noted:
             self._noted.add(error.text)
             self.progress.note(str(error))
 
-    # ------------------------------------------------------------ beside the trials
+    # ------------------------------------------------------------ pulls in the background
 
     def _pull_all(self) -> None:
         try:
@@ -193,7 +195,7 @@ class HostImages:
 
 
 def _by_digest(image: Image, digest: str) -> Image:
-    """Return the same image named by digest instead of tag."""
+    """Return the same image with the digest in its reference instead of the tag."""
     if not isinstance(image.source, Pull) or "@" in image.source.reference:
         return image
     folder, slash, last = image.source.reference.rpartition("/")

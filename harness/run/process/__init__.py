@@ -1,1 +1,1 @@
-"""Implements the process engine, which runs trials in virtual environments of this machine."""
+"""Implements the engine `process`, which runs trials in virtual environments on this machine."""

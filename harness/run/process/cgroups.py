@@ -1,7 +1,7 @@
 """Creates a memory cgroup, v1 or v2, for one trial of the process engine, if this user may create one.
 
-The cgroup limits memory (swap included), records whether the kernel killed a process for lack of it, and lists every
-process to kill at the end, including those that left their process group.
+The cgroup limits memory (including swap), records whether the kernel killed a process because memory ran out, and lists
+all processes to kill at the end, including those that left their process group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from harness.errors import InfrastructureError
 
 CGROUPS = Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
-"""Bytes that no machine has: version 1 tells as many where there is no limit."""
+"""A limit in bytes that no machine reaches: cgroup v1 reports at least this if no limit is set."""
 NEAR = 0.9
-"""Share of its limit that a trial has used at least when the kernel kills it there."""
+"""Smallest share of its limit that a trial has used when the kernel kills it because of the limit."""
 REMOVAL_S = 5.0
-"""Seconds that the kernel may need to release an empty cgroup."""
+"""Seconds that the kernel may take to release an empty cgroup."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +34,18 @@ class TrialCgroup:
 
     @property
     def procs(self) -> Path:
-        """Return the file that lists its processes; a pid that is written to it joins the cgroup."""
+        """Return the file that lists the cgroup's processes; a process joins when its pid is written to the file."""
         return self.path / "cgroup.procs"
 
     def limit(self, memory_bytes: int) -> None:
-        """Limit memory and swap together to `memory_bytes`, so that nothing is swapped out instead.
+        """Limit memory and swap together to `memory_bytes`, so that the trial cannot swap to exceed the limit.
 
         Raises InfrastructureError.
         """
         try:
             self._limit(memory_bytes)
         except OSError as error:
-            text = f"memory: no limit of {memory_bytes} bytes can be set in {self.path}: {error.strerror}; use docker"
+            text = f"memory: a limit of {memory_bytes} bytes cannot be set in {self.path}: {error.strerror}; use docker"
             raise InfrastructureError(text) from error
 
     def _limit(self, memory_bytes: int) -> None:
@@ -59,14 +59,16 @@ class TrialCgroup:
             swap.write_text(str(value))
 
     def oom_killed(self) -> bool:
-        """Return whether the kernel killed a process of it for lack of memory, near its own limit, if it has one:
-        otherwise others use the memory. Raises InfrastructureError.
+        """Return whether the kernel killed one of the cgroup's processes because memory ran out. If the cgroup has a
+        limit, that counts only near the limit: otherwise other processes used up the machine's memory. Raises
+        InfrastructureError.
         """
         counts = self._counts("memory.events" if self.version == 2 else "memory.oom_control")
         return counts.get("oom_kill", 0) > 0 and not self._is_below_limit(hits=counts.get("max", 0))
 
     def _is_below_limit(self, *, hits: int) -> bool:
-        """Return whether it has a limit that it never came near; where Linux reports no peak, `hits` decide."""
+        """Return whether the cgroup has a limit and never came near it. If Linux reports no peak, return whether it
+        never hit the limit (`hits`)."""
         of_version_1 = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
         names = ("memory.max", "memory.peak") if self.version == 2 else of_version_1
         limit, peak = (_number(self.path / name) for name in names)
@@ -79,11 +81,11 @@ class TrialCgroup:
         return {event: int(number) for event, number in lines}
 
     def pids(self) -> list[int]:
-        """Return the pids of its processes; [] once it is gone. Raises InfrastructureError."""
+        """Return the pids of the cgroup's processes; [] if the cgroup is gone. Raises InfrastructureError."""
         return [int(pid) for pid in _text(self.procs).split()]
 
     def remove(self) -> None:
-        """Remove the empty cgroup; the kernel needs a moment after the last process has died. Raises
+        """Remove the empty cgroup, which the kernel allows a moment after the last process has ended. Raises
         InfrastructureError."""
         until_s = time.monotonic() + REMOVAL_S
         while self.path.exists():
@@ -97,7 +99,8 @@ class TrialCgroup:
 
 
 def _text(path: Path) -> str:
-    """Return the content of a cgroup's file; "" once the cgroup is gone, as another run may remove a dead one too."""
+    """Return the content of a cgroup's file; "" if the cgroup is gone, because another run may remove a dead cgroup at
+    the same time."""
     try:
         return path.read_text()
     except OSError as error:
@@ -112,7 +115,7 @@ def _number(path: Path) -> int | None:
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
-    """Make a memory cgroup below this process's own or the nearest writable one above it; None if that is
+    """Make a memory cgroup below this process's own cgroup or its nearest writable ancestor; return None if that is
     impossible."""
     for version, parent in _parents(root):
         path = parent / name
@@ -127,14 +130,14 @@ def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
 
 
 def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
-    """Yield the cgroups whose name begins with `prefix`, in the places where `create` makes them."""
+    """Yield the cgroups whose name begins with `prefix`, in all places where `create` may make them."""
     for version, parent in _parents(root):
         if os.access(parent, os.W_OK):
             yield from (TrialCgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
 
 
 def _parents(root: Path) -> Iterable[tuple[int, Path]]:
-    """Yield (version, folder): this process's own memory cgroup first, then those above it up to the mount."""
+    """Yield (version, folder) of this process's own memory cgroup, then of its ancestors up to the mount point."""
     own = Path("/proc/self/cgroup")
     if not own.exists():
         return
@@ -153,8 +156,8 @@ def memory_limit(
 ) -> Iterator[tuple[TrialCgroup | None, list[str]]]:
     """Yield (cgroup or None, the words to put before a command so that it starts under the limit).
 
-    The shell joins the cgroup and then becomes the command, so nothing runs between fork and exec in a process of many
-    threads. Without a cgroup, RLIMIT_DATA limits each process's private memory instead.
+    A shell joins the cgroup and then executes the command, so that no code of this multi-threaded process runs between
+    fork and exec. Without a cgroup, RLIMIT_DATA limits each process's private memory instead.
     """
     cgroup = create(name, root=root)
     if cgroup is None:

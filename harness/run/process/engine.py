@@ -1,7 +1,7 @@
-"""Runs trials as processes of this machine, in a virtual environment for each image, without Docker.
+"""Runs trials as processes of this machine, in one virtual environment for each image, without Docker.
 
-A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory cgroup
-if one can be made. This is not a sandbox: scenarios are the user's own code.
+A trial gets a temporary folder as its root and home, a minimal environment, its own session, and a memory cgroup if one
+can be made. This is not a sandbox: the user trusts the scenarios.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from harness.run.waiting import piped
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
 """Seconds to wait for the exit status of a process whose output has ended."""
-KILLED_S = 60.0  # seconds that a large process may need to release its memory after SIGKILL
+KILLED_S = 60.0  # seconds that a large process may take to release its memory after SIGKILL
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
-    """Return this machine as an engine. Raises EngineUnreachable on anything but Linux, which the agent needs."""
+    """Return this machine as an engine. Raises EngineUnreachable on other systems than Linux, which the agent needs."""
     if platform.system() != "Linux":
         raise EngineUnreachable(
-            f"engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
+            f"engine: process needs Linux, but this is {platform.system()}; use engine: docker, or the "
             "address of a Linux machine such as ssh://user@host",
             place=host.where,
         )
@@ -61,7 +61,7 @@ class ProcessEngine(EnvironmentStore):
         self.facts: Mapping[str, Any] = _machine_facts()
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        say("asking for its GPUs")
+        say("listing its GPUs")
         return gpus.of_this_machine(place=f"{self._host.where}.gpus")
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
@@ -88,7 +88,7 @@ class ProcessEngine(EnvironmentStore):
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         if holder := host_lock.holder(_temporary_folder()):
-            say(f"environments left alone: a harness is at work here ({holder}); clean again when it has ended")
+            say(f"no environment removed: another harness is running here ({holder}); clean again when it has ended")
             return ()
         return super().remove_images(say)
 
@@ -107,7 +107,7 @@ class ProcessEngine(EnvironmentStore):
 
 
 class ProcessSession:
-    """A Session over the pipes of a process. `cgroup`: what limits the trial's memory, if one could be made."""
+    """A Session over the pipes of a process. `cgroup`: the trial's memory cgroup; None if none could be made."""
 
     def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
         self._process, self._cgroup = process, cgroup
@@ -131,7 +131,7 @@ class ProcessSession:
         return os.read(self._stdout.fileno(), READ_BYTES) or None
 
     def exit(self) -> Exit:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the exit code then stays unknown
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the exit code is then unknown
             self._process.wait(EXIT_S)
         self._drain_stderr()
         code = self._process.returncode
@@ -148,7 +148,7 @@ class ProcessSession:
             self._poll.unregister(self._stderr)
 
     def _drain_stderr(self) -> None:
-        """Read what is available now; a grandchild may hold the pipe open for ever."""
+        """Read only what is available now, because a grandchild may hold the pipe open forever."""
         poll = select.poll()
         poll.register(self._stderr, select.POLLIN)
         while poll.poll(0) and (data := os.read(self._stderr.fileno(), READ_BYTES)):
@@ -176,7 +176,8 @@ def cpu_model() -> str | None:
 
 @contextlib.contextmanager
 def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
-    """Yield a folder of that name with the payload in it, and remove it at the end. Raises InfrastructureError."""
+    """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
+    InfrastructureError."""
     root = _temporary_folder() / name
     try:
         try:
@@ -206,18 +207,18 @@ def _temporary_folder() -> Path:
 
 
 def search_path(folder: Path) -> str:
-    """Return where a trial's programs are looked for; `folder` is that of its interpreter."""
+    """Return a trial's PATH. `folder` is the folder of its interpreter."""
     return f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment_of(launch: LaunchRequest) -> dict[str, str]:
-    """Return a trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
+    """Return a trial's environment. No variable of this process is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
         "PATH": search_path(folder),
         "VIRTUAL_ENV": str(folder.parent),
         "LANG": "C.UTF-8",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # CUDA then numbers the GPUs as the driver does
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # makes CUDA number the GPUs as the driver does
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # "": no GPU, as in a container
         **dict(launch.prepared.image.environment),
         **dict(launch.scenario.environment),
@@ -246,7 +247,7 @@ def _started(
 def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     """Kill the process and everything that it started: its descendants, its process group and its cgroup.
 
-    Raises InfrastructureError if the process does not end because it hangs in a driver or a network file system.
+    Raises InfrastructureError if the process does not end, because it hangs in a driver or a network file system.
     """
     descendants = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -258,7 +259,7 @@ def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> 
     try:
         process.wait(KILLED_S)
     except subprocess.TimeoutExpired as error:
-        text = f"process {process.pid} cannot be killed, as it is stuck in the kernel (a driver?); restart this machine"
+        text = f"process {process.pid} cannot be killed: it hangs in the kernel (a driver?); restart this machine"
         raise InfrastructureError(text) from error
 
 

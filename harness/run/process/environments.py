@@ -1,8 +1,8 @@
-"""Makes the virtual environments of the process engine, each once, with uv, and keeps them in a cache.
+"""Makes each virtual environment of the process engine once, with uv, and keeps it in a cache.
 
-A virtual environment cannot be moved, so it is made in its final place, under a lock, and a marker is written last: an
-environment without the marker is incomplete and is made again. Each trial holds a shared lock, so that nobody removes
-its environment.
+A virtual environment cannot be moved, so it is made in its final place, under a lock, and a marker is written last. An
+environment without the marker is incomplete and is made again. Each trial holds a shared lock, so that no other run
+removes its environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.run.retrying import unavailable
 from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
-CONFIGURATION = "pyvenv.cfg"  # every virtual environment has it from the start
+CONFIGURATION = "pyvenv.cfg"  # the first file of every virtual environment
 NAME = re.compile(r"[0-9a-f]{20}")
 WAITING = "waiting for another run that makes or uses this environment"
 PASSED_ON = (
@@ -44,14 +44,15 @@ PASSED_ON = (
     "LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDACXX", "TORCH_CUDA_ARCH_LIST", "CARGO_HOME",
     "RUSTUP_HOME", "RUSTFLAGS", "RUSTC", "SOURCE_DATE_EPOCH", "SETUPTOOLS_SCM_*", "SETUPTOOLS_USE_DISTUTILS",
 )  # fmt: skip
-"""Patterns (fnmatch) of the variables that uv gets, and with it the build code of packages that have no wheel: those
-that the network, indexes and compilers need. The rest of the user's environment may hold keys of clouds."""
+"""Patterns (fnmatch) of the variables that uv and the build code of packages without a wheel get: those that the
+network, package indexes and compilers need. The user's other variables may hold cloud credentials."""
 KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
-"""Patterns of PASSED_ON's variables that uv does not get: they only publish, or point at another environment."""
+"""Exceptions to PASSED_ON: variables that serve only to publish, or that select another environment."""
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return ${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments as an absolute path."""
+    """Return ${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments as an absolute path. Raises
+    InfrastructureError if there is no home folder."""
     if own := environ.get("HARNESS_CACHE"):
         return Path(own).absolute() / "environments"
     cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
@@ -66,7 +67,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
-    """Return the environment of `image`, found in the cache or made now. Raises ImageUnavailable."""
+    """Return the environment of `image`; make it if the cache does not have it. Raises ImageUnavailable."""
     try:
         return _prepare(image, source, environ=environ, say=say)
     except ImageUnavailable:
@@ -81,7 +82,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     interpreter = interpreters.find(source.python, environ=environ)
     if interpreter is None:
         versions = ", ".join(interpreters.versions(environ)) or "none"
-        raise ImageUnavailable(f"no Python {source.python} on this machine; there are: {versions}", place=image.where)
+        raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {versions}", place=image.where)
     build = interpreters.build_of(interpreter)
     folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +90,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
         digest = _digest_in(folder)
     if digest is None:
         with locked(folder, say=say, waiting=WAITING):
-            digest = _digest_in(folder)  # another run may have made it during the wait
+            digest = _digest_in(folder)  # another run may have made the environment during the wait
             if digest is None:
                 if folder.exists():
                     shutil.rmtree(folder)
@@ -100,7 +101,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
 
 
 def known(image: Image, *, environ: Mapping[str, str]) -> Prepared | None:
-    """Return the environment of `image` if it was made before."""
+    """Return the environment of `image` if the cache has it; else None."""
     source = image.source
     if not isinstance(source, Install) or (found := interpreters.find(source.python, environ=environ)) is None:
         return None
@@ -116,7 +117,7 @@ def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
 
 
 def in_use(python: Path) -> AbstractContextManager[None]:
-    """Protect the environment of `python` from removal. Raises InfrastructureError if it was just removed."""
+    """Protect the environment of `python` from removal. Raises InfrastructureError if it has just been removed."""
     return protected(python.parents[1], what="environment", is_there=lambda: is_complete(python))
 
 
@@ -130,7 +131,8 @@ def pythons(environ: Mapping[str, str]) -> list[Path]:
 
 
 def size_bytes(python: Path) -> int:
-    """Return the bytes of the environment; files shared with uv's cache count in full. Raises InfrastructureError."""
+    """Return the size of the environment in bytes; files that it shares with uv's cache count in full. Raises
+    InfrastructureError."""
     details = (path.lstat() for path in python.parents[1].rglob("*"))
     try:
         return sum(detail.st_size for detail in details if stat.S_ISREG(detail.st_mode))
@@ -139,9 +141,9 @@ def size_bytes(python: Path) -> int:
 
 
 def remove(python: Path, *, say: Say) -> bool:
-    """Remove the environment of `python` unless it is in use; return whether it is gone. An interrupted removal must
-    leave a folder that is incomplete and still recognised: the marker goes first, and pyvenv.cfg last, with the folder.
-    Raises InfrastructureError."""
+    """Remove the environment of `python` unless it is in use; return whether it is gone. The marker is removed first,
+    and pyvenv.cfg last, so that the rest of an interrupted removal counts as incomplete but is still recognised as an
+    environment. Raises InfrastructureError."""
     folder = python.parents[1]
     if not _is_ours(folder):
         return False
@@ -155,7 +157,8 @@ def remove(python: Path, *, say: Say) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder is an environment of the cache. Raises InfrastructureError if it cannot be read."""
+    """Return whether a folder is an environment that the harness made. Raises InfrastructureError if the folder cannot
+    be read."""
     try:
         made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
     except OSError as error:
@@ -168,10 +171,11 @@ def python_of(folder: Path) -> Path:
 
 
 def digest_of(folder: Path, *, build: str) -> str:
-    """Return sha256 over the interpreter's build and each installed distribution's folder name and RECORD."""
+    """Return the SHA-256 of the interpreter's build and of each installed distribution's folder name and RECORD, as
+    `sha256:<hex>`."""
     digest = hashlib.sha256(f"{build}\n".encode())
     for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
-        # Lines of compiled files differ from install to install; those of the wheel do not.
+        # Lines of compiled files differ between installs; lines of the wheel's files do not.
         lines = [line for line in record.read_text(errors="replace").splitlines() if _is_content(line)]
         digest.update("\n".join([record.parent.name, *sorted(lines), ""]).encode())
     return f"sha256:{digest.hexdigest()}"
@@ -188,7 +192,7 @@ def _digest_in(folder: Path) -> str | None:
     try:
         marker = json.loads((folder / MARKER).read_text())
     except (OSError, ValueError):
-        return None  # incomplete, removed or damaged: it is made again
+        return None  # incomplete, removed or damaged: `prepare` makes it again
     return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
 
 
@@ -209,24 +213,25 @@ def _make(
         say(installing)
         exact = ["--no-deps"] if source.exact else []
         requirements = ["--", *source.packages]
-        if source.hashes:  # an installer reads them only from a requirements file
+        if source.hashes:  # uv reads hashes only from a requirements file
             listed = folder / "requirements.txt"
             listed.write_text("\n".join(source.lines))
             requirements = ["-r", str(listed)]
         run(tool, "pip", "install", *exact, "--python", python, *requirements)
-    # Compile now, so that the first trial does not spend the time. uv's own --compile-bytecode fails on 3.6. Packages
-    # may ship files that do not compile (templates, tests of syntax errors).
+    # Compile now, so that the first trial need not. uv's --compile-bytecode fails on Python 3.6. A failure is ignored,
+    # because packages may contain files that do not compile (templates, tests of syntax errors).
     run(python, "-m", "compileall", "-q", str(folder / "lib"), must_succeed=False)
 
 
 def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of uv: the variables of PASSED_ON, as build code sees them too. uv does not read pip's
-    settings, so the indexes and folders of the version lookup (`harness.package_index`) are passed as uv's own.
+    """Return the environment of uv and of the build code that it runs: the variables in PASSED_ON but not KEPT_BACK. uv
+    does not read pip's settings, so pip's indexes and folders, which the version lookup (`harness.package_index`) uses,
+    are translated into uv's settings.
     """
     kept = {name: value for name, value in environ.items() if _fits(name, PASSED_ON) and not _fits(name, KEPT_BACK)}
     if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
         kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
-    # uv fails on a folder that does not exist; pip, whose setting this is, does not.
+    # uv fails if such a folder does not exist; pip ignores it.
     links = [link for link in kept.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).is_dir()]
     both = {
         "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),

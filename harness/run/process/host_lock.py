@@ -1,6 +1,6 @@
-"""Gives the exclusive lease of a process host: a locked file, which the kernel frees when its holder ends.
+"""Provides the exclusive lease of a process host: a lock on a file, which the kernel releases when its holder ends.
 
-The file is never removed: otherwise one of two waiting processes could lock a file that no longer exists.
+The file is never removed: otherwise a waiting process could lock a file that no longer exists.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ HOLDER_BYTES = 300
 
 @contextlib.contextmanager
 def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[Held]:
-    """Hold this machine during the block, against all users that have the same `folder` for temporary files.
+    """Hold this machine exclusively during the block, among all users with the same `folder` for temporary files.
 
-    While another process has it, wait and report which. Raises Interrupted once `stopped`, and InfrastructureError.
+    While another process holds it, wait and report that process. Raises Interrupted when `stopped` returns true during
+    the wait, and InfrastructureError.
     """
     path = folder / NAME
     try:
@@ -47,23 +48,24 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
 
 
 def _opened(path: Path) -> int:
-    """Open the file and return its descriptor. An existing file is opened without O_CREAT, which kernels forbid for
-    files of other users.
+    """Open the file and return its descriptor. An existing file is opened without O_CREAT, which kernels refuse for
+    files of other users in a folder such as /tmp.
 
-    The folder is open to all users, and the harness writes to the file. A file with a second name (a hard link) may be
-    a user's own, and opening a pipe would wait. Any user may have made the file: the lease belongs to all of them.
+    Any user may have made the file, because all users share the lease. The harness writes to the file, so a file with a
+    second name (a hard link) is refused: another user may have linked it to a file of this user. Links and pipes are
+    refused too. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
         return _with_one_name(opened(path, os.O_RDWR))
-    with contextlib.suppress(FileExistsError):  # another process made it just now
+    with contextlib.suppress(FileExistsError):  # another process has just made it
         number = opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        os.fchmod(number, 0o666)  # other users of this machine wait for it too
+        os.fchmod(number, 0o666)  # other users of this machine lock it too
         return number
     return _with_one_name(opened(path, os.O_RDWR))
 
 
 def _with_one_name(number: int) -> int:
-    """Return the descriptor of a file that has one name; close any other and raise OSError."""
+    """Return the descriptor if its file has only one name; else close it. Raises OSError in the second case."""
     if os.fstat(number).st_nlink == 1:
         return number
     os.close(number)
@@ -71,7 +73,8 @@ def _with_one_name(number: int) -> int:
 
 
 def _holder_in_words(number: int) -> str:
-    """Return what the holder wrote, in one line: any user of this machine may have written it."""
+    """Return the description that the holder wrote, without control characters, because any user may have written
+    it."""
     text = os.pread(number, HOLDER_BYTES, 0).decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
@@ -86,10 +89,10 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
 
 
 def holder(folder: Path) -> str | None:
-    """Return who has the lock, in words; None if nobody does."""
+    """Return a description of the process that holds the lease; None if it is free."""
     try:
         number = _with_one_name(opened(folder / NAME, os.O_RDONLY))
-    except OSError:  # nobody ever had it, or it cannot be read, which `held` reports
+    except OSError:  # no process ever held it, or it cannot be read, which `held` reports
         return None
     with os.fdopen(number, "rb"):
         return None if file_locks.try_lock(number, shared=True) else _holder_in_words(number)

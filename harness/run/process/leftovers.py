@@ -1,7 +1,7 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`docker/dead_containers.py` does the same for containers. The name of each item names its owner; nothing of a living
-owner is touched.
+`docker/dead_containers.py` does the same for containers. The name of each item contains its owner; items of a living
+owner are not touched.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from harness.run.process.cgroups import TrialCgroup
 
 PREFIX = "harness-trial-"
 KILLING_S = 5.0
-"""Seconds after which killing the processes of a cgroup is given up."""
+"""Seconds after which the attempt to kill all processes of a cgroup is given up."""
 REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
 SHARED_S = 10.0
-"""Seconds more for which it is retried while another run removes it as well."""
+"""Additional seconds for which the removal is retried while another run removes the same folder."""
 
 
 def new_name() -> str:
-    """Return a new name for a trial's folder and cgroup; it names this process as their owner."""
+    """Return a new name for a trial's folder and cgroup, which names this process as their owner."""
     return f"{PREFIX}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
 def is_dead(name: str) -> bool:
-    """Return whether `name` is the harness's and its owner, of this machine and boot, is gone."""
+    """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
+    is gone."""
     text, _, _ = name.removeprefix(PREFIX).rpartition("_")
     maker = owner.parse(text.replace("_", ":"))
     return name.startswith(PREFIX) and maker is not None and owner.is_alive(maker) is False
@@ -44,8 +45,8 @@ def is_dead(name: str) -> bool:
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
     """Remove the trial folders and cgroups of dead owners; return the number of trials.
 
-    `folder` is open to all users, so links and folders of other users are ignored, whatever their name. Another run may
-    remove the same items at the same time. Raises InfrastructureError.
+    All users can write to `folder`, so links and folders of other users are ignored, whatever their names. Another run
+    may remove the same items at the same time. Raises InfrastructureError.
     """
     dead = names_of_dead(folder, cgroup_root=cgroup_root)
     for cgroup in _dead_cgroups(cgroup_root):
@@ -57,7 +58,7 @@ def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
 
 
 def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
-    """Return the trials whose folders or cgroups `remove_folders` would remove."""
+    """Return the names of the folders and cgroups that `remove_folders` would remove; both of a trial have one name."""
     paths = (*_dead_folders(folder), *(cgroup.path for cgroup in _dead_cgroups(cgroup_root)))
     return tuple(sorted({path.name for path in paths}))
 
@@ -79,7 +80,7 @@ def _is_dead_and_ours(path: Path) -> bool:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a trial's folder, even while a last process still writes to it. Raises InfrastructureError."""
+    """Remove a trial's folder; retry while a last process still writes to it. Raises InfrastructureError."""
     until_s = time.monotonic() + REMOVAL_S
     while path.exists():
         try:
@@ -88,14 +89,15 @@ def remove_folder(path: Path) -> None:
             is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
             if time.monotonic() > until_s + is_shared * SHARED_S:
                 what = f"{error.filename or path}: cannot be removed: {error.strerror}"
-                raise InfrastructureError(f"{what}; end what uses it, then remove it") from error
+                raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
             _open_up(path)
             time.sleep(0.02)
 
 
 def _open_up(folder: Path) -> None:
-    """Restore the owner's rights on all folders, which a scenario or some languages' caches may have removed."""
-    with contextlib.suppress(OSError):  # gone, or another user's: the next attempt to remove it reports that
+    """Restore the owner's permissions on all folders: a scenario may have removed them, and caches of some languages
+    do."""
+    with contextlib.suppress(OSError):  # gone, or another user's: the next attempt at removal reports that
         folder.chmod(stat.S_IRWXU)
         for inner in folder.iterdir():
             if inner.is_dir() and not inner.is_symlink():
@@ -103,7 +105,8 @@ def _open_up(folder: Path) -> None:
 
 
 def kill_cgroup(cgroup: TrialCgroup) -> None:
-    """Kill the cgroup's processes until none is left: a process may fork while it is being killed."""
+    """Kill the cgroup's processes, repeatedly until none is left, because a process may fork while others are
+    killed."""
     until_s = time.monotonic() + KILLING_S
     while (pids := cgroup.pids()) and time.monotonic() < until_s:
         for pid in pids:
@@ -112,6 +115,6 @@ def kill_cgroup(cgroup: TrialCgroup) -> None:
 
 
 def kill(pid: int) -> None:
-    """Send SIGKILL, unless the process is gone or now belongs to another user."""
+    """Send SIGKILL to a process; do nothing if it is gone or now belongs to another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Locks files in a folder that several machines may share; the kernel frees the locks when their holder ends."""
+"""Locks items of a folder that several machines may share; the kernel releases a lock when its holder ends."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from harness.file_locks import try_lock
 from harness.model.watching import Say, Waiting
 from harness.run.waiting import BEAT_S
 
-REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
+REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a writable folder"
 
 
 def reason_of(error: OSError) -> str:
-    """Return the file and the reason of an error, in words."""
+    """Return the file, if known, and the reason for an error as text."""
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or error}"
 
 
 def _open_lock(path: Path) -> IO[str]:
-    """Open the lock file beside `path`. NFS needs it readable for a shared lock and writable for an exclusive one."""
+    """Open the lock file of `path`, which is next to it. NFS requires a readable file for a shared lock and a writable
+    one for an exclusive lock."""
     return path.with_suffix(".lock").open("a+")
 
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Iterator[None]:
-    """Hold the lock of `path`. Say `waiting` until it is free. Raises OSError."""
+    """Hold the lock of `path` during the block. Report `waiting` until it is free. Raises OSError."""
     with _open_lock(path) as lock:
         while not try_lock(lock, shared=shared):
             say(Waiting(waiting))
@@ -39,8 +40,8 @@ def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Itera
 
 @contextmanager
 def protected(path: Path, *, what: str, is_there: Callable[[], bool]) -> Iterator[None]:
-    """Protect `path` from removal; `what` names it in messages. Raises InfrastructureError if it was just removed, or
-    if its lock cannot be opened.
+    """Protect `path` from removal during the block. `what`: the kind of item, for messages. Raises InfrastructureError
+    if it has just been removed, or if its lock cannot be opened.
     """
     try:
         lock = _open_lock(path)
@@ -49,16 +50,17 @@ def protected(path: Path, *, what: str, is_there: Callable[[], bool]) -> Iterato
     with lock:
         if not try_lock(lock, shared=True) or not is_there():
             raise InfrastructureError(
-                f"{path}: another run removed this {what} (`harness clean --images`); start again: trials are kept"
+                f"{path}: another run removed this {what} (`harness clean --images`); run again: trials are kept"
             )
         yield
 
 
 @contextmanager
 def removable(path: Path, *, say: Say) -> Iterator[bool]:
-    """Hold the lock of `path` while it is removed; yield False, and say so, if another run uses it.
+    """Hold the lock of `path` during the block, which removes `path`, and yield True. If another run uses `path`,
+    report that and yield False.
 
-    Raises InfrastructureError for an OSError of the block.
+    Raises InfrastructureError for an OSError in the block.
     """
     try:
         with _open_lock(path) as lock:

@@ -1,4 +1,4 @@
-"""Offers virtual environments, of this machine or of a folder that it shares with others, as an ImageStore."""
+"""Provides virtual environments, on this machine or in a folder that it shares with others, as an ImageStore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.run.process import environments
 
 
 class EnvironmentStore:
-    """An ImageStore in the cache folder of `environ`. `host_in_words`: the kind of host, for messages."""
+    """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages."""
 
     def __init__(self, *, environ: Mapping[str, str], host_in_words: str) -> None:
         self._environ, self._host_in_words = environ, host_in_words
@@ -57,6 +57,6 @@ class EnvironmentStore:
 
 
 def room_of(folder: Path) -> Room:
-    """Return the room on the file system where the folder is, or will be."""
+    """Return the free and total space of the file system on which the folder is or will be."""
     usage = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists()))
     return Room(free_bytes=usage.free, total_bytes=usage.total)

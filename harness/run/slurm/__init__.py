@@ -1,1 +1,1 @@
-"""Implements the Slurm engine, which runs trials as steps of an allocation that is held for the sweep."""
+"""Implements the engine `slurm`, which runs trials as steps of an allocation that is held for the whole sweep."""

@@ -1,6 +1,6 @@
-"""Runs trials on Slurm: an allocation holds one node for the sweep, and each trial is a step of it.
+"""Runs trials on Slurm: an allocation holds one node for the sweep, and each trial is a step of the allocation.
 
-A trial's files go to the node through the step's input, and the conversation goes through its input and output. Only
+A trial's files are sent to the node through the step's input, and the conversation uses its input and output. Only
 images need a folder that this machine shares with the nodes.
 """
 
@@ -36,11 +36,11 @@ from harness.run.trial.payload import agent_files
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEngine:
-    """Return the engine of a host with `engine: slurm`. A node is asked for when one is needed.
+    """Return the engine of a host with `engine: slurm`. It requests a node only when one is needed.
 
     Raises EngineUnreachable if Slurm does not answer on this machine.
     """
-    say("asking Slurm")
+    say("connecting to Slurm")
     try:
         version = commands.slurm_version(environ=environ, place=host.where)
         commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
@@ -109,7 +109,7 @@ class SlurmEngine:
         return allocated_gpus(parse_gpus(output, place=place) or (), visible.strip(), place=place)
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
-        """Return the model of the node's CPU; a node is asked for if none is held."""
+        """Return the model of the node's CPU, or None; request a node if none is held."""
         self._node(say)
         model = self.facts["cpu"]
         return None if model is None else str(model)
@@ -123,7 +123,7 @@ class SlurmEngine:
 
     @contextlib.contextmanager
     def lease(self, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
-        """Hold a node: the queue is what keeps other sweeps away from it."""
+        """Hold a node during the block. Slurm keeps sweeps of other processes away from it."""
 
         def say_unless_stopped(text: str) -> None:
             if stopped():
@@ -141,7 +141,8 @@ class SlurmEngine:
         return tuple(left_behind.dead_jobs(environ=self._environ, place=self._place).values())
 
     def remove_leftovers(self) -> int:
-        """Remove the allocations of dead runs, and what they left on the node that is held, if one is."""
+        """Remove the allocations of dead runs and, if a node is held, what dead runs left on it; return their
+        number."""
         allocation = self._hold.allocation
         jobs = left_behind.remove_jobs(environ=self._environ, place=self._place)
         if allocation is None:
@@ -157,7 +158,7 @@ class SlurmEngine:
         held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
-            holder=None if held is None else f"{owner.in_words()}, has node {held.node} as job {held.job}",
+            holder=None if held is None else f"{owner.in_words()}, holds node {held.node} as job {held.job}",
             room=self._images.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),
@@ -170,11 +171,11 @@ class SlurmEngine:
 
 
 def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
-    """Return all that a step prints. Raises InfrastructureError if it takes too long."""
+    """Return everything that a step prints. Raises InfrastructureError after `limit_s` seconds."""
     until_s, parts = time.monotonic() + limit_s, []
     while (data := session.receive(0.2)) is not None:
         parts.append(data)
-        say("asking for its GPUs")
+        say("listing its GPUs")
         if time.monotonic() > until_s:
             raise InfrastructureError(
                 f"the NVIDIA driver did not answer within {limit_s:.0f} s; see `nvidia-smi` on that node", place=place

@@ -1,4 +1,4 @@
-"""Starts the trials of a host on its node: with the Python of a virtual environment, or in a container."""
+"""Starts the trials of a host on its node, in a virtual environment or in a container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NodeStore = EnvironmentStore | NodeImages | ImageFiles
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTrials:
-    """Starts trials of one host on the node that is held."""
+    """Starts the trials of one host on the node that it holds."""
 
     hold: Hold
     images: NodeStore
@@ -52,7 +52,8 @@ class NodeTrials:
         return run(allocation, launch)
 
     def probe(self, allocation: Allocation, name: str, prepared: Prepared) -> tuple[list[str], Mapping[str, str]]:
-        """Return the command that runs `inside.py` with all GPUs, and the variables that srun needs for it."""
+        """Return the command that runs `inside.py` with all GPUs, and the environment variables that srun needs for the
+        command."""
         if isinstance(self.images, EnvironmentStore):
             return _python(prepared), {}
         start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=BARE,
@@ -79,14 +80,14 @@ class NodeTrials:
             yield session
 
     def _check_shared(self, allocation: Allocation, python: Path) -> None:
-        """Raise InfrastructureError if the node does not have the environment that was made here."""
+        """Raise InfrastructureError if the node cannot start the interpreter of the environment that was made here."""
         if str(python) in allocation.checked:
             return
         output = steps.printed_on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)).strip()
         if output != "1":
             raise InfrastructureError(
                 f"node {allocation.node} cannot start {python} ({output[-200:]!r}); set `images:` to a folder that this"
-                " machine and the nodes share, and have that Python on the nodes",
+                " machine and the nodes share, and install that Python on the nodes",
                 place=self.hold.place,
             )
         allocation.checked.add(str(python))
@@ -135,7 +136,8 @@ class NodeTrials:
             yield session
 
     def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = unheard) -> str:
-        """Return the container that pyxis made of the image; "" for other programs. Raises InfrastructureError."""
+        """Return the name of the container into which pyxis unpacked the image; unpack it if necessary. Return "" for
+        other programs. Raises InfrastructureError."""
         if self.container != "pyxis":
             return ""
         return unpacked.unpack(allocation, prepared.reference, prepared.digest, say=say)
@@ -144,9 +146,9 @@ class NodeTrials:
         return pyxis_variables(start) if self.container == "pyxis" else {}
 
     def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
-        """Return the scenario's ulimits without the default ones that the engine on the node may not set.
+        """Return the scenario's ulimits without the default ulimits that the engine on the node may not set.
 
-        For each set of ulimits, an idle container is started once to find out.
+        To find out, an idle container is started once with each set of ulimits.
         """
         while (left := self.hold.ulimits.of(launch.scenario)) and str(left) not in allocation.checked:
             start = Start(name=leftovers.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
@@ -174,8 +176,8 @@ def _removal(container: str, name: str) -> list[str]:
 
 
 def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
-    """Return which variables pyxis passes to the container although they are not the image's, as `inside.py` reads
-    it."""
+    """Return the field `without` of the header that `inside.py` reads: it describes the variables that pyxis passes to
+    the container although they are not the image's."""
     return {
         "names": OUTSIDE,
         "values": slurm_environment(allocation.environ),

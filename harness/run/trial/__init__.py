@@ -1,1 +1,1 @@
-"""Runs one trial: its files, the conversation with the agent, and its result."""
+"""Runs one trial: packs its files, holds the conversation with the agent, and returns the result."""

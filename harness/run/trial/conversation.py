@@ -1,7 +1,7 @@
-"""Holds the conversation with the agent of one trial until the trial has ended.
+"""Holds the conversation with the agent of one trial until the trial ends.
 
-The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
-`infrastructure`, which is not a verdict on the image.
+`harness/agent/__init__.py` describes the protocol. The image is not trusted: a malformed message ends the trial as
+`infrastructure`, which is no evidence about the image.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from harness.run.trial.messages import (
 from harness.run.trial.samples import Samples
 
 STARTUP_S = 120.0
-"""Seconds that the agent may need to start."""
+"""Seconds that the agent may take to start."""
 POLL_S = 0.2
 LAST_WORDS_S = 5.0
-"""Seconds for which output is still read after a scenario died by SIGKILL."""
+"""Seconds for which output is still read after SIGKILL ended a scenario."""
 BANNER_LIMIT = 8 << 10
 BUFFERED_LIMIT = 500
 SIGKILL = 9
@@ -62,8 +62,8 @@ class Clock(Protocol):
 
 
 class Conversation:
-    """Handles the messages of an agent one by one until the trial has ended. `begun`: the trial as known before its
-    launch.
+    """Handles the messages of an agent one by one until the trial ends. `begun`: the trial with the fields that are
+    known before its launch.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Conversation:
         self._samples = Samples(last_step=self._looks[-1] if job["script"] or job.get("program") else math.inf)
         self._facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
-        # The agent ends a trial after `timeout_s` of work, and what wraps the scenario has as long to report.
+        # The agent ends a trial after `timeout_s` of work, and a wrapping probe may take as long again to report.
         self._limit_s = self._silence_limit_s + job["timeout_s"]
         self._session, self._decide, self._on_step = session, decide, on_step
         self._cancelled, self._on_file, self._clock = cancelled, on_file, clock
@@ -101,8 +101,8 @@ class Conversation:
         }  # fmt: skip
 
     def hold(self) -> Trial:
-        """Listen until the agent is done, gone, silent or busy for too long or not understood, or until `cancelled`.
-        Return the trial, with all that was measured.
+        """Listen until the agent is done, is gone, sends a malformed message, or is silent or busy for too long, or
+        until `cancelled` returns true. Return the trial with everything that was measured.
         """
         return replace(self._listen(), trace=self._samples.trace(), facts=self._facts)
 
@@ -123,7 +123,7 @@ class Conversation:
         return self._ended("interrupted", "interrupted")
 
     def _overdue(self) -> Trial | None:
-        """Return the trial if its agent is silent for too long, or speaks for too long."""
+        """Return the trial if its agent has been silent for too long, or has not ended the trial in time."""
         now_s = self._clock.monotonic()
         silent_s, taken_s = now_s - self._heard_s, now_s - self._begun_s - self._deciding_s
         if not self._facts and silent_s > STARTUP_S:
@@ -146,12 +146,12 @@ class Conversation:
 
     def _hello(self, message: Message) -> None:
         if self._facts or message.get("protocol") != PROTOCOL:
-            raise Misunderstood(f"hello twice, or not of protocol {PROTOCOL}")
+            raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
         self._facts.update(facts_of(message))
 
     def _ready(self, message: Message) -> None:
         if "setup_s" in self._facts:
-            raise Misunderstood("ready twice")
+            raise Misunderstood("a second ready")
         self._facts["setup_s"] = None
         self._facts.update(facts_of(message))
 
@@ -159,8 +159,8 @@ class Conversation:
         self._on_step(count_of(message, "step", most=math.inf), number_of(message, "rss_kib"))
 
     def _look(self, message: Message) -> None:
-        if self._samples.looks > len(self._looks):  # one for each, and a last one after the answer "stop"
-            raise Misunderstood("look: more than were asked for")
+        if self._samples.looks > len(self._looks):  # one for each look, and a last one after the answer "stop"
+            raise Misunderstood("look: more looks than requested")
         self._samples.add_look(look_of(message, allowed=self._looks, any_step=self._timed))
         if message.get("last") is True:
             return
@@ -174,7 +174,7 @@ class Conversation:
     def _file(self, message: Message) -> None:
         name = text_of(message, "name")
         if not FILE_NAME.fullmatch(name):
-            raise Misunderstood("file: a name that the harness does not use")
+            raise Misunderstood("file: a name that the protocol does not allow")
         self._on_file(name, long_text_of(message, "text"))
 
     def _done(self, message: Message) -> Trial:
@@ -207,12 +207,12 @@ class Conversation:
         return self._killed(trial) if trial.signal == SIGKILL and not is_known else trial
 
     def _banner(self) -> str:
-        """Return the output of the image's own entrypoint (such as a driver warning), which precedes the scenario's."""
+        """Return the output of the image's entrypoint (such as a driver warning), which precedes the scenario's."""
         banner = self._lines.noise.text().strip()[-BANNER_LIMIT:]
         return f"{banner}\n" if banner else ""
 
     def _killed(self, trial: Trial) -> Trial:
-        """Return the trial after SIGKILL: out of memory only if the engine reports it, else killed from outside."""
+        """Return the trial after SIGKILL: `oom` only if the engine reports it; else something outside killed it."""
         until_s = self._clock.monotonic() + LAST_WORDS_S
         while self._clock.monotonic() < until_s and self._session.receive(POLL_S) is not None:
             pass
@@ -221,7 +221,7 @@ class Conversation:
         return replace(trial, end="infrastructure", message=trial.message or "killed by signal 9 from outside")
 
     def _gone(self) -> Trial:
-        """Return the trial if the output ended without `done`: the engine knows the exit status."""
+        """Return the trial after output that ended without `done`, by the exit status that the engine reports."""
         self._lines.rest()
         last = self._session.exit()
         if last.oom_killed:
@@ -236,17 +236,17 @@ class Conversation:
 
     def _not_started(self, what: str, last: Exit) -> Trial:
         own = [line for line in last.stderr_tail.splitlines() if line.startswith("harness: ")]
-        if own:  # the program that starts the agent on a node knows better
+        if own:  # a message of the program that starts the agent on a node, which knows the reason
             return self._ended("infrastructure", own[-1].removeprefix("harness: "), last)
         why = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         hint = "its Python did not start"
         if self._keeps_entrypoint:
-            hint = "the image's entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first"
+            hint = "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
         return self._ended("infrastructure", f"{what}: {why or silent}; {hint}", last)
 
     def _ended(self, end: End, message: str, last: Exit = NOT_ASKED) -> Trial:
-        """Return the trial if the agent did not report its end; `last`: the end that the engine reports."""
+        """Return the trial whose end the agent did not report. `last`: the end that the engine reports."""
         return replace(
             self._begun,
             end=end,

@@ -1,4 +1,4 @@
-"""Reads the facts about an image from the messages `hello` and `ready`, which are not trusted."""
+"""Reads the facts about an image from the agent's messages `hello` and `ready`, which are not trusted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from harness.run.trial.messages import NUMBER_LIMIT, Message, Misunderstood, wri
 
 
 def facts_of(message: Message) -> dict[str, Any]:
-    """Return the fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of
+    """Return the fields of `hello` or `ready`: texts, numbers, booleans, flat lists and dicts of these, and lists of
     flat dicts (one for each GPU).
 
-    A field that the agent is known to send has the agent's type or is null, so that readers need not check it. The
-    value of a variable that looks like a credential (NVIDIA_API_KEY) is withheld here, before anything is written.
-    Raises Misunderstood.
+    A field in KINDS has the type given there or is None, so that readers need not check it. The values of variables
+    that look like a credential (NVIDIA_API_KEY) are masked here, before anything is written. Raises Misunderstood.
     """
     facts: dict[str, Any] = {
         sys.intern(writable(name)): _facts(value) for name, value in message.items() if name != "type"
     }
     for name, fits in KINDS.items():
         if facts.get(name) is not None and not fits(facts[name]):
-            raise Misunderstood(f"{message.get('type')}: {name} is of another type than the agent sends")
+            raise Misunderstood(f"{message.get('type')}: {name} has another type than the agent sends")
     if facts.get("environment"):
         facts["environment"] = told(facts["environment"].items())
     return facts
@@ -89,4 +88,4 @@ def _fact(value: object) -> Any:
         return writable(value)
     if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT):
         return value
-    raise Misunderstood("a fact that is neither a text nor a number nor a flat list of them")
+    raise Misunderstood("a fact is neither a text, a number, a boolean nor a flat list of these")

@@ -1,4 +1,4 @@
-"""Computes the key of a trial: trials with the same key measure the same thing."""
+"""Computes the key of a trial: trials with the same key ran the same image and scenario under the same conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from harness.run.trial.payload import payload_hash
 
 
 def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
-    """Return the hash under which a later run may reuse a trial: it covers everything that affects the result."""
+    """Return the SHA-256 of everything that affects a trial's result, in hex: a later run may reuse trials with this
+    key. `facts`: the engine's part of the lane's fingerprint."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,

@@ -1,7 +1,7 @@
-"""Parses the agent's messages in the output of an image that is not trusted.
+"""Parses the agent's messages from the output of an image, which is not trusted.
 
 `MessageLines` finds the marked lines, `parse_message` reads the message in one of them, and the other functions read
-the fields of a message. All of them raise `Misunderstood` and nothing else.
+the fields of a message. They raise only `Misunderstood`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXT_LIMIT = 64 << 10
 HEAD_LIMIT = 16 << 10
 METRICS_LIMIT = 16
 NUMBER_LIMIT = 1e30
-"""Largest magnitude that counts as a measurement; the square of a larger number may overflow."""
+"""Largest magnitude of a measurement; products of larger numbers may overflow."""
 COUNT_LIMIT = 1 << 53
 
 TYPES = ("hello", "ready", "progress", "samples", "counts", "look", "file", "done")
@@ -64,36 +64,36 @@ class MessageLines:
 
     def _bounded(self, text: bytes) -> bytes:
         if len(text) > LINE_LIMIT_BYTES:
-            raise Misunderstood("a line above 16 MiB")
+            raise Misunderstood("a line longer than 16 MiB")
         return text
 
     def _drop_open(self) -> None:
-        """Drop a line of noise that is too long, and keep its end. Raises Misunderstood for a message."""
+        """Move an unfinished line that is too long to `noise`. Raises Misunderstood if it is a message."""
         if self._open.startswith(self._start):
-            raise Misunderstood("a line above 16 MiB")
+            raise Misunderstood("a line longer than 16 MiB")
         self.noise.add(bytes(self._open))
-        # What follows belongs to the same line: a byte with which no marker begins stands for the dropped part.
+        # The next data continues this line: a byte that begins no marker stands for the part that was moved.
         self._open[:] = b" "
         self._searched = 1
 
     def rest(self) -> None:
-        """At the end of output, treat a last line without an end as noise."""
+        """Treat an unfinished last line as noise. Call it at the end of output."""
         self.noise.add(bytes(self._open))
         self._open.clear()
         self._searched = 0
 
 
 def parse_message(text: bytes) -> Message:
-    """Return the message in one marked line, with a valid type. Raises Misunderstood, also for extreme nesting, for
-    which json raises RecursionError."""
+    """Return the message in one marked line, after a check of its type and size. Raises Misunderstood, also for JSON
+    that is nested too deeply to parse."""
     try:
         message = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise Misunderstood(f"no JSON: {type(error).__name__}") from error
+        raise Misunderstood(f"not JSON: {type(error).__name__}") from error
     if not isinstance(message, dict) or message.get("type") not in TYPES:
-        raise Misunderstood("no message of the protocol")
+        raise Misunderstood("not a message of the protocol")
     if message["type"] in ("hello", "ready") and len(text) > FACTS_LIMIT_BYTES:
-        raise Misunderstood(f"{message['type']} is above 1 MiB")
+        raise Misunderstood(f"{message['type']} is longer than 1 MiB")
     return message
 
 
@@ -102,7 +102,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """Return the number. Raises ValueError for one like 1e999, which is valid JSON but infinite in Python."""
+    """Return the number. Raises ValueError for a number such as 1e999, which is valid JSON but infinite in Python."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range")
@@ -110,7 +110,7 @@ def _finite(text: str) -> float:
 
 
 def number_of(message: Message, name: str) -> float | None:
-    """Return a number; None if the field is null or missing."""
+    """Return the number in a field; None if the field is null or missing."""
     value = message.get(name)
     if value is None:
         return None
@@ -122,18 +122,18 @@ def number_of(message: Message, name: str) -> float | None:
 
 
 def count_of(message: Message, name: str, *, most: float) -> int:
-    """Return a whole number from 0 to `most`; null and a missing field count as 0."""
+    """Return the whole number from 0 to `most` in a field; 0 if the field is null or missing."""
     value = message.get(name, 0)
     if value is None:
         return 0
     most = min(most, COUNT_LIMIT)
     if type(value) is not int or not 0 <= value <= most:
-        raise Misunderstood(f"{message.get('type')}: {name} is not a count up to {most:g}")
+        raise Misunderstood(f"{message.get('type')}: {name} is not a whole number from 0 to {most:g}")
     return value
 
 
 def whole_number_of(message: Message, name: str) -> int | None:
-    """Return a whole number below 2**32 in magnitude, or None."""
+    """Return the whole number below 2**32 in magnitude in a field; None if the field is null or missing."""
     value = message.get(name)
     if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
         raise Misunderstood(f"{message.get('type')}: {name} is not a whole number")
@@ -141,12 +141,12 @@ def whole_number_of(message: Message, name: str) -> int | None:
 
 
 def text_of(message: Message, name: str) -> str:
-    """Return a text, cut to its last 65,536 characters; "" if it is missing or null."""
+    """Return the last 65,536 characters of the text in a field; "" if the field is null or missing."""
     return "" if message.get(name) is None else long_text_of(message, name)[-TEXT_LIMIT:]
 
 
 def long_text_of(message: Message, name: str) -> str:
-    """Return a text of any length."""
+    """Return the whole text in a field, which is required."""
     value = message.get(name)
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is not a text")
@@ -159,13 +159,13 @@ def writable(text: str) -> str:
 
 
 def columns_of(message: Message) -> dict[str, Floats]:
-    """Return the columns of a `samples` or `counts` message: name -> array (n,), of equal length, `step` among them.
+    """Return the columns of a `samples` or `counts` message by name, including `step`: arrays of the same length.
 
-    Null and values beyond NUMBER_LIMIT (a diverging loss) become NaN.
+    Nulls and values beyond NUMBER_LIMIT (a diverging loss) become NaN.
     """
     kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > MOST_COLUMNS:
-        raise Misunderstood(f"{kind}: no columns with a step")
+        raise Misunderstood(f"{kind}: no columns, too many, or none named step")
     arrays = {sys.intern(writable(str(name)[:200])): _array(kind, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:
         raise Misunderstood(f"{kind}: columns of different lengths")
@@ -187,28 +187,29 @@ def _array(kind: str, values: object) -> Floats:
 
 
 def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
-    """Return the counts of non-finite values in `done`: metric -> (steps that returned one, the first such step)."""
+    """Return the non-finite values that `done` reports, by metric: (number of steps that returned one, the first such
+    step)."""
     metrics = message.get("not_finite") or {}
     if not isinstance(metrics, dict) or len(metrics) > METRICS_LIMIT:
-        raise Misunderstood("done: not_finite is not a record of metrics")
+        raise Misunderstood("done: not_finite is not an object with a field for each metric")
     return {writable(name[:200]): _pair(pair) for name, pair in metrics.items()}
 
 
 def _pair(pair: object) -> tuple[int, int]:
     if not isinstance(pair, list) or len(pair) != 2 or not all(type(n) is int and 0 < n <= COUNT_LIMIT for n in pair):
-        raise Misunderstood("done: not_finite is not a pair of a count and a step")
+        raise Misunderstood("done: a value of not_finite is not a count and a step")
     return pair[0], pair[1]
 
 
 def look_of(message: Message, *, allowed: tuple[int, ...], any_step: bool = False) -> Look:
-    """Return the record in a `look` message without unknown fields.
+    """Return the look in a `look` message; unknown fields are ignored. `allowed`: the steps at which looks are due.
 
-    The last look may be at any step, because the time limit may end the trial between two looks. With `any_step`, which
-    is for a trial whose looks are due by time, every look may be.
+    The last look may be at any step, because the time limit may end the trial between two looks. `any_step` allows any
+    step for all looks: it is for trials whose looks are due by time.
     """
     step = count_of(message, "step", most=allowed[-1])
     fields = message.get("look")
     is_due = any_step or step in allowed or message.get("last") is True
     if not is_due or not isinstance(fields, dict):
-        raise Misunderstood(f"look: none was asked for at step {step}")
+        raise Misunderstood(f"look: none is due at step {step}, or it has no fields")
     return Look(step=step, **{name: number_of(fields, name) for name in LOOK_FIELDS})

@@ -1,4 +1,4 @@
-"""Runs one trial: launches the agent, lets the conversation take place, and records the result."""
+"""Runs one trial: launches the agent, holds the conversation, and returns the result."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def run_trial(
     clock: Clock = time,
 ) -> Trial:
     """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
-    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` receives the
-    results of a wrapping probe: a file's name and a part of its text, the parts in order.
+    once a second; when `cancelled` returns true, the trial ends at once as `interrupted`. `on_file` receives the
+    results of a wrapping probe in parts: the name of a file and the next part of its text.
 
-    Raises InfrastructureError if the trial could not be launched; whatever happens later is in the Trial.
+    Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.
     """
     begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
     gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}

@@ -21,28 +21,29 @@ from harness.model import Scenario, Variant
 from harness.run.engine import Payload
 
 ANSWER_TIMEOUT_S = 300.0
-"""Seconds that the agent waits for the answer to a look."""
+"""Seconds for which the agent waits for the answer to a look."""
 TOLD_ENVIRONMENT = (
     "CUDA_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "CUBLAS_*", "TF_*", "TENSORFLOW_*", "PYTORCH_*", "TORCH_*", "XLA_*",
     "JAX_*", "OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "MALLOC_*", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC",
 )  # fmt: skip
-"""Patterns of the image's variables whose values a result may contain; it contains only the names of all others."""
+"""Patterns of the environment variables whose values a result may contain. Of others it contains only the names."""
 
 AGENT = Path(__file__).parents[2] / "agent"
-"""The agent's source. The harness treats it as data: it is copied, never imported."""
+"""The folder of the agent's source. The harness treats it as data: it copies the source but never imports it."""
 
 
 def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
-    """Return the payload of one trial, with a new marker. `extras` override fields of job.json.
+    """Return the payload of one trial, with a new random marker. `extras` override fields of job.json.
 
-    Raises MatrixError if the script or one of the files is missing, or if two of them go to one place.
+    Raises MatrixError if the script or one of the files is missing, or if two files have the same destination.
     """
     packed = _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
     return replace(packed, files={**compiled_agent(), **packed.files})
 
 
 def payload_hash(variant: Variant) -> str:
-    """Return a stable hash of all that a trial of `variant` copies in: agent, files, and job without marker."""
+    """Return a stable hash of everything that is copied into a trial of `variant`: the agent, the files, and the job
+    without its marker."""
     payload = _packed(variant.scenario, _job(variant))
     digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
     for place, content in sorted(payload.files.items()):
@@ -93,9 +94,9 @@ def _program(variant: Variant) -> dict[str, Any] | None:
 
 @functools.cache
 def compiled_agent() -> Mapping[str, bytes]:
-    """Return the agent's modules as compiled by this Python, so that an image with the same Python need not compile
-    them in every launch. Any other Python compiles the source. Python uses a compiled module only if it was made from
-    the source beside it, so a trial's key need not cover them.
+    """Return the agent's modules, compiled by this Python, so that an image with the same Python need not compile them
+    in every launch. Any other Python compiles the source. Python uses a compiled module only if its hash matches the
+    source, so a trial's key need not cover these files.
     """
     files = {}
     with tempfile.TemporaryDirectory(prefix="harness-agent-") as folder:
@@ -111,14 +112,15 @@ def compiled_agent() -> Mapping[str, bytes]:
 
 
 def agent_files() -> Mapping[str, bytes]:
-    """Return the agent's files: `start.py` at the top, the package `harness_agent` beside it."""
+    """Return the agent's files by path: `start.py`, and the package `harness_agent`."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
     files["start.py"] = files.pop("harness_agent/start.py")
     return files
 
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
-    """Yield the script or program, and `files:`: place under the agent's root, content, whether it is executable."""
+    """Yield the script or program and each of `files:` as (path under the agent's root, content, whether it is
+    executable)."""
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
@@ -129,7 +131,8 @@ def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
-    """Return the files by their place in the scenario's folder. Raises MatrixError if two files go to one place."""
+    """Return the files by their path in the trial's scenario folder. Raises MatrixError if two files have the same
+    destination."""
     sources: dict[PurePosixPath, Path] = {}
     for named in [*([scenario.file] if scenario.file else []), *scenario.files]:
         home = (scenario.file or named).parent
@@ -145,8 +148,8 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 
 
 def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Yield the place of a file, or of each file of a folder: relative to `home` if it is below it, else by its
-    name."""
+    """Yield (destination, path) of a file, or of each file in a folder. The destination of `path` is its path relative
+    to `home` if it is below `home`, else its name."""
     whole = _normal(path)
     place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
     if not path.is_dir():
@@ -159,13 +162,13 @@ def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
 
 
 def _normal(path: Path) -> Path:
-    """Return the absolute path without `..`, which could lead out of the trial's folder; links are kept as they are."""
+    """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
     return Path(os.path.normpath(path.absolute()))
 
 
 def _conflict(scenario: Scenario, place: PurePosixPath, *paths: Path) -> MatrixError:
     return MatrixError(
-        f"files: {' and '.join(map(str, paths))} would both be {place} beside the script; rename one, or keep them in "
+        f"files: {' and '.join(map(str, paths))} would both be copied to {place}; rename one, or keep them in "
         "different folders below the script's",
         place=scenario.where,
     )

@@ -8,17 +8,17 @@ from harness.model import GROWTHS, Floats, Look, Trace
 from harness.model.measured import beyond_any_trace
 from harness.run.trial.messages import Misunderstood
 
-COUNTS_LIMIT = 10_000  # the agent sends 256 rows and one for each look at most
+COUNTS_LIMIT = 10_000  # the agent sends at most 256 rows and one for each look
 COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Collects chunks of rows as they arrive. Each chunk is more than twice as long as the next one, so that rows that
-    arrive one by one take no more memory than together.
+    """Collects chunks of rows as they arrive. Chunks are joined so that each is more than twice as long as the next:
+    rows that arrive one by one then take hardly more memory than rows that arrive together.
     """
 
     def __init__(self, *, last_step: float) -> None:
-        """Begin without rows. `last_step` is the largest step that a sample may have."""
+        """Start without rows. `last_step` is the largest step that a sample may have."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
         self._counts: dict[str, Floats] = {}
@@ -28,7 +28,7 @@ class Samples:
         self._last_step = last_step
 
     def add(self, columns: dict[str, Floats]) -> None:
-        """Add rows. Raises Misunderstood if their steps do not continue the earlier ones."""
+        """Add rows. Raises Misunderstood if their steps do not follow the earlier ones, or if there are too many."""
         step = columns["step"]
         if not len(step):
             return
@@ -44,19 +44,19 @@ class Samples:
             self._chunks[-2:] = [_joined(self._chunks[-2:])]
 
     def set_counts(self, columns: dict[str, Floats]) -> None:
-        """Replace the rows of counts by `columns`, which hold all rows so far; unknown columns are left out.
+        """Replace all counts by `columns`, which hold all rows so far; unknown columns are ignored.
 
         Raises Misunderstood.
         """
         step = columns["step"]
         if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
-            raise Misunderstood("counts: too many, or steps out of order or beyond the last one")
+            raise Misunderstood("counts: too many rows, or steps out of order or beyond the last one")
         self._counts = {name: columns[name] for name in COUNTED if name in columns}
         if any(np.any(values < 0) for values in self._counts.values()):
-            raise Misunderstood("counts: fewer than none")
+            raise Misunderstood("counts: a count is negative")
 
     def add_look(self, look: Look) -> None:
-        """Add a look, which follows all earlier ones."""
+        """Add a look. Looks are added in the order of their steps."""
         self._looks.append(look)
 
     @property
@@ -70,7 +70,7 @@ class Samples:
         return int(self._newest)
 
     def trace(self) -> Trace | None:
-        """Return all samples so far; None before the first. A column missing from a chunk is NaN there."""
+        """Return all samples so far; None before the first. A column is NaN in rows of chunks that lack it."""
         if not self._chunks:
             return None
         joined = _joined(self._chunks)

@@ -15,7 +15,7 @@ STATE = Path(os.environ.pop("DOUBLE_STATE", "."))
 END = b"end of the image"
 IMAGE_ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "FROM_THE_IMAGE=yes"]
 IN_MEMORY = 'mount -t tmpfs tmpfs /tmp && cd / && exec "$@"'
-"""What a trial writes to /tmp is gone with it."""
+"""Files that a trial writes to /tmp disappear with it."""
 
 
 def refuse(told: str) -> NoReturn:
@@ -28,7 +28,7 @@ def log(**told: object) -> None:
 
 
 def write_image(file: Path, magic: bytes) -> None:
-    """As the programs do: bit by bit, into the file that they were told."""
+    """Write an image in small pieces into the named file, as the real programs do."""
     if file.exists():
         refuse(f"File already exists: {file}")
     with file.open("wb") as image:
@@ -56,6 +56,6 @@ def interfaces() -> list[str]:
 
 
 def run(command: Sequence[str], environment: Sequence[str], *, unshare: Sequence[str] = ()) -> NoReturn:
-    """Become the program, with a /tmp in memory and no other variable than these."""
+    """Become the program, with a /tmp in memory and only these variables."""
     words = ["unshare", "--mount", *unshare, "sh", "-c", IN_MEMORY, "sh", "env", "-i", *environment, *command]
     os.execvp(words[0], words)

@@ -1,4 +1,4 @@
-"""What the double of the plugin asks: whether each option is as pyxis 0.20 and enroot 3.5 would want it."""
+"""The checks of the plugin's double: whether each option is as pyxis 0.20 and enroot 3.5 require."""
 
 from __future__ import annotations
 

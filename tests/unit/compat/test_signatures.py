@@ -1,4 +1,4 @@
-"""Texts that people met and published, and what they mean."""
+"""Texts that users have published, and what they mean."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ K80 = (
         (INSUFFICIENT, "incompatible", "the host's driver is too old for the image's CUDA"),
         (CUBLAS, "incompatible", "its libraries do not support this GPU"),
         (CUDNN, "incompatible", "its libraries do not support this GPU"),
-        (REQUIREMENT, "incompatible", "the image requires cuda>=11.0, and the host's driver is older"),
-        (REQUIREMENT_ESCAPED, "incompatible", "the image requires cuda >= 9.0, and the host's driver is older"),
+        (REQUIREMENT, "incompatible", "the image requires cuda>=11.0, but the host's driver is older"),
+        (REQUIREMENT_ESCAPED, "incompatible", "the image requires cuda >= 9.0, but the host's driver is older"),
         ("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", "incompatible",
          "the host's driver is too old for the code in the image"),
         ("Failed to initialize NVML: Unknown Error", "infrastructure", "the container has lost the driver"),
@@ -140,7 +140,7 @@ def test_a_published_text_is_understood(text: str, kind: str | None, why: str) -
 
 
 def test_every_form_of_words_is_tried() -> None:
-    """None is hidden behind one before it in the table."""
+    """No text is hidden by one before it in the table."""
     texts = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
     params = test_a_published_text_is_understood.pytestmark[0].args[1]  # type: ignore[attr-defined]
     met = {next((sign.pattern for sign in SIGNS if sign.read(text)), "") for text in [*texts, *(p[0] for p in params)]}
@@ -149,7 +149,7 @@ def test_every_form_of_words_is_tried() -> None:
 
 @pytest.mark.parametrize("text", [CUFFT, KERNEL_IMAGE, DRIVER, DETECTED, ERROR_804])
 def test_what_made_steps_on_a_gpu_can_run_there(text: str) -> None:
-    """A plan that cannot be made in step 3,000 is the leak itself, not an old image."""
+    """A plan that cannot be made in step 3,000 shows the leak itself, not an old image."""
     assert signature(text, steps=3000) is None
 
 
@@ -164,7 +164,7 @@ def trial(end: str, *, steps: int = 0, message: str = "step 1: killed by SIGABRT
 
 
 def test_a_command_that_is_sampled_in_time_made_no_steps() -> None:
-    """It has a row every 0.1 s, also while it loads what then fails."""
+    """It has a row every 0.1 s, even while it loads what then fails."""
     made = np.arange(1.0, 31.0)
     beats = Trace(step=made, columns={"rss_kib": made, "step_s": np.full(30, np.nan)})
     steps = Trace(step=made, columns={"rss_kib": made, "step_s": made})

@@ -1,4 +1,4 @@
-"""A trial on a card that was held down says nothing of its image; one that runs at its usual cap does."""
+"""A trial on a throttled card says nothing about its image; a trial at the card's usual power limit does."""
 
 from __future__ import annotations
 

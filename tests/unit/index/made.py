@@ -1,4 +1,4 @@
-"""Runs of one matrix on several days, for the tests of what is made of them together."""
+"""Runs of one matrix on several days, for the tests of the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_run(
     lane: Lane = build.HERE,
     variant: Variant = POP,
 ) -> Path:
-    """`out/nightly/202603DDT040000Z-00DD`: the versions of a series with their verdicts."""
+    """Write the run `out/nightly/202603DDT040000Z-00DD`: the versions of a series with their verdicts."""
     of = build.series(series, list(verdicts))
     result = build.run(
         [(of, [lane], [variant])], lambda version, *_: verdicts[version], findings=findings, verdict=verdict
@@ -63,7 +63,7 @@ def ends(before: str, after: str) -> Finding:
 
 
 def three_days(out: Path) -> list[Path]:
-    """A leak that is found on the second day and fixed on the third."""
+    """Write the runs of a leak that is found on the second day and fixed on the third."""
     return [
         write_run(out, 1, {"1.0": good(), "1.1": good()}),
         write_run(out, 2, {"1.1": good(0.0150), "1.2": bad()}, findings=[begins("1.1", "1.2")], verdict="regression"),

@@ -52,7 +52,7 @@ def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
 
 
 def test_each_verdict_of_a_run_is_a_word_that_people_read(tmp_path: Path) -> None:
-    """`runs` said regression, the report bad, and the README that something is."""
+    """`runs` said regression, the report bad, and the README "something is bad"."""
     assert {stored: shown for shown, stored in VERDICTS.items()} == {
         stored: shown for stored, shown in words.RUN_VERDICTS.items() if stored != "running"
     }
@@ -69,7 +69,7 @@ def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, m
 
 
 def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
-    """The report merges what begins at one version in several variants: six findings were listed where it shows two."""
+    """The report merges findings of several variants at one version: `runs` listed six findings, the report two."""
     lanes, versions = [build.OLD, build.NEW], {"1.0": made.good(), "1.1": made.bad()}
     of = build.series("app", list(versions))
     findings = [
@@ -88,7 +88,7 @@ def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
 
 
 def test_history_shows_images_days_and_the_life_of_findings(tmp_path: Path) -> None:
-    """The example of the documentation is what the program prints."""
+    """The example in the documentation is what the program prints."""
     made.three_days(tmp_path)
     shown = harness(tmp_path, "history", "app").stdout
     example = DOCS.read_text().split("```\n")[3]
@@ -105,7 +105,9 @@ def test_history_shows_images_days_and_the_life_of_findings(tmp_path: Path) -> N
 
 
 def test_history_says_what_was_never_measured_and_what_follows_from_another_finding(tmp_path: Path) -> None:
-    """A version without a launch was "measured once"; a leak by threads that pile up looked like a second fault."""
+    """A version without a launch was "measured once"; a leak caused by threads that pile up looked
+    like a second fault.
+    """
     threads = made.begins("1.0", "1.1", metric="threads", verdict="growth", effect=None)
     leak = made.begins("1.0", "1.1", consequence_of="threads")
     never = build.unknown("untested", "no trial was finished")
@@ -132,13 +134,13 @@ def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("history", "ap"), "no series 'ap'; there are: app"),
-        (("history", "--matrix", "x"), "--matrix: no runs of 'x'; there are: nightly"),
-        (("history", "--host", "x"), "no history fits; hosts: local; variants: pop size=8"),
+        (("history", "ap"), "no series 'ap'; known: app"),
+        (("history", "--matrix", "x"), "--matrix: no runs of 'x'; known: nightly"),
+        (("history", "--host", "x"), "no history matches; hosts: local; variants: pop size=8"),
         (("history", "--signal", "x"), "--signal: no signal 'x'"),
         (("history", "--since", "x"), "--since: 'x' is not an age; write 12h, 30d or 8w"),
-        (("history", "--csv", "--json"), "--csv and --json: give one of them"),
-        (("history", "--all", "--last", "1"), "--all and --last: give one of them"),
+        (("history", "--csv", "--json"), "--csv and --json: give only one of them"),
+        (("history", "--all", "--last", "1"), "--all and --last: give only one of them"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
@@ -187,7 +189,7 @@ def test_an_index_that_cannot_be_kept_ends_no_sweep(tmp_path: Path) -> None:
 
 
 def test_every_table_and_column_is_documented() -> None:
-    """Who writes a query has only the page to go by."""
+    """A user who writes a query has only the page to go by."""
     page = DOCS.read_text()
     connection = sqlite3.connect(":memory:")
     for table in TABLES:
@@ -212,7 +214,7 @@ def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
 
 
 def test_a_slow_loss_over_the_runs_of_a_watch_is_told(tmp_path: Path) -> None:
-    """No run of it has a finding: each version is 1 % slower than the one before."""
+    """No single run has a finding: each version is 1 % slower than the one before."""
     for day in range(1, 13):
         names = dict.fromkeys([0, day - 1, day])
         scatter = [0.002 * ((7 * (day + number)) % 5 - 2) for number in names]

@@ -1,4 +1,4 @@
-"""The index: whatever happens to it, a user loses nothing that the runs hold, and is told in one line."""
+"""The index: whatever happens to it, a user loses nothing that is in the runs, and is informed in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.index import made
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
-    """All that the index holds, without its own ids."""
+    """Return everything that the index holds, without its own ids."""
     joined = {
         "runs": "SELECT path, kind, verdict, cells, bad, findings, problem FROM runs ORDER BY path",
         "cells": "SELECT path, series, version, cells.verdict, state FROM cells JOIN runs ON run = runs.id"
@@ -54,12 +54,14 @@ def paths(out: Path, said: list[str] | None = None) -> list[str]:
 
 
 def test_it_looks_at_the_files_that_runs_have() -> None:
-    """It names them itself, because the import of what writes them takes longer than a list of a thousand runs."""
+    """It names the files itself, because importing the code that writes them takes longer than
+    listing a thousand runs.
+    """
     assert (result_file.FILE, saved_probes.FILE) == filling.FILES
 
 
 def test_a_list_of_runs_waits_for_no_statistics(tmp_path: Path) -> None:
-    """`harness history` over 1,000 runs took over a second, half of it for the import of numpy and pydantic."""
+    """`harness history` over 1,000 runs took over a second, half of it to import numpy and pydantic."""
     made.three_days(tmp_path)
     with_index(tmp_path, lambda index: None, say=print)
     seen = "import sys; from harness.cli import run; run(['history', '--in', sys.argv[1]]); print(sorted(sys.modules))"
@@ -90,7 +92,7 @@ def test_a_finding_is_open_from_one_run_to_the_run_that_fixed_it(tmp_path: Path)
 
 
 def test_what_was_added_run_by_run_is_what_is_made_anew(tmp_path: Path) -> None:
-    """The runs are the truth: an index that knows more or less than they do would mislead for ever."""
+    """The runs are the truth: an index that holds more or less than the runs would mislead permanently."""
     for number in range(1, 4):
         folder = tmp_path / "some"
         shutil.rmtree(folder, ignore_errors=True)
@@ -106,7 +108,7 @@ def test_what_was_added_run_by_run_is_what_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_result_is_written_again_is_read_again(tmp_path: Path) -> None:
-    """`harness probe` and a resumed sweep write into a directory that is known already."""
+    """`harness probe` and a resumed sweep write into a directory that the index already knows."""
     made.write_run(tmp_path, 1, {"1.0": made.good()})
     assert tables_after(tmp_path)["cells"][0][3] == "flat"
     shutil.rmtree(tmp_path / "nightly")
@@ -128,7 +130,7 @@ def test_a_damaged_index_is_made_anew_and_the_old_one_kept(tmp_path: Path) -> No
     said: list[str] = []
     assert len(paths(tmp_path, said)) == 3
     assert len(said) == 1
-    assert said[0].startswith(f"{tmp_path / FILE}: file is not a database; it is made anew")
+    assert said[0].startswith(f"{tmp_path / FILE}: file is not a database; it is rebuilt")
     assert (tmp_path / f"{FILE}.old").read_bytes().startswith(b"not a database")
 
 
@@ -149,13 +151,13 @@ def test_an_index_of_a_newer_harness_is_left_as_it_is(tmp_path: Path) -> None:
     paths(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(UsageError, match=r"index\.sqlite: of a newer harness \(format 99; this one knows 1\)"):
+    with pytest.raises(UsageError, match=r"written by a newer harness \(format 99; this one supports 1\)"):
         paths(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("PRAGMA user_version").fetchone() == (99,)
 
 
 def test_triggers_of_a_copied_index_never_run(tmp_path: Path) -> None:
-    """Whoever gets a whole folder of runs gets its index, too."""
+    """A copied folder of runs comes with its index."""
     made.three_days(tmp_path)
     paths(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -163,7 +165,7 @@ def test_triggers_of_a_copied_index_never_run(tmp_path: Path) -> None:
     said: list[str] = []
     made.write_run(tmp_path, 4, {"1.3": made.good()})
     assert len(paths(tmp_path, said)) == 4
-    assert "has other tables than the harness makes" in said[0]
+    assert "its tables are not those of the harness" in said[0]
 
 
 def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(database, "BUSY_S", 0.1)
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InfrastructureError, match=r"index\.sqlite: another process has held it for 0 s; try again"):
+    with pytest.raises(InfrastructureError, match=r"another process has kept it locked for 0 s; try again"):
         paths(tmp_path)
     other.execute("ROLLBACK")
     assert len(paths(tmp_path)) == 4
@@ -204,7 +206,7 @@ def _fill(out: Path) -> None:
 
 
 def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    """A sweep ends while a watch does."""
+    """A sweep ends at the same time as a watch."""
     for day in range(1, 21):
         made.write_run(tmp_path, day, {"1.0": made.good(), f"1.{day}": made.good()})
     context = multiprocessing.get_context("fork")
@@ -277,7 +279,7 @@ def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path, k
     assert "\n" not in said[0]
     assert [bool(run.problem) for run in runs] == [False, True, False]
     assert len(tables(tmp_path)["cells"]) == 4
-    paths(tmp_path)  # it is told once
+    paths(tmp_path)  # reported once
 
 
 def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -> None:

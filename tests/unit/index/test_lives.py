@@ -1,4 +1,4 @@
-"""The life of findings: nobody is told that a fault is gone that is there, or that it is there after it was fixed."""
+"""The life of findings: no user is told that an existing fault is gone, or that a fixed fault exists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_two_runs_that_see_one_leak_tell_of_one() -> None:
 
 
 def test_a_run_that_begins_bad_sees_what_is_open() -> None:
-    """A watch that runs only the last known image, which is bad, and a new one."""
+    """A watch runs only the last known image, which is bad, and a new one."""
     (life,) = lives(run(1, finding(1, "1.2", "1.3")), run(2, finding(2, None, "1.5", "bad_from_start")))
     assert (life.begins.after, life.status, life.seen) == ("1.3", "open", 2)
 
@@ -85,7 +85,7 @@ def test_a_leak_that_gets_worse_is_two() -> None:
     st.lists(st.tuples(st.integers(0, 10), st.sampled_from(["first_bad", "first_fixed", "bad_from_start", "worse"])))
 )
 def test_every_beginning_is_in_a_life(told: list[tuple[int, str]]) -> None:
-    """A finding that no life holds is one that nobody is told of."""
+    """A finding without a life would not be shown to anyone."""
     runs = [
         run(number, finding(number, None if kind == "bad_from_start" else f"1.{at}", f"1.{at + 1}", kind))
         for number, (at, kind) in enumerate(told, start=1)

@@ -1,4 +1,4 @@
-"""A loss that no run of a watch can see, from the samples of launches to what a user reads."""
+"""A loss that no run of a watch can show, from the samples of launches to the output that a user reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAYS, SIGMA, WITHIN = 0.05, 0.01, 0.05
 
 
 def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *, key: str) -> Trial:
-    """One launch that ran its whole budget in flat memory; its steps scatter."""
+    """Return a launch that ran its whole budget with flat memory and noisy step times."""
     step = np.arange(1, ROWS + 1, dtype=np.float64) * (STEPS // ROWS)
     columns = {
         "step_s": step_s * np.exp(rng.normal(0, WITHIN, ROWS)),
@@ -40,7 +40,7 @@ def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *
 
 
 def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator) -> Sequence[Finding]:
-    """Measure version `day` beside the one before it and the first, and return the findings of that run."""
+    """Measure version `day`, the one before it and the first version, and return the findings of that run."""
     of = build.series("app", [f"1.{number}" for number in sorted({0, day - 1, day})])
     result = build.run([(of, [build.HERE], [build.variant("train")])], lambda *_: build.flat())
     (block,) = result.plan.blocks
@@ -66,8 +66,9 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
 
 @pytest.mark.parametrize(("per_version", "drifts"), [(0.01, True), (0.0, False)])
 def test_one_per_cent_a_version_is_found_over_twelve_of_them(tmp_path: Path, per_version: float, drifts: bool) -> None:
-    """Launches at a noise of 1 % on a machine that differs by 5 % from day to day: no step from a version to the next
-    shows, and a run names at most the pinned first version as the last good one."""
+    """Launches have a noise of 1 % on a machine that differs by 5 % from day to day. No step from one version to the
+    next shows, and a run names at most the pinned first version as the last good one.
+    """
     rng = np.random.default_rng(17)
     seen = [one for day in range(1, VERSIONS) for one in watch_once(tmp_path, day, per_version, rng)]
     assert {one.before for one in seen} <= ({"1.0"} if drifts else set()), seen

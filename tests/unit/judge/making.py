@@ -22,13 +22,15 @@ def trace_of(rss_kib: Floats | None = None, *, step_s: Floats | None = None, **m
 
 
 def memory(rate: float = 0.0, *, steps: int = BUDGET, seed: int = 0, noise_kib: float = 16.0) -> Floats:
-    """In whole pages: a base, a leak of `rate` KiB a step, and white noise."""
+    """Return memory in whole pages: a base, a leak of `rate` KiB a step, and white noise."""
     noise = np.random.default_rng(seed).normal(0, noise_kib, steps)
     return np.asarray(np.round((80_000 + rate * np.arange(steps) + noise) / 4) * 4, dtype=np.float64)
 
 
 def times(ms: float = 1.0, *, steps: int = BUDGET, seed: int = 0, drift: float = 0.0, launch: float = 0.01) -> Floats:
-    """Step times about `ms`; `drift` is the relative rise over the whole trial, `launch` what launches differ by."""
+    """Return step times about `ms`; `drift` is the relative rise over the whole trial, `launch` the factor of this
+    launch.
+    """
     rng = np.random.default_rng(seed)
     level = ms / 1000 * np.exp(rng.normal(0, launch)) * (1 + drift * np.arange(steps) / steps)
     return np.asarray(level * rng.lognormal(0, 0.02, steps), dtype=np.float64)
@@ -44,7 +46,7 @@ def trial_of(
     seed: int = 0,
     **more: Any,
 ) -> Trial:
-    """A trial that ran `steps`; its noise is its own, by seed and number."""
+    """Return a trial that ran `steps`; its noise depends on seed and number."""
     noise = seed * 1000 + number
     trace = trace_of(memory(rate, steps=steps, seed=noise), step_s=times(ms, steps=steps, seed=noise, drift=drift))
     fields: dict[str, Any] = {
@@ -62,5 +64,5 @@ def cell_of(trials: list[Trial]) -> CellVerdict:
 
 
 def of_block(trials: list[list[Trial]]) -> Compared:
-    """What can be compared of the versions of a block, oldest first."""
+    """Return the comparable figures of the versions of a block, oldest first."""
     return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)

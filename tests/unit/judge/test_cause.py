@@ -1,4 +1,4 @@
-"""Image, card, host, or both: what a square of images and lanes allows one to say."""
+"""Image, card, host, or a combination: what a table of images and lanes allows one to conclude."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_cannot_run_is_never_asked_for() -> None:
 
 
 def test_running_the_deciding_cell_decides() -> None:
-    """Whatever comes out, the image alone is then either guilty or not."""
+    """Whatever that cell shows, the image is then known to be guilty or not."""
     assert only(run({OLD: "ggb", NEW: "iib"})).cause == "image"
     good = only(run({OLD: "ggg", NEW: "uub"}))
     assert (good.cause, good.doubt) == ("undecided", "lane or both")
@@ -53,13 +53,13 @@ def test_running_the_deciding_cell_decides() -> None:
 
 
 def test_two_cards_of_one_kind_do_not_clear_that_kind() -> None:
-    """22.12 is bad on two RTX 4090 and unknown elsewhere: that may still be the RTX 4090."""
+    """22.12 is bad on two RTX 4090 and unknown elsewhere: the RTX 4090 may still be the cause."""
     assert only(run({OLD: "ggu", NEW: "iib", TWIN: "iib"})).cause == "undecided"
     assert only(run({OLD: "ggu", NEW: "iib", lane("third", "RTX 5090"): "iib"})).cause == "image"
 
 
 def test_two_cards_of_one_host_do_not_clear_that_host() -> None:
-    """Said to be the image's fault, where all that is known is that one machine is bad and another one good."""
+    """This was called the image's fault, although all that is known is that one machine is bad and another one good."""
     other = lane(NEW.host.name, "RTX 5090")
     told = only(run({OLD: "ggu", NEW: "iib", other: "iib"}))
     assert (told.cause, told.doubt) == ("undecided", "image or lane")
@@ -67,7 +67,7 @@ def test_two_cards_of_one_host_do_not_clear_that_host() -> None:
 
 
 def test_all_cards_of_two_hosts_are_of_one_kind_only_if_the_cards_are() -> None:
-    """`gpus: all` names every lane alike: the host was accused, though its cards were others."""
+    """With `gpus: all` every lane has the same name: the host was accused, although its cards differed."""
 
     def both(name: str, card: str) -> Lane:
         cards = [Gpu(uuid=f"GPU-{name}-{n}", name=card, index=n) for n in (0, 1)]
@@ -82,7 +82,7 @@ def test_all_cards_of_two_hosts_are_of_one_kind_only_if_the_cards_are() -> None:
     ("rows", "wanted"),
     [
         ({OLD: "ggb", NEW: "gbu"}, ["22.12 new/RTX 4090"]),  # may become bad on both
-        ({OLD: "ggb", NEW: "bbb"}, []),  # the RTX 4090 may do it by itself, whatever the image
+        ({OLD: "ggb", NEW: "bbb"}, []),  # the RTX 4090 may cause it by itself, whatever the image
         ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, ["22.12 new/RTX 4090"]),
         ({OLD: "bub", NEW: "ubu", lane("third", "RTX 5090"): "ggg"}, ["21.08 old/RTX 3090"]),  # one image each
         ({OLD: "bbb", NEW: "bbb", lane("x", "RTX 4090"): "ggg"}, []),  # host new, and the RTX 3090 or host old
@@ -108,7 +108,9 @@ def test_histories_that_differ_are_told_apart() -> None:
 
 
 def test_variants_that_are_good_so_far_are_in_no_rule() -> None:
-    """An interrupted sweep said "when input is random or variable", and had looked at the others once."""
+    """An interrupted sweep said "when input is random or variable", although it had launched the
+    other variants once.
+    """
     drawn = run({OLD: "gbb"}, variants=SIGNAL)
     assert [condition.param for condition in _rule(drawn).conditions] == ["input"]
     cells = [
@@ -122,7 +124,7 @@ def test_variants_that_are_good_so_far_are_in_no_rule() -> None:
 
 @pytest.mark.parametrize(("visible", "judged"), [(0.5, True), (3.0, False), (None, False)])
 def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(visible: float | None, judged: bool) -> None:
-    """The others ran at 1.0 and 2.0 ms; a variant on a noisy machine was counted as good all the same."""
+    """The other variants ran at 1.0 and 2.0 ms; a variant on a noisy machine was wrongly counted as good."""
     slow, noisy = SIGNAL[0], SIGNAL[1]
     good = SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)
     blind = SignalVerdict(seen="blind", value=1.0, limit=0.1, visible=visible)
@@ -231,7 +233,9 @@ def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]
 def test_a_planted_cause_is_found_or_left_open_whatever_is_hidden(
     truth: str, since: int, hidden: set[tuple[int, int]]
 ) -> None:
-    """One lane or one image alone is no square: there the image is blamed on this lane only, and others stay open."""
+    """One lane or one image does not make a table: then the image is blamed only on this lane, and other lanes stay
+    open.
+    """
     bad = {
         "image": lambda lane, image: image >= since,
         "lane": lambda lane, image: lane == 1,
@@ -258,7 +262,9 @@ PLACES = list(itertools.product(("h1", "h2", "h3"), ("X", "Y", "Z")))
 
 @st.composite
 def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
-    """(truth, lanes as host and card, what is known): one image, card or host is bad, or one of these with an image."""
+    """Return (truth, lanes as host and card, known states): one image, card or host is bad, or one of them with an
+    image.
+    """
     places: list[Place] = draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=4, unique=True))
     images, since = draw(st.integers(2, 3)), draw(st.integers(1, 2))
     host, card = draw(st.sampled_from(places))
@@ -282,7 +288,7 @@ def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
 @settings(max_examples=many(100, 10_000))
 @given(world=planted())
 def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
-    """Of what takes an image too, it may be that only the bad side was seen: then the card or the image may be told."""
+    """If a fault needs an image, too, possibly only the bad side was seen: then the card or the image may be named."""
     truth, places, square = world
     told = answer(square)
     or_its_host = _says_or_its_host(told, places)
@@ -297,7 +303,7 @@ def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Sq
 
 
 def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
-    """Whether the sentence adds `or of its host`."""
+    """Return whether the sentence adds `or of its host`."""
     hosts = {places[lane][0] for lane in told.bad}
     return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
 
@@ -305,7 +311,7 @@ def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
 @settings(max_examples=many(75, 3000))
 @given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
 def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
-    """Whatever the cell that is asked for turns out to be, it is never asked for again; at the end of all none is."""
+    """Whatever a requested cell turns out to be, it is never requested again; at the end none is requested."""
     square = world[2]
     for outcome in outcomes:
         wanted = answer(square).wanted

@@ -38,7 +38,7 @@ def test_two_leaks_that_agree_are_a_leak():
 
 
 def test_one_leak_is_suspect_and_asks_for_another():
-    """One launch is no evidence against an image."""
+    """One launch is not evidence against an image."""
     single = [trial_of(rate=12.0)]
     assert cell_of(single).verdict == "suspect"
     late = [*single, trial_of(1, steps=500), trial_of(2, steps=500)]
@@ -51,7 +51,7 @@ def test_a_leak_against_clean_launches_is_inconclusive():
     mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
     cell = cell_of(mixed)
     assert cell.verdict == "inconclusive"
-    assert "needs more" in cell.why
+    assert "two must agree, so run more trials" in cell.why
     assert more(mixed) is not None
     assert more([*mixed, trial_of(3), trial_of(4)]) is None
 
@@ -61,7 +61,7 @@ def test_leaks_of_different_rates_do_not_agree():
 
 
 def test_flat_needs_a_launch_over_the_whole_budget():
-    """A leak that starts late is flat at 500 steps: that was one story's mistake."""
+    """A leak that starts late is flat at 500 steps, which misled the author of one story."""
     short = three(steps=500)
     assert cell_of(short).verdict == "inconclusive"
     assert more(short) == "no trial ran the whole budget"
@@ -78,7 +78,7 @@ def by_itself(number: int, *, steps: int, **more) -> Trial:
 
 @pytest.mark.parametrize("steps", [1, 7, 499, 500, 700, 3999])
 def test_a_program_that_ends_before_its_budget_is_never_good(steps):
-    """Its missing steps were not looked at: 60 flat steps of 4000 were a good version."""
+    """Its missing steps were not measured: a version with 60 flat steps of 4,000 was called good."""
     short = [by_itself(number, steps=steps) for number in range(3)]
     cell = cell_of(short)
     assert cell.verdict == "inconclusive"
@@ -88,7 +88,7 @@ def test_a_program_that_ends_before_its_budget_is_never_good(steps):
 
 
 def test_the_program_s_own_end_is_the_reason_although_another_launch_was_stopped_before_it():
-    """The advice was to raise `timeout`, which changes nothing."""
+    """The advice was to raise `timeout`, which has no effect."""
     short = [trial_of(0, steps=2000), by_itself(1, steps=2100), by_itself(2, steps=2100)]
     assert cell_of(short).why.startswith("the program ended by itself after 2100 of 4000 steps")
 
@@ -98,7 +98,7 @@ def test_a_program_that_ends_early_can_still_be_bad():
 
 
 def test_a_launch_without_a_row_is_not_good():
-    """Seven steps of a budget of a million make no row, as only each fifth step has one."""
+    """Seven steps of a budget of a million make no row, because only every fifth step has one."""
     cell = cell_of([replace(by_itself(number, steps=7), trace=None) for number in range(3)])
     assert cell.verdict == "inconclusive"
     assert "ended by itself after 7 of 4000 steps" in cell.why
@@ -106,7 +106,7 @@ def test_a_launch_without_a_row_is_not_good():
 
 @pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
 def test_a_cell_rules_out_what_its_reason_says(noises):
-    """The figure was the least of all launches, beside a reason that quoted another one: 0.16, and 7.2."""
+    """The figure was the smallest of all launches, but the reason quoted another launch: 0.16 and 7.2."""
     trials = []
     for number, noise_kib in enumerate(noises):
         trace = trace_of(memory(seed=number, noise_kib=noise_kib), step_s=times(seed=number))
@@ -160,7 +160,7 @@ def test_setup_says_nothing_about_the_image():
 
 
 def test_why_names_the_error_and_not_the_folder_of_a_trial():
-    """Tables cut it: what came of it was the path of a folder that is gone, another one for each trial."""
+    """Tables cut the reason off: what was left was the path of a deleted folder, different in each trial."""
     error = "step 1: KeyError: 'missing' (bad.py:3 in helper)"
     trace = f'Traceback (most recent call last):\n  File "/tmp/harness-trial-1/scenario/bad.py", line 3\n{error}'
     crashed = [failed(n, signal=None, message=trace) for n in range(3)]
@@ -181,7 +181,7 @@ def test_why_names_the_error_and_not_the_folder_of_a_trial():
     ],
 )  # fmt: skip
 def test_why_names_the_step_once(message, last_step, told):
-    """It was "step 3: killed by SIGSEGV after step 2"."""
+    """It read "step 3: killed by SIGSEGV after step 2"."""
     crashed = [
         Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
     ]
@@ -204,7 +204,7 @@ def test_a_command_without_a_trace_is_good_if_it_ends_well():
 
 
 def exited(number: int, code: int, end: str) -> Trial:
-    """A short command: two samples of its memory, far too few to judge that."""
+    """Return a short command: two samples of its memory, far too few to judge."""
     trace = trace_of(np.array([34_000.0, 41_800.0]))
     message = f"exit code {code}" if code else ""
     return Trial(
@@ -231,7 +231,7 @@ def test_the_exit_code_alone_decides(code, end, verdict, why):
 
 
 def test_an_exit_of_125_is_the_scenario_s_own_word():
-    """Even where a failure before the first step counts: it could not be asked."""
+    """Even if a failure before the first step counts as a crash, 125 means that the version could not be tested."""
     trials = [exited(number, 125, "setup") for number in range(3)]
     limits = Limits(setup_bad=True)
     assert judge_cell(trials, limits=limits, steps=STEPS, exit_only=True).verdict == "untested"
@@ -252,7 +252,7 @@ def test_too_few_samples_are_said_in_one_way():
 
 
 def test_shorter_launches_that_agree_are_counted():
-    """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a dispute."""
+    """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a disagreement."""
     cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
     assert cell.why.startswith("3 of 3 trials flat; the longest: RSS is flat")
     assert cell.why.endswith("up to step 4000")
@@ -283,7 +283,7 @@ def test_the_first_launch_runs_the_whole_budget():
 
 
 def test_a_time_limit_is_named():
-    """Steps too slow for the budget: more launches would end the same way."""
+    """Steps too slow for the budget: more launches would end in the same way."""
     told = "time limit reached after 1200 s"
     cut = [replace(trial_of(n, steps=1300), message=told, shortfall="timeout") for n in range(3)]
     assert "raise `timeout`" in cell_of(cut).why
@@ -334,7 +334,7 @@ def test_the_layer_is_named_where_it_can_be_told(rates, looks, layer):
 
 
 def test_launches_that_cannot_tell_the_layer_outvote_none_that_can():
-    """One launch of three had samples enough: what it says is known of the cell."""
+    """One launch of three had enough samples: its layer is the layer of the cell."""
     trials = [*three(rate=20.0)[:2], with_probes({"blocks": 3.0})[2]]
     assert cell_of(trials).layer == "python objects"
 
@@ -361,7 +361,7 @@ def test_noise_in_one_launch_does_not_undo_the_others():
 
 
 def test_a_suspect_cell_tells_what_is_suspected():
-    """And not that its other launches were too noisy, which is no suspicion."""
+    """The reason must not be that its other launches were too noisy."""
     noise = np.random.default_rng(4).normal(0, 3000, (2, 4000))
     noisy = [trial_of(number, trace=trace_of(80_000 + noise[number], step_s=times())) for number in range(2)]
     slowing = trial_of(2, trace=trace_of(80_000 + 400 * np.arange(4000.0) ** 0.5, step_s=times()))
@@ -375,15 +375,15 @@ IN_TIME = replace(STEPS, time_s=300.0)
 
 
 def in_time(steps: int, *, ms: float, **each) -> list[Trial]:
-    """Three launches whose time ended after so many steps of so many milliseconds."""
+    """Return three launches whose time ended after this many steps of this many milliseconds."""
     return [trial_of(number, steps=steps, ms=ms, end="completed", **each) for number in range(3)]
 
 
 def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
-    """Otherwise 4000 steps took 20 minutes a launch, and less was no whole launch."""
+    """Otherwise 4,000 steps took 20 minutes per launch, and fewer steps were not a whole launch."""
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
-    assert "up to step 996, where its time of 300 s ended" in flat.why
+    assert "up to step 996, when its time of 300 s was over" in flat.why
     assert flat.excluded_kib_per_step is not None
     assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
 
@@ -397,12 +397,12 @@ def test_so_few_steps_in_the_time_that_they_show_nothing_are_not_called_flat():
 
 
 def short(number: int, *, rate: float) -> Trial:
-    """A launch that stopped at its first look."""
+    """Return a launch that stopped at its first look."""
     return trial_of(number, rate=rate, steps=500)
 
 
 def test_a_clear_leak_takes_one_whole_launch_and_a_short_one():
-    """Three launches of 4000 steps told no more about 60 KiB a step than one of them and two of 500."""
+    """Three launches of 4,000 steps said no more about 60 KiB a step than one such launch and two of 500 steps."""
     found = cell_of([short(0, rate=60.0), trial_of(1, rate=60.0)])
     assert found.verdicts == ("leak",)
     assert not needs_whole_budget([short(0, rate=60.0), trial_of(1, rate=60.0)], limits=LIMITS, steps=STEPS)
@@ -437,12 +437,12 @@ def in_shm(number: int, *, grows: bool, **more: Any) -> Trial:
 
 
 def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_version():
-    """Launches without containers share /dev/shm: one that wrote nothing there was inconclusive."""
+    """Launches without containers share /dev/shm: a launch that wrote nothing there was inconclusive."""
     mixed = [in_shm(number, grows=True, beside=1) for number in range(3)]
     seen = cell_of(mixed).signals["shm"]
-    assert (seen.seen, "launches beside it" in seen.why) == ("blind", True)
+    assert (seen.seen, "other launches used the same /dev/shm" in seen.why) == ("blind", True)
     assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
-    assert more(mixed) == "its files in /dev/shm could not be told from those of launches beside it"
+    assert more(mixed) == "its files in /dev/shm could not be distinguished from those of other launches"
     alone = [*mixed, in_shm(3, grows=False)]
     assert cell_of(alone).signals["shm"].seen == "good"
     assert more(alone) is None
@@ -458,14 +458,16 @@ def test_shared_memory_is_judged_beside_others_in_a_container_or_where_nobody_us
 
 
 def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
-    """One was "1 of 8 trials" and the other "1 of 7 launches": the eighth ended before its counts could be judged."""
+    """One said "1 of 8 trials" and the other "1 of 7 launches": the eighth launch ended before its counts could be
+    judged.
+    """
     cell = cell_of([in_shm(0, grows=True), in_shm(1, grows=False), short(2, rate=0.0)])
     assert "in 1 of 3 trials" in cell.why
     assert cell.signals["shm"].why.endswith("in 1 of 3 launches")
 
 
 def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
-    """A sweep asks for the verdict at each decision; judging takes processor time that launches beside it lack."""
+    """A sweep asks for the verdict at each decision, and judging takes processor time from running launches."""
     judged: list[Trace] = []
     judge_trace = trial_verdict.judge_trace
 

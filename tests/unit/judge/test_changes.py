@@ -1,4 +1,4 @@
-"""A series: the right version is named, or an interval; never an innocent one."""
+"""A series: the right version or an interval is named, never an innocent version."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named(found: tuple[Change, ...]) -> list[tuple]:
 
 
 def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tuple[Change, ...]:
-    """Changes over versions with these step times, all measured."""
+    """Return the changes over versions with these step times, all measured."""
     trials = [
         [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
         for place, each in enumerate(ms)
@@ -58,7 +58,7 @@ def test_a_leak_that_comes_goes_and_comes_again():
 
 
 def test_launches_that_ended_well_are_good_whatever_their_memory():
-    """A command of two seconds has too few samples; the version after it that crashes is still the first that does."""
+    """A command of two seconds has too few samples; the next version, which crashes, is still the first bad one."""
     unsure = replace(cell("inconclusive"), steps=2)
     found = changes([unsure, replace(cell("suspect"), steps=2), replace(cell("crash", failed=3), steps=1), unsure])
     assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
@@ -72,7 +72,7 @@ def test_launches_that_could_have_failed_later_prove_nothing(more):
 
 
 def test_versions_that_crashed_before_the_first_leak_are_told():
-    """They ran, but nobody knows what their memory did: the leak is not as old as the series."""
+    """They ran, but their memory is unknown: the leak may be younger than the series."""
     crash = cell("crash", failed=3)
     found = changes([crash, crash, LEAK, FLAT])
     leak = next(one for one in found if one.metric == "memory")
@@ -88,7 +88,7 @@ def test_bad_from_the_start_is_no_first_bad():
 
 @pytest.mark.parametrize("unknown", ["untested", "inconclusive", "suspect", "incompatible"])
 def test_a_gap_is_an_interval(unknown):
-    """Blaming the version after a gap, when one inside may be guilty, sends people to the wrong changelog."""
+    """If a version in a gap may be guilty, blaming the version after the gap sends users to the wrong changelog."""
     (found,) = changes([FLAT, cell(unknown), cell(unknown), LEAK])
     assert (found.before, found.after, found.untestable) == (0, 3, (1, 2))
 
@@ -112,7 +112,7 @@ def test_transitions_are_exactly_the_changes_between_known_neighbours(given_stat
 
 
 def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
-    """Three good launches of the version before would have missed it half of the time."""
+    """Three good launches of the version before would have missed the crash half of the time."""
     rare = cell("crash", trials=10, failed=2)
     few = cell("flat", trials=3)
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, few, rare]) if one.metric == "outcome"]
@@ -123,7 +123,9 @@ def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
 
 
 def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too():
-    """One SIGSEGV in eight launches is no verdict alone; beside a version that dies of it, it is where it began."""
+    """One SIGSEGV in eight launches is not a verdict by itself; next to a version that dies of it,
+    it is the beginning.
+    """
     once = replace(cell("inconclusive", trials=8, failed=1), signal=11)
     crash = replace(cell("crash", trials=8, failed=3), signal=11)
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
@@ -139,11 +141,13 @@ def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
 
 
 def test_doubtful_neighbours_of_a_rare_failure_get_launches():
-    """Three good launches miss a failure in one of five launches every other time."""
+    """Three good launches miss a failure of one in five launches half of the time."""
     rare, few = cell("crash", trials=8, failed=2), cell("flat", trials=3)
     wanted = more_launches(few, few, rare, few)
     assert set(wanted) == {1, 3}
-    assert wanted[1] == "3 good launches miss a failure that came in 2 of 8 launches beside them with 42% chance"
+    assert wanted[1] == (
+        "3 good launches may miss, with a chance of 42%, a failure that occurred in 2 of 8 launches of a nearby version"
+    )
 
 
 def test_launches_that_settle_nothing_are_not_asked_for():
@@ -174,7 +178,7 @@ def test_a_leak_that_slows_down_is_one_finding():
 
 
 def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
-    """Of TensorFlow 2.15.1 -> 2.16.2 it was only said that it leaks "in every version"."""
+    """For TensorFlow 2.15.1 -> 2.16.2 the report only said that it leaks "in every version"."""
 
     def leak(rate, spread=0.02):
         return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
@@ -208,7 +212,7 @@ def test_worse_than_the_baseline_only():
 
 
 def test_a_version_that_crashes_as_the_baseline_does_is_not_accused():
-    """One launch that died by the same signal has no verdict of its own, and is no new failure."""
+    """One launch that died by the same signal has no separate verdict, and is not a new failure."""
     crash = replace(cell("crash", failed=3), signal=6)
     once = replace(cell("suspect", failed=1, trials=1), signal=6)
     assert named(changes([FLAT, FLAT, crash, once], baseline=2)) == []
@@ -235,7 +239,7 @@ def test_few_versions_are_told_apart_too(ms):
 
 
 def test_one_slow_version_in_the_middle():
-    """A search for one step from good to bad would not see it."""
+    """A bisection would not see it."""
     assert named(measured([1, 1, 1, 1, 2, 1, 1, 1])) == [
         ("step_time", "first_bad", 3, 4), ("step_time", "first_fixed", 4, 5),
     ]  # fmt: skip
@@ -263,7 +267,9 @@ def levels_against(ms: list[float], baseline: int) -> list[tuple]:
 
 
 def test_bad_is_measured_against_the_baseline():
-    """Half of an improvement taken back is still better than the baseline; slower than it from the start is told."""
+    """A version that loses half of an improvement is still better than the baseline; one slower from the start is
+    reported.
+    """
     assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=0) == []
     assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=4) == [
         ("step_time", "bad_from_start", None, 0),
@@ -310,7 +316,7 @@ def test_a_factor_of_two_shows_in_steps_of_a_few_microseconds():
 
 
 def test_a_neighbours_load_is_no_regression():
-    """Two states a factor of two apart for seconds: the best blocks of the loaded launches are as fast as ever."""
+    """Two states a factor of two apart, for seconds: the fastest blocks of the loaded launches are as fast as ever."""
     loaded: list[list[Trial]] = []
     for place in range(6):
         trials = [trial_of(number, seed=place, steps=1000) for number in range(3)]
@@ -333,7 +339,7 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
 
 
 def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> list[list[Trial]]:
-    """Three rounds of each version, measured on the day that is given; days after the first need more memory."""
+    """Return three rounds of each version, measured on the given day; days after the first need more memory."""
     trials = [
         [trial_of(number, ms=each, seed=place, steps=1000, run=day) for number in range(3)]
         for place, (day, each) in enumerate(zip(days, ms, strict=True))
@@ -350,7 +356,9 @@ def levels_of(trials: list[list[Trial]]) -> list[tuple]:
 
 @pytest.mark.parametrize("place", [0, 3, 5])
 def test_a_slower_day_is_no_slower_version(place):
-    """A version that was added later ran on its own: the machine of that day is no property of the version."""
+    """A version that was added later ran on its own: the speed of the machine on that day is not a property of the
+    version.
+    """
     days = ["monday"] * 6
     days[place] = "tuesday"
     slower = [1.0 if day == "monday" else 1.5 for day in days]
@@ -404,7 +412,7 @@ def test_peak_memory():
 
 
 def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
-    """A version that takes twice the memory in each step, and gives it back, dies first where memory is short."""
+    """A version that takes twice the memory in each step, and gives it back, dies first if memory is short."""
     trials = [[looked(trial_of(n, seed=place, steps=1000), place >= 4) for n in range(3)] for place in range(6)]
     assert levels_of(trials) == [("peak_memory", "first_bad", 3, 4)]
     trials[0][0] = trial_of(0, seed=0, steps=1000)
@@ -412,7 +420,7 @@ def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
 
 
 def test_a_peak_after_what_all_launches_ran_is_not_compared():
-    """The launch that runs the whole budget meets a larger batch in the end; the others were stopped before."""
+    """The launch with the whole budget meets a larger batch at its end; the others were stopped before that."""
     trials = [[looked(trial_of(n, seed=place, steps=1000), False) for n in range(3)] for place in range(6)]
     for each in trials[4:]:
         late = looked(trial_of(0, seed=9, steps=2000), False).trace
@@ -422,7 +430,7 @@ def test_a_peak_after_what_all_launches_ran_is_not_compared():
 
 
 def looked(trial: Trial, large: bool) -> Trial:
-    """With looks that tell a peak inside steps."""
+    """Return trials with looks that report a peak inside steps."""
     assert trial.trace is not None
     peak = 160_000.0 if large else 82_000.0
     return replace(trial, trace=replace(trial.trace, looks=(Look(step=500, rss_peak_kib=peak),)))
@@ -449,7 +457,7 @@ def test_holm_lies_between_bonferroni_and_none(p_values):
 
 
 def test_launches_too_short_to_compare_are_no_matter_of_days():
-    """Steps at the edge of what can be compared: each version has two rounds that count, and one of these in common."""
+    """With steps near the minimum for a comparison, each version has two rounds that count, and they share one."""
     trials = history_of(["monday"] * 2, [1, 1])
     for place, short in ((0, 0), (1, 2)):
         trace = trials[place][short].trace
@@ -460,8 +468,9 @@ def test_launches_too_short_to_compare_are_no_matter_of_days():
 
 @pytest.mark.parametrize("alone", [(3,), (3, 5)])
 def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alone: tuple[int, ...]) -> None:
-    """The last image had come when it was launched, those before it were launched beside pulls: for a third round that
-    it alone had, or it and one other, the rounds of all were thrown away, and a version half as slow again was missed.
+    """The last image was ready when it was launched; the versions before it were launched during pulls. Because of a
+    third round with only one or two versions, the rounds of all were discarded, and a version that was half as slow
+    again was missed.
     """
     trials = [
         [
@@ -510,7 +519,9 @@ def test_against_a_baseline_that_leaves_files_open_only_more_of_them_are_bad():
 
 
 def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
-    """Launches that were short for their time were left out as too short to compare: the slowest version was good."""
+    """Launches that were short for their time were left out as too short to compare, so the slowest
+    version was good.
+    """
     steps = replace(STEPS, time_s=4.0)
     lengths = {0.1: 4000, 36.0: 10}
     trials = [
@@ -525,7 +536,7 @@ def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
 
 
 def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
-    """A rise of 20 % beside it shows, as it does without it."""
+    """A rise of 20 % in another version shows, as it does without the slow version."""
     steps = replace(STEPS, time_s=4.0)
     trials = [
         [trial_of(number, ms=ms, steps=10 if ms > 10 else 4000, seed=place, end="completed") for number in range(3)]

@@ -16,7 +16,7 @@ def judged(children_kib: list[float | None], *, rate: float = 0.0, drift: float 
 
 
 def test_workers_that_grow_all_the_time_are_told():
-    """Four workers that lost 8 KiB each a step: the script's own process was flat, and so was the verdict."""
+    """Four workers lost 8 KiB each per step: the script's own process was flat, and so was the verdict."""
     found = judged([50_000 + 32.0 * step for step in STEPS.looks()])
     assert found.verdicts == ("suspect",)
     assert found.rate_kib_per_step == pytest.approx(32.0)
@@ -28,8 +28,8 @@ def test_workers_that_grow_all_the_time_are_told():
 @pytest.mark.parametrize(
     "children_kib",
     [
-        [0.0, 0.0, 0.0, 0.0],  # there are none
-        [None, None, None, None],  # an older agent did not look
+        [0.0, 0.0, 0.0, 0.0],  # there are no workers
+        [None, None, None, None],  # an older agent did not measure them
         [60_000, 62_000, 62_000, 62_000],  # they warm up
         [60_000, 61_000, 62_000, 63_000],  # a logarithm
         [50_000, 0.0, 50_000, 100_000],  # they come and go

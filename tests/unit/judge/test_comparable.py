@@ -1,4 +1,4 @@
-"""Trials are compared only where nothing differs but what is asked about; the field and both values are named."""
+"""Trials are compared only if they differ in nothing but the version; the differing field and both values are named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_the_comparison_is_about_may_differ():
 
 
 def test_what_a_lanes_gpus_bring_into_the_environment_is_not_the_images():
-    """The engine writes the card's UUID there: no two hosts with GPUs could be compared."""
+    """The engine writes the card's UUID into the environment: no two hosts with GPUs could be compared."""
     old = trial(facts={"environment": {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_VERSION": "11.8"}})
     new = trial(facts={"environment": {"NVIDIA_VISIBLE_DEVICES": "GPU-2", "CUDA_VERSION": "11.8"}})
     bare = trial(facts={"environment": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_VERSION": "11.8"}})
@@ -59,7 +59,7 @@ def test_what_one_side_does_not_know_is_no_difference():
 
 
 def test_an_image_may_send_anything():
-    """What the agent says from inside is not trusted: a strange value is none, and never an error."""
+    """The agent's messages are not trusted: a strange value counts as missing, and is never an error."""
     odd = trial(facts={"cgroup": 5, "gpus": [3, {"uuid": ["x"]}], "agent": {"a": [1]}})
     assert told(trial(), odd, "image") == ["GPU GPU-1 and None, ['x']", "agent version 1.0 and {'a': [1]}"]
     assert set_apart([[odd, odd, trial()]])[0] == ((odd, odd),)
@@ -74,7 +74,7 @@ def test_the_minority_is_set_apart():
 
 
 def test_versions_of_two_kernels_are_not_compared():
-    """A version that looks twice as slow, on a machine that was updated in between."""
+    """A version looked twice as slow, because the machine was updated in between."""
     trials = [[trial(n, seed=place) for n in range(3)] for place in range(5)]
     trials.append([trial(n, seed=5, ms=2.0, kernel="6.5.0") for n in range(3)])
     cells = [cell_of(each) for each in trials]

@@ -1,4 +1,4 @@
-"""What reports show beside a finding: the levels that it compared."""
+"""The levels that reports show next to a finding are those that it compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.judge.making import LIMITS, of_block, trial_of
 def launches(
     ms: float, *, more_kib: float = 0.0, steps: int = 1000, run: str = "", spike_kib: float = 0.0
 ) -> list[Trial]:
-    """Three launches; each takes `more_kib` beside its noise, and `spike_kib` in the last step only."""
+    """Return three launches; each takes `more_kib` in addition to its noise, and `spike_kib` only in the last step."""
     trials = [trial_of(number, ms=ms, seed=int(1000 * ms), steps=steps, run=run) for number in range(3)]
     for trial in trials:
         assert trial.trace is not None
@@ -35,8 +35,8 @@ def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVer
 @settings(max_examples=many(25))
 @given(slower=st.floats(1.3, 3), more_kib=st.floats(30_000, 300_000), longer=st.sampled_from([1000, 2000, 4000]))
 def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: float, longer: int) -> None:
-    """A reader divides the two numbers beside a finding, and must not be told another one. Steps that only one version
-    ran, where it took much more, are no part of either.
+    """A reader who divides the two numbers next to a finding must get its size. Steps that only one version ran, where
+    it took much more memory, are part of neither number.
     """
     trials = [launches(1.0), launches(slower, more_kib=more_kib, steps=longer, spike_kib=900_000 * (longer > 1000))]
     cells = shown(trials)

@@ -1,4 +1,4 @@
-"""One cause, one finding: what a user would otherwise read three times, or look for in the wrong place."""
+"""One cause, one finding: otherwise a user reads it three times, or looks in the wrong place."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_scenarios_own_numbers_explain_nothing() -> None:
 
 
 def test_no_chain_of_causes_is_a_circle() -> None:
-    """A pair that names each other is told apart by its place in the table; a longer circle would never end."""
+    """In a pair of signals that name each other, the place in the table decides; a longer circle would never end."""
 
     def reach(name: str, path: tuple[str, ...]) -> None:
         for other in SIGNALS[name].explains:

@@ -43,7 +43,7 @@ def test_growth_that_slows_down_is_never_accused(size: int, power: float) -> Non
 
 
 def test_a_pool_that_is_made_at_once_is_not_accused() -> None:
-    """64 threads at step 3,000: counts between the looks show that it was one jump."""
+    """64 threads at step 3,000: counts between the looks show that this was a single jump."""
     step = np.arange(50.0, 4001.0, 50)
     assert state(counted(np.where(step < 3000, 4.0, 68.0), step=step), "open_files") != "bad"
 
@@ -56,14 +56,16 @@ def test_counts_that_come_and_go_are_good() -> None:
 
 
 def test_the_reason_names_the_steps_in_which_it_rose() -> None:
-    """The count at step 500 stands for that at the half, 600, and the rise since then is not one of the last half."""
+    """The count at step 500 stands for the count at half time, step 600; a rise in between is not
+    one of the last half.
+    """
     step = np.array([1.0, 500, 800, 1200])
     found = judge_counts(counted(np.array([1.0, 500, 800, 899]), step=step), limits=LIMITS)["open_files"]
-    assert found.unmet == "it rose by 399 in the last 700 steps, but not at one pace; more steps would settle it"
+    assert found.unmet == "it rose by 399 in the last 700 steps, but not at one rate; more steps would settle it"
 
 
 def test_the_kind_of_files_is_named() -> None:
-    """`pipes` points at the code to look at; `open files` does not."""
+    """`pipes` points to the code to look at; `open files` does not."""
     pipes = np.array(LOOKS, dtype=float)
     trace = counted(pipes + 10, pipes=pipes, sockets=np.zeros(5))
     assert judge_counts(trace, limits=LIMITS)["open_files"].kind == "pipes"

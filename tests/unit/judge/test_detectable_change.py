@@ -1,4 +1,4 @@
-"""What is said to be visible is found."""
+"""A change as large as the minimum detectable effect is found."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ALPHA = 0.0064
 @given(st.integers(2, 8), st.integers(4, 200), st.integers(1, 100), st.integers(5, 500))
 @settings(max_examples=many(60))
 def test_more_versions_hide_more(rounds, versions, more, freedom):
-    """With one noise: as more are searched, chance does better."""
+    """With equal noise, a search over more versions finds larger chance differences."""
     spread = Spread(deviation=0.02, freedom=freedom)
     one, other = (least_of(spread, rounds=rounds, versions=each, alpha=ALPHA) for each in (versions, versions + more))
-    # A version is compared with the mean of the others, which more of them tell better.
+    # A version is compared with the mean of the others, which is more precise if there are more of them.
     assert one * math.sqrt((versions - 1) / versions) <= other * math.sqrt((versions + more - 1) / (versions + more))
 
 
@@ -37,7 +37,7 @@ def test_more_rounds_hide_less(rounds, versions, freedom):
 
 @pytest.mark.parametrize(("rounds", "versions"), [(2, 2), (2, 24), (3, 3), (3, 6), (3, 24), (3, 90), (5, 24)])
 def test_one_bad_version_of_twice_what_is_visible_is_found(rounds, versions):
-    """Of 90 versions in three rounds 4.3 % was promised, and 10 % was found in none of three histories."""
+    """Among 90 versions in three rounds, 4.3 % was promised, but 10 % was found in none of three histories."""
     found, count = 0, many(10, 20)
     for seed in range(count):
         rng = np.random.default_rng([seed, rounds, versions])

@@ -1,4 +1,4 @@
-"""A trial whose step times say nothing: a clock that was held down, a pull beside it."""
+"""A trial whose step times say nothing: a throttled clock, or a pull at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
 
 
 def versions(ms: dict[int, float], *, disturbed: str = "", rounds: int = 4) -> list[list[Trial]]:
-    """Four versions of 1 ms; the launches of the last one take as many ms as `ms` says of a round."""
+    """Return four versions of 1 ms; the launches of the last one take as many ms as `ms` gives for a round."""
     last = [trial_of(r, ms=ms.get(r, 1.0), seed=9, steps=1000, disturbed=disturbed * (r in ms)) for r in range(rounds)]
     return [*([trial_of(r, seed=seed, steps=1000) for r in range(rounds)] for seed in range(3)), last]
 

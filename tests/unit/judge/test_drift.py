@@ -1,4 +1,4 @@
-"""Drift: a loss of 1 % a version is found, and a quiet history is accused at the published rate at most."""
+"""Drift: a loss of 1 % per version is found, and a quiet history is accused at most at the published rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = math.log1p(0.05)
 def watched(
     logs: Iterable[float], *, sigma: float = 0.01, launches: int = 3, seed: int = 1, anchor: bool = True
 ) -> list[LevelPoint]:
-    """A watch's runs: each version beside the one before it and the oldest; days differ."""
+    """Return the runs of a watch: each version with the one before it and the oldest; days differ."""
     rng, true, points = np.random.default_rng(seed), list(logs), []
     for run in range(1, len(true)):
         day = rng.normal(0, 0.1)
@@ -45,14 +45,14 @@ def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
 
 
 def test_it_is_found_after_a_quiet_time() -> None:
-    """Twenty quiet versions hide the slope of the last twelve from a line through all of them."""
+    """Twenty quiet versions hide the slope of the last twelve from a line through all versions."""
     found = judged(watched([0.0] * 20 + [math.log(1.01) * number for number in range(12)]))
     assert found is not None
     assert 12 <= found.first <= 22
 
 
 def test_a_step_is_no_drift() -> None:
-    """`since 1.7` is the answer there, which a sweep gives; "gradually" would send its reader to the wrong place."""
+    """`since 1.7`, which a sweep gives, is the answer there; "gradually" would send the reader to the wrong place."""
     assert judged(watched([0.0] * 6 + [0.12] * 6)) is None
 
 

@@ -1,5 +1,5 @@
-"""Launches that waited for images clear versions of being slower, and accuse none: else every sweep that pulls ends in
-rounds of all versions, or a slower one passes because a pull ran beside the others.
+"""Launches that waited for images clear versions of being slower, and accuse none. Otherwise every sweep that pulls
+ends in rounds of all versions, or a slower version passes because a pull ran during the launches of the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ASKED = Trials(least=3, most=8)
 
 
 def in_wait(ms: list[float], *, pull: float = 1.0) -> list[list[Trial]]:
-    """Three launches of each version as its image came, `pull` times as long beside pulls; the last one's are not, and
-    beside two of those the oldest ran again.
+    """Return three launches of each version as its image arrived, which take `pull` times as long during pulls; those
+    of the last version ran after the pulls, together with two more launches of the oldest version.
     """
     early = [
         [trial_of(n, ms=each * pull, seed=place, steps=1000, pulled="awaited") for n in range(3)]
@@ -53,7 +53,7 @@ def step_time(sides: list[ComparedCell]) -> Measured:
 
 
 def test_what_is_cleared_has_step_times_elsewhere() -> None:
-    """Left out, a cell was undecided where hosts are compared or blamed."""
+    """Without them, a cell was undecided in comparisons of hosts and in attributions."""
     trials = in_wait([1.0] * 6)
     compared = of_block(trials)
     sides = [
@@ -86,7 +86,7 @@ def test_versions_that_differ_are_measured_side_by_side_and_not_accused(trials: 
 
 
 def test_rounds_beside_a_pull_are_rounds() -> None:
-    """The images of the next series came all the while, and the step times of this one were compared with nothing."""
+    """The images of the next series kept arriving, and the step times of this series were never compared."""
     slower = [
         [trial_of(n, ms=each, seed=place, steps=1000, pulled="beside") for n in range(3)]
         for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
@@ -97,11 +97,13 @@ def test_rounds_beside_a_pull_are_rounds() -> None:
 
 @pytest.mark.parametrize("pulled", ["beside", "awaited"])
 def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
-    """It may be the pull's; taken for nothing, a version whose steps grow was good in every sweep that pulled it."""
+    """The pull may be the cause. When the rise was ignored, a version whose steps grow was good in every sweep with
+    pulls.
+    """
     (seen,) = judge_launches([trial_of(drift=1.0, pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert seen.verdicts == ("inconclusive",)
     assert seen.trace_verdict is not None
-    assert seen.trace_verdict.why.startswith("step times are not judged (an image was pulled beside it); ")
+    assert seen.trace_verdict.why.startswith("step times are not judged (an image was pulled at the same time); ")
     (quiet,) = judge_launches([trial_of(pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert quiet.trace_verdict is not None
     assert quiet.trace_verdict.why.startswith("RSS is flat")
@@ -111,7 +113,7 @@ def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
 @pytest.mark.parametrize("pull", [0.0, 0.05, -0.05])
 @pytest.mark.parametrize("spread", [0.005, 0.01, 0.02])
 def test_a_version_that_is_slower_by_the_bound_is_rarely_missed(spread: float, pull: float) -> None:
-    """5 % of two versions by construction; also beside a pull that makes steps longer or shorter."""
+    """5 % of two versions by construction, even during a pull that makes steps longer or shorter."""
     rng, step, missed = np.random.default_rng(1), math.log1p(0.1), 0
     for _ in range(300):
         versions = int(rng.integers(3, 25))
@@ -125,7 +127,7 @@ def test_a_version_that_is_slower_by_the_bound_is_rarely_missed(spread: float, p
 
 
 def test_launches_that_differ_already_cost_no_more_of_them() -> None:
-    """What is spent before the rounds is not left for them."""
+    """Launches spent before the rounds are missing in the rounds."""
     alike, apart = in_wait([1.0] * 6)[:3], in_wait([1.0, 1.0, 1.3, 1.3])[:3]
     assert may_hold(of_block(alike).launches, limit=0.1, wanted=3)
     assert not may_hold(of_block(apart).launches, limit=0.1, wanted=3)

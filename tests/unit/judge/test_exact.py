@@ -1,6 +1,6 @@
-"""The exact test and the exact interval of failures are those of scipy.stats, which takes too long to import.
+"""The exact test and the exact interval of failures agree with those of scipy.stats, which takes too long to import.
 
-Each test imports it when it runs: every process of pytest imports every file.
+Each test imports scipy.stats when it runs, because every pytest process imports every file.
 """
 
 from __future__ import annotations

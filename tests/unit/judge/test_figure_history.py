@@ -1,4 +1,4 @@
-"""Figures from anywhere: in rounds as step times, one a version by the noise of its neighbours."""
+"""Figures from any source: in rounds like step times, or one per version, with the noise estimated from neighbours."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_few_newest_versions_are_enough():
 
 
 def test_a_single_figure_that_is_far_off_is_no_change():
-    """Nobody can say whether it was the version or the machine."""
+    """It is unknown whether the version or the machine caused it."""
     found = judged(np.concatenate([ONE, [1.5], ONE]))
     assert (found.changes, found.better, found.odd) == ((), (), (25,))
     assert judged(np.concatenate([ONE, [1.5]])).odd == (25,)
 
 
 def test_changes_do_not_pass_for_noise():
-    """Differences of neighbours are small but for a few."""
+    """Differences between neighbours are small, except for a few."""
     found = judged(np.repeat([1, 1.25, 1, 1.3, 0.9], 15))
     assert told(found) == [
         ("first_bad", 14, 15),
@@ -81,7 +81,7 @@ def test_too_few_tell_nothing():
 
 
 def test_what_shows_is_said():
-    """Of figures that are alone, a single version is not what it speaks of."""
+    """For single figures, the minimum detectable effect is not that of a single version."""
     alone, three = judged(np.ones(40)), judged(np.ones(40), rounds=3)
     assert (alone.lasting, three.lasting) == (4, 1)
     assert three.visible is not None

@@ -1,4 +1,4 @@
-"""Failures that come in a part of the launches, where every version is launched."""
+"""Flaky failures, if every version is launched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.judge.test_changes import cell, changes, more_launches, named
 
 
 def test_good_launches_between_two_bad_versions_may_be_luck():
-    """A failure of every second launch is no failure that was fixed and came back."""
+    """A failure of every second launch must not be reported as fixed and back again."""
     half, lucky = cell("crash", trials=4, failed=2), cell("flat", trials=4)
     found = changes([cell("flat", trials=30), half, lucky, half, half])
     assert named(found) == [("outcome", "first_bad", 0, 1)]
@@ -27,14 +27,18 @@ def test_good_launches_between_two_bad_versions_may_be_luck():
 
 
 def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
-    """Three of three by luck, where the others fail in half: three good launches next to it prove nothing."""
+    """Three of three may be bad luck if the other versions fail in half of their launches: three good launches next to
+    it prove nothing.
+    """
     always, half, few = cell("crash", failed=3), cell("crash", trials=8, failed=4), cell("flat", trials=3)
     (found,) = [one for one in changes([cell("flat", trials=30), few, always, half, half]) if one.metric == "outcome"]
     assert (found.before, found.after, found.untestable) == (0, 2, (1,))
 
 
 def test_a_version_of_which_three_launches_failed_is_launched_once_more():
-    """Where every fifth launch fails, one version of 125 shows three of three: the next would be called its fix."""
+    """If every fifth launch fails, one version in 125 fails three of three: the next version would
+    be called its fix.
+    """
     few, three = cell("flat", trials=3), cell("crash", failed=3)
     assert set(more_launches(few, three, few)) == {1}
     assert more_launches(few, cell("crash", trials=4, failed=4), few) == {}
@@ -42,7 +46,7 @@ def test_a_version_of_which_three_launches_failed_is_launched_once_more():
 
 
 def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int = 8) -> list[list[Trial]]:
-    """Launches as rounds ask for them, of a failure that comes in a part of the launches from `first_bad` on."""
+    """Return launches in rounds, with a flaky failure from `first_bad` on."""
     asked, launched = Trials(least=3, most=8), [list[Trial]() for _ in range(versions)]
     wanted = list(range(versions)) * asked.least
     while wanted:
@@ -59,7 +63,7 @@ def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int
 
 
 def test_a_failure_of_every_second_launch_names_no_wrong_version():
-    """With plain majorities a third of these histories named an innocent version, or a fix that was none."""
+    """With plain majorities, a third of these histories named an innocent version, or a fix that does not exist."""
     right, wrong = 0, 0
     for seed in range(40):
         rng = random.Random(seed)
@@ -80,7 +84,7 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
 
 
 def launch(number: int, *, steps: int, fails: bool = False) -> Trial:
-    """It failed after so many steps, or went well; a quiet one stops at a look."""
+    """Return a launch that failed after this many steps, or went well; a quiet launch stops at a look."""
     end = "crash" if fails else "completed" if steps >= STEPS.budget else "stopped"
     signal = 11 if fails else None
     return Trial(cell_id="made", number=number, key="made", end=end, signal=signal, last_step=steps)
@@ -104,7 +108,7 @@ def wanted_in(*versions: list[Trial]) -> dict[int, str]:
 
 
 def test_launches_that_stopped_before_others_failed_accuse_nobody():
-    """Versions that fail at step 3,000: seven launches of the one before stopped at 500, and it was called good."""
+    """Versions fail at step 3,000: seven launches of the version before stopped at 500, and it was called good."""
     whole, short = good(4000, 4000, 4000), good(4000, *[500] * 7)
     (found,) = found_in(whole, short, bad(3000, 2900, 3100), bad(2950, 3050, 2990))
     assert (found.before, found.after, found.untestable) == (0, 2, (1,))
@@ -120,10 +124,11 @@ def test_launches_that_outlived_every_failure_count_whole():
 
 
 def test_versions_whose_launches_stopped_too_early_get_more():
-    """Eight launches that always stop at 500 steps settle nothing, and none was asked for."""
+    """Eight launches that always stop at 500 steps settle nothing, and no whole launch was requested."""
     failing = bad(3000, 2900, 3100), bad(2950, 3050, 2990)
     wanted = wanted_in(good(4000, 4000, 4000), good(4000, 500, 500), *failing)
-    assert wanted[1].startswith("1 good launches miss a failure that came in 3 of 3 launches beside them")
+    assert wanted[1].startswith("1 good launch may miss, with a chance of ")
+    assert wanted[1].endswith("a failure that occurred in 3 of 3 launches of a nearby version")
     assert wanted_in(good(4000, 4000, 4000), good(4000, 4000, 4000), *failing) == {}
 
 
@@ -133,7 +138,7 @@ late = st.lists(st.integers(0, STEPS.budget - 1), min_size=3, max_size=8)
 
 @given(quiet, late, st.lists(st.sampled_from([500, 1000, 2000]), max_size=5))
 def test_a_launch_that_stopped_before_the_latest_failure_is_worth_nothing(steps, failures, more):
-    """Nor does it make the p of a change smaller."""
+    """It does not make the p-value of a change smaller, either."""
     short = [each for each in more if each <= max(failures)]
     old, new = [4000, *steps], bad(*failures)
     first, second = found_in(good(*old), new), found_in(good(*old, *short), new)
@@ -149,13 +154,13 @@ def test_where_failures_come_before_the_first_look_all_launches_count(steps, fai
 
 @pytest.mark.parametrize("end", ["crash", "oom", "hang", "setup", "infrastructure", "stopped"])
 def test_only_failures_of_the_image_ask_for_whole_launches(end):
-    """A connection that was lost at step 3,000 makes nothing longer."""
+    """A connection that was lost at step 3,000 makes no launch longer."""
     trial = Trial(cell_id="made", number=1, key="made", end=end, last_step=3000)
     assert fails_late([trial], steps=STEPS) == (end in ("crash", "oom", "hang"))
 
 
 def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_make_it_rare() -> None:
-    """A crash at step 100 was told as there "from the start": the bad version's first launch had ended at step 64, and
+    """A crash at step 100 was reported as "from the start": the bad version's first launch had ended at step 64, and
     four good launches of the version before were then too few.
     """
     crashed = Trial(cell_id="c", number=1, key="k", end="crash", last_step=99)

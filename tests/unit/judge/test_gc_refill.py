@@ -1,4 +1,4 @@
-"""A look collects a program's garbage; that this comes back is neither growth nor noise."""
+"""A look collects a program's garbage; the refill is neither growth nor noise."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.unit.judge.making import BUDGET, LIMITS, STEPS, trace_of
 
 GARBAGE_KIB = 13_000.0
 FILLS_IN = 240
-"""Steps in which garbage comes back, as measured: six cycles of 20 KB a step under CPython 3.11's usual thresholds."""
+"""Steps in which garbage comes back, as measured: six cycles of 20 KB a step with CPython 3.11's default thresholds."""
 
 
 def trace(rate: float = 0.0, *, fills_in: float = FILLS_IN, again: int = 0) -> Trace:
-    """Garbage that comes back after the start and each look; `again`: also collected by the program each so many."""
+    """Return a trace with a refill after the start and each look; the program itself collects every `again` steps."""
     time = np.arange(BUDGET)
     rss = np.empty(BUDGET)
     looks = []
@@ -41,7 +41,7 @@ def test_garbage_that_comes_back_after_a_look_is_not_noise():
 
 @pytest.mark.parametrize("rate", [0.7, 2.0, 20.0])
 def test_a_leak_beside_it_is_found_at_its_own_rate(rate):
-    """A refill makes the second quarter's pace look faster than the rest's."""
+    """A refill makes the rate of the second quarter look higher than that of the rest."""
     found = judged(trace(rate))
     assert found.verdict == "leak"
     assert found.rate_kib_per_step == pytest.approx(rate, rel=0.1)

@@ -1,4 +1,4 @@
-"""Leaks of a GPU's memory, on made traces with a known truth."""
+"""Leaks of GPU memory, on generated traces with a known truth."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SEGMENT_KIB = 2048.0
 
 
 def sampled(values: Floats, *, every: int) -> Floats:
-    """Only every so many rows have a number, as the agent's samples of a GPU have."""
+    """Keep a number only in every n-th row, like the agent's samples of a GPU."""
     kept = np.full(len(values), np.nan)
     kept[::every] = values[::every]
     return kept
 
 
 def pool(rate: float) -> Floats:
-    """Exact to the byte, with what one step takes and gives back."""
+    """Return a pool that is exact to the byte, with what one step takes and gives back."""
     noise = np.random.default_rng(3).integers(0, 5, BUDGET) * 64.0
     return 300_000 + np.round(rate * np.arange(BUDGET) * 2) / 2 + noise
 
 
 def segments(rate: float, *, start_kib: float = 800_000) -> Floats:
-    """As the driver shows it: in pieces of 2 MiB, after what libraries take in the first steps."""
+    """Return memory as the driver shows it: in pieces of 2 MiB, after what libraries take in the first steps."""
     warm = 200 * SEGMENT_KIB * (1 - np.exp(-np.arange(BUDGET) / 60))
     return start_kib + np.floor((warm + rate * np.arange(BUDGET)) / SEGMENT_KIB) * SEGMENT_KIB
 
@@ -108,7 +108,7 @@ def test_what_is_no_leak_changes_nothing(columns: dict[str, Floats]) -> None:
 
 
 def test_what_gc_collect_gives_back_is_no_leak() -> None:
-    """Cycles that hold tensors: they pile up until the look, where they go."""
+    """Cycles that hold tensors pile up until the look, which frees them."""
     since_look = np.arange(BUDGET) - np.select([np.arange(BUDGET) >= 2000, np.arange(BUDGET) >= 1000], [2000, 1000], 0)
     piled_up = 300_000 + RATE * since_look.astype(np.float64)
     one = trial(gpu_pool_kib=piled_up, looks=looks(pool_rate=0, reserved_rate=0))
@@ -143,14 +143,14 @@ def test_beside_a_leak_of_resident_memory_the_gpu_is_mentioned() -> None:
 
 
 def test_the_reason_names_the_pattern_by_which_gpu_memory_grows() -> None:
-    """A pool with saw-teeth was said to grow at one pace all the time."""
+    """A pool with saw-teeth was said to grow at the same rate throughout."""
     rows = np.arange(BUDGET, dtype=np.float64)
     teeth = 300_000 + RATE * rows + 300 * (rows % 350)
     found = judged(trial(gpu_pool_kib=np.round(teeth)))
 
     assert found.verdict == "leak"
-    assert "at the floor under its saw-teeth" in found.why
-    assert "at the same pace all the time" not in found.why
+    assert "in the floor under its saw-teeth" in found.why
+    assert "at the same rate throughout" not in found.why
 
 
 def test_two_launches_make_a_leak_of_the_cell() -> None:
@@ -185,7 +185,9 @@ def test_a_launch_goes_on_at_a_look_until_its_gpu_is_decided() -> None:
 
 
 def test_the_peak_of_a_pool_is_that_inside_the_steps() -> None:
-    """Between steps a temporary tensor is gone: a sweep on a real GPU said nothing of one that was 30 % larger."""
+    """Between steps a temporary tensor is gone: a sweep on a real GPU reported nothing about one
+    that was 30 % larger.
+    """
     versions = [[with_peak(300 << 10) for _ in range(3)], [with_peak(390 << 10) for _ in range(3)]]
     figure = RULES["pool_peak"].prepare(versions)
 

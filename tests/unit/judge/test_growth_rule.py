@@ -1,4 +1,4 @@
-"""The rule for one series: what holds for any series, and what tells a leak from what looks like one."""
+"""The rule for one series: what holds for any series, and what distinguishes a leak from similar growth."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_good_means_that_no_leak_at_the_limit_is_possible(rate, seed):
 @pytest.mark.parametrize("power", [0.3, 0.5, 0.7, 0.8, 0.85])
 @pytest.mark.parametrize("noise_kib", [0.0, 16.0])
 def test_growth_by_a_power_of_time_is_slowing_down(power, noise_kib):
-    """It slows down for ever: a table of what was seen, not a leak."""
+    """Growth that never stops slowing down is a table of values seen so far, not a leak."""
     found = growth(memory(noise_kib=noise_kib) + 100_000 * (TIME / 4000) ** power)
     assert (found.verdict, found.unmet) == ("suspect", "the growth is slowing down")
 
@@ -74,7 +74,9 @@ def test_a_leak_under_a_warm_up_is_one(reach):
 
 @pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
 def test_the_rate_of_a_leak_in_some_of_the_steps_lies_in_its_interval(share):
-    """A program that lost 256 KiB in one step of a hundred was said to lose 2.9 to 5.9 KiB a step; it was 2.6."""
+    """A program that lost 256 KiB in one of a hundred steps was reported to lose 2.9 to 5.9 KiB a step; the truth was
+    2.6.
+    """
     rng = np.random.default_rng(11)
     found = [growth(np.cumsum((rng.random(4000) < share) * 2 / share)) for _ in range(many(100, 200))]
     leaks = [one for one in found if one.verdict == "leak" and one.interval is not None]
@@ -84,14 +86,14 @@ def test_the_rate_of_a_leak_in_some_of_the_steps_lies_in_its_interval(share):
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_a_leak_in_some_of_the_steps_does_not_slow_down_by_chance(share):
-    """Sixteen levels of a window often look surer of their pace than they are."""
+    """Sixteen levels of a window often look more certain of their rate than they are."""
     rng = np.random.default_rng(7)
     found = [growth(np.cumsum((rng.random(4000) < share) * 10 / share)).verdict for _ in range(100)]
     assert found.count("leak") >= 98
 
 
 def test_a_leak_under_slow_noise_is_told_by_all_the_rows():
-    """In a quarter of them noise that takes long to come back looks like a walk."""
+    """In a quarter of the rows, slow noise looks like a random walk."""
     rng = np.random.default_rng(9)
     found = [growth(10.0 * TIME + ar1(rng.normal(0, 1000, 4000), 0.9875)).verdict for _ in range(100)]
     assert found.count("leak") >= 92
@@ -110,7 +112,7 @@ def test_a_warm_up_alone_is_none(reach):
 @pytest.mark.parametrize("chunk_kib", [4096, 8192, 65_536])
 @pytest.mark.parametrize("every", [150, 400, 900, 1300])
 def test_leaks_that_take_large_chunks_are_never_good(chunk_kib, every):
-    """Nothing moves between two chunks, and each alone looks like a workspace."""
+    """Nothing changes between two chunks, and each chunk alone looks like a workspace."""
     for noise_kib in (0.0, 32.0):
         values = memory(noise_kib=noise_kib) + chunk_kib * np.floor(TIME / every + 0.3)
         assert growth(values).verdict not in ("flat", "plateau")
@@ -119,11 +121,11 @@ def test_leaks_that_take_large_chunks_are_never_good(chunk_kib, every):
 @pytest.mark.parametrize(
     ("values", "how"),
     [
-        (memory(10.0), "at the same pace all the time"),
-        (memory() + 10.0 * np.maximum(TIME - 1900, 0), "at the same pace since it began"),
-        (memory(10.0) + 90_000 * (1 - np.exp(-TIME / 450)), "at the same pace since the warm-up"),
-        (memory(2.0) + 60 * (TIME % 450), "at the floor under its saw-teeth"),
-        (memory() + 3000 * np.floor(TIME / 300 + 0.9 * np.sin(TIME // 300)), "jumps at a steady pace"),
+        (memory(10.0), "at the same rate throughout"),
+        (memory() + 10.0 * np.maximum(TIME - 1900, 0), "at the same rate since it began"),
+        (memory(10.0) + 90_000 * (1 - np.exp(-TIME / 450)), "at the same rate since the warm-up"),
+        (memory(2.0) + 60 * (TIME % 450), "in the floor under its saw-teeth"),
+        (memory() + 3000 * np.floor(TIME / 300 + 0.9 * np.sin(TIME // 300)), "jumps at a steady rate"),
     ],
 )
 def test_a_leak_says_how_it_shows(values, how):
@@ -145,7 +147,7 @@ def test_a_leak_says_what_could_have_been_seen_and_noise_raises_it():
 
 
 def test_rare_jumps_say_how_many_of_them_it_takes():
-    """A line through a dozen jumps is too rough to show so slow a leak; their times show it."""
+    """A line through a dozen jumps is too imprecise to show such a slow leak, but the times of the jumps show it."""
     places = np.sort(np.random.default_rng(3).uniform(0, 4000, 24))
     found = growth(5000.0 * np.searchsorted(places, TIME))
     assert found.verdict == "leak"
@@ -154,7 +156,7 @@ def test_rare_jumps_say_how_many_of_them_it_takes():
 
 @pytest.mark.parametrize("period", [31, 71, 113])
 def test_a_wave_whose_floor_stays_does_not_grow_below_the_limit(period):
-    """A cache that is filled and emptied: "still grows 5.9 KiB a step, below the limit of 0.5" was said of one."""
+    """For a cache that is filled and emptied, the reason was "still grows 5.9 KiB a step, below the limit of 0.5"."""
     found = growth(13000 + 293.0 * (np.arange(1200) % period))
     assert found.verdict != "leak"
     assert found.rate is not None

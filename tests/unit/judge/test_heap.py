@@ -1,4 +1,4 @@
-"""A leak that resident memory hides, and the C heap in use shows."""
+"""A leak that resident memory hides and the C heap in use shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME = np.arange(1.0, BUDGET + 1)
 
 
 def trace(heap_kib: np.ndarray, *, rss_kib: np.ndarray | None = None, looks: tuple[Look, ...] = ()) -> Trace:
-    """Resident memory that stays at 80 MiB, and a heap in it."""
+    """Return resident memory that stays at 80 MiB, with a heap in it."""
     made = trace_of(memory(noise_kib=0.0) if rss_kib is None else rss_kib, looks=looks)
     return replace(made, columns={**made.columns, "heap_kib": heap_kib})
 
@@ -41,19 +41,19 @@ def test_it_is_not_called_before_a_buffer_would_be_full():
 
 
 def test_a_slow_growth_of_the_heap_is_not_ruled_out():
-    """0.1 KiB a step is below the limit, but not ruled out, as resident memory would have it."""
+    """0.1 KiB a step is below the limit, but it is not ruled out, as resident memory alone would suggest."""
     found = judged(trace(20_000 + 0.1 * TIME))
     assert found.verdict == "flat"
     assert found.excluded_kib_per_step == pytest.approx(0.1, abs=0.01)
 
 
 def test_memory_that_is_asked_for_and_never_touched_is_no_leak():
-    """More is in use than is resident: large tables of which a part is ever filled."""
+    """More is in use than is resident: large tables of which only a part is filled."""
     assert judged(trace(20_000 + 256.0 * TIME)).verdict == "flat"
 
 
 def test_garbage_in_the_heap_that_a_look_collects_is_no_leak():
-    """As in a program whose collector runs more rarely than looks are taken."""
+    """As in a program whose collector runs less often than looks are taken."""
     ends = STEPS.looks()
     begins = np.array((0, *ends))[np.searchsorted(ends, TIME)]
     looks = tuple(
@@ -71,7 +71,7 @@ def test_resident_memory_that_leaks_has_the_first_word():
 
 
 def with_kept(kept_kib: list[float]) -> Trace:
-    """Resident memory stays where garbage once had it and grows more and more slowly; the looks see what is kept."""
+    """Return resident memory that keeps the space of garbage and grows ever more slowly; looks show what is kept."""
     looks = tuple(
         Look(step=step, heap_before_kib=60_000.0, heap_kib=kib)
         for step, kib in zip(STEPS.looks(), kept_kib, strict=True)
@@ -80,15 +80,15 @@ def with_kept(kept_kib: list[float]) -> Trace:
 
 
 def test_what_collections_leave_makes_a_leak_that_garbage_covers_suspect():
-    """Six cycles of 100 KB a step, and 1.2 KiB that is lost: resident memory could not tell how much."""
+    """Six cycles of 100 KB a step, and 1.2 KiB that is lost: resident memory could not show how much."""
     found = judged(with_kept([2625 + 1.2 * step for step in STEPS.looks()]))
     assert found.verdict == "suspect"
     assert found.rate_kib_per_step == pytest.approx(1.2)
-    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at one pace from look to look")
+    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at the same rate from look to")
 
 
 def test_a_table_that_doubles_is_not_called_a_leak():
-    """From look to look it has one pace, as each is at twice the step of the one before."""
+    """It has a constant rate from look to look, because each look is at twice the step of the one before."""
     sizes = 2000 * 2.0 ** np.floor(np.log2(np.maximum(TIME / 45, 1)))
     looks = tuple(Look(step=step, heap_before_kib=kib, heap_kib=kib)
                   for step in STEPS.looks() for kib in (float(sizes[step - 1]),))  # fmt: skip

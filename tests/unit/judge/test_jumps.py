@@ -1,4 +1,4 @@
-"""Rare large losses: told by when they come, and not taken for a warm-up, a record or a walk."""
+"""Rare large losses: recognised by their times, and not confused with a warm-up, a new maximum or a random walk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.judge.trace.growth.jumps import Losses, find_losses
 
 
 def stairs(times: np.ndarray, *, size: float = 5000.0, rows: int = 4000) -> np.ndarray:
-    """Jumps of one size at fractions of the rows."""
+    """Return jumps of one size at fractions of the rows."""
     return size * (np.arange(rows)[:, None] >= np.asarray(times) * rows).sum(axis=1)
 
 
@@ -32,7 +32,7 @@ def test_noise_hides_no_large_jump():
 
 
 def test_a_count_that_jumps_has_no_grain():
-    """Open files, say: between two jumps nothing changes at all, and that is no fall."""
+    """For example open files: nothing changes between two jumps, and that is not a fall."""
     found = find_losses(stairs(np.linspace(0.1, 0.95, 12), size=1.0), grain=0.0)
     assert (len(found.sizes), len(found.falls)) == (12, 0)
     assert found.steady
@@ -55,7 +55,7 @@ def test_random_times_are_rarely_given_up_and_records_rarely_taken():
 
 @pytest.mark.parametrize("chunks", [3, 12])
 def test_small_jumps_do_not_make_large_ones_steady(chunks):
-    """A heap that never gives back has its highest need: noise adds small jumps, which come at any time."""
+    """A heap that never gives back keeps its maximum: noise adds small jumps, which come at any time."""
     rng = np.random.default_rng(5)
     large = (np.arange(1, chunks + 1) / chunks) ** 2 * 0.9 if chunks > 4 else np.array([0.2, 0.5, 0.8])
     for _ in range(20):
@@ -79,7 +79,9 @@ def test_what_is_detectable_by_jumps_is_nine_of_their_size():
 
 
 def test_of_twice_the_detectable_pace_nearly_all_are_found():
-    """Half of the leaks of nine expected jumps have nine, nearly all of eighteen; each test costs some."""
+    """Half of the leaks with nine expected jumps have nine, nearly all of those with eighteen; each
+    test rejects some.
+    """
     rng = np.random.default_rng(6)
     found = [losses(np.sort(rng.uniform(0, 1, rng.poisson(18)))) for _ in range(200)]
     assert sum(one.steady for one in found) >= 188
@@ -87,7 +89,7 @@ def test_of_twice_the_detectable_pace_nearly_all_are_found():
 
 @pytest.mark.parametrize("times", [np.linspace(0.1, 0.9, 8), np.empty(0)])
 def test_too_few_jumps_do_not_say_what_is_detectable(times):
-    """Somebody allocated something: a leak need not take as much at a time."""
+    """Some other allocation caused them: a leak need not take as much at a time."""
     assert losses(times).detectable == np.inf
 
 
@@ -104,7 +106,7 @@ def test_short_series_have_no_jumps_to_tell(rows):
 
 
 def test_the_upper_limit_holds():
-    """Garwood's limit of a Poisson number: it may be too low in one case of two hundred."""
+    """Garwood's limit for a Poisson count: it may be too low in one case of two hundred."""
     rng = np.random.default_rng(2)
     found = [losses(np.sort(rng.uniform(0, 1, rng.poisson(14)))) for _ in range(300)]
     assert sum(one.highest(alpha=0.005) < 14 * 5000 / 4000 for one in found) <= 4

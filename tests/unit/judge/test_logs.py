@@ -1,4 +1,4 @@
-"""Figures of any size, as a copied file or an image may send them."""
+"""Figures of any size, as a copied file or an image may contain them."""
 
 from __future__ import annotations
 

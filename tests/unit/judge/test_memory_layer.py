@@ -1,4 +1,4 @@
-"""Where a leak's memory is, also by counters of C libraries that are 32 bits wide."""
+"""Where a leak's memory is, even with 32-bit counters of C libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.judge.making import memory, trace_of
 
 @pytest.mark.parametrize("lowest_kib", [0.0, -WRAP_KIB / 2])
 def test_a_heap_counter_that_wraps_is_still_the_heap(lowest_kib):
-    """Above 4 GiB, or 2 GiB where it is signed, mallinfo begins again: the heap did not shrink."""
+    """Above 4 GiB, or 2 GiB if it is signed, mallinfo wraps around: the heap did not shrink."""
     rss = memory(1000.0) + WRAP_KIB / 2
     heap = (rss - 40_000 - lowest_kib) % WRAP_KIB + lowest_kib
     assert np.ptp(heap) > WRAP_KIB / 2
@@ -24,7 +24,7 @@ def test_a_heap_counter_that_wraps_is_still_the_heap(lowest_kib):
 
 
 def with_looks(*, blocks: float, apart: int) -> Trace:
-    """A leak whose steps are too short for more than a few samples of heap and blocks."""
+    """Return a leak whose steps are too short for more than a few samples of heap and blocks."""
     trace = trace_of(memory(9.4))
     sparse = np.where(trace.step % 100 == 0, 1000.0, np.nan)
     looks = tuple(Look(step=step, heap_kib=1000.0, blocks=1e5 + blocks * step) for step in (4000 - apart, 4000))
@@ -32,7 +32,9 @@ def with_looks(*, blocks: float, apart: int) -> Trace:
 
 
 def test_short_steps_have_a_layer_too():
-    """ujson lost 200 integers in a step of 0.1 ms: most launches had too few samples to say so, their looks did."""
+    """ujson lost 200 integers in a step of 0.1 ms: most launches had too few samples to show it,
+    but their looks did.
+    """
     assert layer_of(with_looks(blocks=200.0, apart=2000)) == "python objects"
 
 

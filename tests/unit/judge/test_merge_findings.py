@@ -1,4 +1,4 @@
-"""Which findings are told as one: what a user reads twice, or as one though it is two."""
+"""Which findings are merged: otherwise a user reads one fault twice, or two faults as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS: Mapping[str, bool | None] = {"b": True, "g": False, "u": None}
 
 
 def findings(history: str, variant: Variant, lane: Lane = build.HERE) -> list[Finding]:
-    """Of one row of letters: bad, good, unknown."""
+    """Return the findings of one row of letters: bad, good, unknown."""
     states = [LETTERS[letter] for letter in history]
     return [
         build.finding(
@@ -49,18 +49,18 @@ def made(histories: Sequence[str], variants: Sequence[Variant] = VARIANTS) -> li
 
 
 def groups(*histories: str) -> list[list[int]]:
-    """The numbers of the variants of each fault, oldest first."""
+    """Return the numbers of the variants of each fault, oldest first."""
     return [sorted(VARIANTS.index(one.variant) for one in group) for group in alike(made(histories), ORDER)]
 
 
 @pytest.mark.parametrize(
     ("histories", "expected"),
     [
-        (("ggbbggbbgg", "ggbbgggggg"), [[0, 1], [0]]),  # the demo: one leak in both, another in one of them
-        (("ggbbgggggg", "gggbgggggg"), [[0], [1]]),  # good in the one where the other is bad
+        (("ggbbggbbgg", "ggbbgggggg"), [[0, 1], [0]]),  # the demo: one leak in both variants, another in one of them
+        (("ggbbgggggg", "gggbgggggg"), [[0], [1]]),  # good in one variant where the other is bad
         (("gggbbbgggg", "gguubbgggg"), [[0, 1]]),  # may have begun at the same version
         (("gggbbbgggg", "gggbbbuugg"), [[0, 1]]),
-        (("gggbbbgggg", "gggbbbuuuu"), [[0, 1]]),  # not known whether it was fixed
+        (("gggbbbgggg", "gggbbbuuuu"), [[0, 1]]),  # unknown whether it was fixed
         (("gggbbbgggg", "gggbbbbbbb"), [[0], [1]]),
         (("bbbggggggg", "ubbggggggg"), [[0, 1]]),
         (("ggbbgggggg", "gguubbgggg", "gggggbgggg"), [[0], [1], [2]]),
@@ -73,7 +73,7 @@ def test_variants_are_told_together_where_they_may_have_one_fault(
 
 
 def test_what_may_be_any_of_several_is_told_for_itself() -> None:
-    """Either of two begins would fit it: told with one of them, it would be said to have begun there."""
+    """Either of two beginnings would fit it: merged with one, it would be reported to have begun there."""
     assert groups("gbbbbbbbbb", "gggggbbbbb", "guuuuuuuub") == [[0], [1], [2]]
 
 
@@ -128,7 +128,7 @@ def test_every_episode_is_in_one_fault_and_holds_what_is_said_of_it(histories: l
 
 
 def _holds(one: EpisodeBounds, common: EpisodeBounds) -> bool:
-    """Whether the interval that is told lies within that of a finding."""
+    """Return whether the reported interval lies within that of a finding."""
     pairs = [(one.begins, common.begins), (one.ends, common.ends)]
     return all(own is None or (said is not None and own[0] <= said[0] < said[1] <= own[1]) for own, said in pairs)
 
@@ -161,7 +161,7 @@ def demo(histories: Mapping[str, str]) -> RunResult:
 
 
 def test_each_fault_has_a_rule_of_its_own() -> None:
-    """The same leak was told twice, because one of two variants had another one later."""
+    """The same leak was reported twice, because one of two variants had another leak later."""
     assert sentence(demo({"pop": "gggbbggbbg", "read": "gggbbggggg"})) == (
         "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), in both variants; "
         "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4), when then is pop. Layer: native heap."

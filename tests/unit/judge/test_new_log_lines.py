@@ -1,4 +1,4 @@
-"""New lines of a version's output: "falling back to CPU" explains what no figure does."""
+"""New lines of a version's output: "falling back to CPU" explains what no figure explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pieces found are the best there are: every other split is worse."""
+"""The segments found are optimal: every other split is worse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def left(means: Floats) -> float:
 @given(series, st.floats(0.1, 3), st.floats(0.1, 10))
 @settings(max_examples=many(60))
 def test_no_other_split_is_better(means, variance, penalty):
-    """A change that is overlooked at this point is never found again."""
+    """A change that is missed at this point is never found again."""
 
     def cost(bounds: tuple[int, ...]) -> float:
         parts = itertools.pairwise((0, *bounds, len(means)))
@@ -41,7 +41,7 @@ def test_no_other_split_is_better(means, variance, penalty):
 
 @given(st.floats(-1, 1), st.integers(FEWEST_ON_A_LINE, 30), st.floats(-1e3, 1e3))
 def test_a_line_is_found_whatever_its_offset(slope, count, offset):
-    """Sums that cancel would see lines where none are, and miss those that are."""
+    """Sums that cancel would find lines where there are none, and miss real ones."""
     means = offset + slope * np.arange(count)
     (found,) = pieces(means, variance=1e-3, penalty=1e9, line_penalty=1.0)
     assert found.line

@@ -1,4 +1,6 @@
-"""Launches that end because their steps are plainly slow: what they show, and what they must not be taken for."""
+"""Launches that end early because their steps are plainly slow: what they show, and what they must
+not be mistaken for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ USUAL_S = 120e-6
 
 
 def slow_row() -> list[list[Trial]]:
-    """Seven versions in three rounds. Three are slow: their launches end early, the last after 30 s."""
+    """Return seven versions in three rounds. Three are slow: their launches end early, the last one after 30 s."""
     short = [(107, {}), (14, {}), (833, {"end": "completed", "time_asked_s": 30.0})]
     return [
         [trial_of(round_, ms=36.0, steps=steps, seed=place, **more) for round_, (steps, more) in enumerate(short)]
@@ -31,7 +33,7 @@ def slow_row() -> list[list[Trial]]:
 
 
 def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
-    """Launches of less than 250 steps were not compared: each ran for minutes to be named."""
+    """Launches of fewer than 250 steps were not compared: each had to run for minutes before the version was named."""
     trials = slow_row()
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
     found = [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
@@ -43,7 +45,7 @@ def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
 def test_its_memory_is_told_by_the_launch_that_looked_at_it():
     cell = cell_of(slow_row()[2])
     assert cell.verdict == "flat"
-    assert "up to step 833, where its time of 30 s ended" in cell.why
+    assert "up to step 833, when its time of 30 s was over" in cell.why
 
 
 def test_so_few_steps_alone_say_nothing_of_memory():
@@ -51,7 +53,7 @@ def test_so_few_steps_alone_say_nothing_of_memory():
 
 
 def test_a_slow_version_asks_for_no_rounds_and_shortens_no_comparison():
-    """Its peak could not be compared, and more rounds would not change that."""
+    """Its peak cannot be compared, and more rounds would not change that."""
     trials = slow_row()
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=Trials()) is None
     assert [len(version) for version in usable("peak_memory", trials, steps=STEPS)] == [3, 3, 0, 0, 0, 3, 3]
@@ -59,7 +61,7 @@ def test_a_slow_version_asks_for_no_rounds_and_shortens_no_comparison():
 
 
 def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
-    """Its peak "was not measured", although it was."""
+    """The report said that its peak "was not measured", although it was."""
     trials = slow_row()
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
@@ -79,7 +81,7 @@ def test_a_slow_start_is_not_a_slow_version():
 
 
 def test_a_version_whose_whole_budget_is_cheap_runs_it():
-    """A leak of 24 KiB made an empty step eight times slower: the leak itself was no longer looked at twice."""
+    """A leak of 24 KiB made an empty step eight times slower, and the leak itself was then not measured twice."""
     assert not plainly_slow(trace_of(step_s=times(0.01, steps=500)), usual_s=1e-6, own_s=None, steps=STEPS)
     assert first_look_s(1e-5, 1e-6, STEPS) is None
 
@@ -128,8 +130,8 @@ def test_a_first_look_comes_after_10_s_at_the_latest():
 
 
 def test_a_look_at_100_steps_says_how_far_it_looked():
-    """What 30 s of 300 ms show is told as that, and no more."""
+    """What 30 s of 300 ms steps show is reported as such, and no more."""
     rows = 50_000 + np.random.default_rng(1).normal(0, 2, 100)
     cell = cell_of([trial_of(0, steps=100, trace=trace_of(rows, step_s=times(300.0, steps=100)))])
-    assert cell.verdict == "inconclusive"  # no launch ran the whole budget yet
+    assert cell.verdict == "inconclusive"  # no launch has run the whole budget yet
     assert "up to step 100" in cell.why

@@ -1,4 +1,4 @@
-"""The smallest rule over params: what a bug report says it takes."""
+"""The smallest rule over params: what a bug report needs to reproduce the fault."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_was_not_run_is_in_no_rule_and_is_told() -> None:
 
 
 def test_a_param_that_was_only_good_elsewhere_is_not_called_indifferent() -> None:
-    """dct ran with constants only: nobody knows what it does with random input."""
+    """dct ran only with constants: it is unknown what it does with random input."""
     known = [one for one in SIGNAL if dict(one.params)["op"] != "dct" or dict(one.params)["input"] == "constant"]
     rule = find_rule([one for one in known if leaks(one)], [one for one in known if not leaks(one)])
     assert rule is not None
@@ -71,7 +71,7 @@ def test_either_of_two_params() -> None:
 
 
 def test_of_either_of_two_params_no_value_is_named_that_another_explains() -> None:
-    """b = 3 was only bad with a = 1, which is bad with every b: it was said to be enough."""
+    """b = 3 was bad only with a = 1, which is bad with every b: b = 3 was reported to be enough."""
     bad = [variant(a=1, b=2), variant(a=1, b=3), variant(a=1, b=4), variant(a=0, b=2)]
     rule = find_rule(bad, [variant(a=0, b=4), variant(a=0, b=5)])
     assert rule is not None
@@ -80,7 +80,7 @@ def test_of_either_of_two_params_no_value_is_named_that_another_explains() -> No
 
 
 def test_one_exception_among_many_is_told() -> None:
-    """Parity of the third param for one corner: no rule separates, one is nearly right."""
+    """Parity of the third param, but for one corner: no rule separates the variants, and one is nearly right."""
     every = [variant(op=op, input=given, n=n) for op in OPS for given in INPUTS for n in (1, 2, 3, 4)]
     odd = variant(op="dct", input="random", n=3)
     also = variant(op="fft", input="ones", n=2)

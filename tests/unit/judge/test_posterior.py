@@ -1,4 +1,4 @@
-"""The probability of each place is that of all splits added up one by one; a version is named only where it is sure."""
+"""The probability of each position equals the sum over all splits; a version is named only if it is certain."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from harness.model import Floats
 from tests.nightly import many
 
 LOTS = 100_000
-"""Degrees of freedom of a noise that is known."""
+"""Degrees of freedom for known noise."""
 tables = st.lists(st.floats(-1, 1), min_size=3, max_size=6).map(np.array)
 
 
 def evidence(level_of: Floats, variance: float) -> float:
-    """For one level of these versions, the level integrated out by formula (flat prior): not in logs."""
+    """Return the evidence for one level of these versions, with the level integrated out by formula (flat prior); not a
+    log.
+    """
     count, rest = len(level_of), level_of - level_of.mean()
     density = (2 * math.pi * variance) ** (-(count - 1) / 2) / math.sqrt(count)
     return density * math.exp(-float(rest @ rest) / (2 * variance))
 
 
 def by_enumeration(means: Floats, variance: float, changes: int) -> dict[tuple[int, ...], float]:
-    """The evidence of every split, one by one."""
+    """Return the evidence of every split, computed one by one."""
     found = {}
     for places in itertools.combinations(range(1, len(means)), changes):
         edges = (0, *places, len(means))
@@ -42,7 +44,7 @@ def by_enumeration(means: Floats, variance: float, changes: int) -> dict[tuple[i
 @given(tables, st.integers(1, 2), st.floats(0.3, 1.0))
 @settings(max_examples=many(60))
 def test_the_recursion_is_the_sum_over_all_splits(means, changes, deviation):
-    """All that is named rests on these chances."""
+    """Everything that is named depends on these probabilities."""
     found = [
         each
         for each in splits_of(
@@ -59,7 +61,7 @@ def test_the_recursion_is_the_sum_over_all_splits(means, changes, deviation):
 
 
 def test_the_level_is_integrated_out():
-    """By quadrature, over a level that may be anything."""
+    """Quadrature over the level gives the same result."""
     from scipy import integrate  # here, because every process of pytest imports every file
 
     values, variance = np.array([0.1, 0.3, 0.25]), 0.04

@@ -1,4 +1,4 @@
-"""Drift over the versions has a verdict of its own; steps never have it."""
+"""Drift over the versions has a separate verdict, which steps never get."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RAMP = np.linspace(1, 1.2, 100)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_little_worse_in_every_version_is_a_drift(seed):
-    """No step of it shows, and after a hundred versions all is a fifth slower."""
+    """No single step shows, and after a hundred versions everything is a fifth slower."""
     (shift,) = levels_of(RAMP, seed=seed).shifts
     assert shift.drift
     assert shift.before < 10
@@ -74,7 +74,7 @@ def test_steps_are_no_drift(figures, seed):
 
 
 def test_a_jump_beside_a_drift_is_a_change_of_its_own():
-    """It would be lost between the drift and the level after it."""
+    """Otherwise it would be lost between the drift and the level after it."""
     after = levels_of(np.concatenate([np.ones(30), np.linspace(1, 1.2, 40), np.full(30, 1.5)])).shifts
     assert [shift.drift for shift in after] == [True, False]
     assert after[1].before < 70 <= after[1].after

@@ -1,4 +1,4 @@
-"""Numbers that a scenario returns: an engineer learns of a NaN, another checksum, or a loss that moved."""
+"""Numbers that a scenario returns: an engineer learns of a NaN, a different checksum, or a loss that moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ ROWS = 500
 
 
 def returning(level: float, *, number: int, noise: float = 0.0, seed: int = 0, **more: Any) -> Trial:
-    """A launch whose steps returned `loss`: a curve that is the same in all launches, or with noise of its own."""
+    """Return a launch whose steps returned `loss`: a curve that is the same in all launches, or
+    with independent noise.
+    """
     trial = trial_of(number, steps=ROWS, seed=seed)
     assert trial.trace is not None
     curve = level * (1 + 0.5 / np.arange(1, ROWS + 1))
@@ -72,7 +74,7 @@ def test_a_launch_that_ended_before_the_first_nan_does_not_deny_it() -> None:
     whole = [replace(trial, last_step=4000) for trial in trials[0]]
     long = [replace(trial, not_finite={"loss": (9, 3000)}, last_step=4000) for trial in trials[1][:2]]
     assert kinds(judged([whole, [*long, trials[1][2]]])) == [("first_bad", 0, 1)]
-    assert judged([trials[0], [*long, trials[1][2]]]).changes == ()  # the old version was never run as far
+    assert judged([trials[0], [*long, trials[1][2]]]).changes == ()  # the old version never ran that far
 
 
 def test_a_version_with_one_launch_hides_nothing_and_is_not_called_noisy() -> None:
@@ -127,7 +129,7 @@ def test_a_noisy_loss_that_moves_is_found_and_one_that_does_not_is_not() -> None
 def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
     seen = judged(versions([1.0] * 3, noise=0.02), limit("equal")).seen[1]
     assert seen.seen == "blind"
-    assert "cannot be kept" in seen.why
+    assert "cannot be checked" in seen.why
     assert "{change: 1%}" in seen.why
 
 
@@ -143,7 +145,7 @@ def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
     found = judged(trials, limit("change", 0.1))
     assert [found.seen[place].seen for place in range(3)] == ["good", "blind", "good"]
     assert found.seen[1].why == "no step returned `loss`, unlike in other versions"
-    assert found.observed == ()  # it is told beside the cell
+    assert found.observed == ()  # it is reported with the cell
 
 
 def test_a_metric_without_a_limit_that_comes_and_goes_is_observed_once_each_time() -> None:
@@ -155,7 +157,7 @@ def test_a_metric_without_a_limit_that_comes_and_goes_is_observed_once_each_time
 
 @pytest.mark.parametrize("rule", ["equal", "change"])
 def test_a_text_is_no_number_and_not_good(rule: str) -> None:
-    """The agent sends a column without any number for a metric that every step returned as a text."""
+    """If every step returned a text for a metric, the agent sends a column without any number."""
     found = judged(versions([np.nan] * 2), limit(rule, 0.01))
     assert {(seen.seen, seen.why) for seen in found.seen} == {("blind", "no step returned a number as `loss`")}
     some = judged(versions([1.0, np.nan, 1.0]), limit(rule, 0.01))
@@ -180,7 +182,7 @@ def test_nan_of_one_version_is_not_said_to_be_in_others() -> None:
 
 @pytest.mark.parametrize("rule", ["equal", "change"])
 def test_an_exact_value_that_the_oldest_version_lacks_is_compared_exactly(rule: str) -> None:
-    """It was said to differ between launches of one version, and no change of it was found."""
+    """It was reported to differ between launches of one version, and no change in it was found."""
     trials = [[trial_of(number, steps=ROWS) for number in range(3)], *versions([1.0, 1.0, 1.2])]
     found = judged(trials, limit(rule, 0.1 if rule == "change" else 0.0))
     assert kinds(found) == [("first_bad", 2, 3)]
@@ -189,10 +191,10 @@ def test_an_exact_value_that_the_oldest_version_lacks_is_compared_exactly(rule: 
 
 @pytest.mark.parametrize("limits", [(), (limit("equal"),)])
 def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limits: tuple[MetricLimit, ...]) -> None:
-    """It was killed before its first look, with all that its steps had returned."""
+    """It was killed before its first look, with everything that its steps had returned."""
     trials = [*versions([1.0]), [replace(trial_of(number, steps=ROWS, end="oom"), trace=None) for number in range(2)]]
     seen = judged(trials, *limits).seen[1]
-    assert (seen.seen, seen.why) == ("none", "not measured: no launch made its steps")
+    assert (seen.seen, seen.why) == ("none", "not measured: no launch completed its steps")
 
 
 def test_a_change_of_a_negative_value_has_no_ratio() -> None:

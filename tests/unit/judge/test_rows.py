@@ -1,4 +1,4 @@
-"""Rows as they come: nothing odd about how a trace was sampled changes what it says."""
+"""Rows in any form: no oddity in how a trace was sampled changes its verdict."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_even_rows_are_left_as_they_are():
     ],
 )
 def test_uneven_samples_change_no_rate(kept):
-    """An agent that thins its samples, and a gap: a leak is as fast, and a plateau stays one."""
+    """An agent thins its samples or leaves a gap: the rate of a leak stays the same, and a plateau stays a plateau."""
     assert judge(STEP[kept], memory(10)[kept]).rate_kib_per_step == pytest.approx(10, rel=0.02)
     filled = memory() + 50.0 * np.minimum(np.arange(4000), 600)
     assert judge(STEP[kept], filled[kept]).verdict == "plateau"
 
 
 def test_a_logarithm_sampled_at_even_logarithms_is_no_leak():
-    """Row by row it is a straight line."""
+    """Against row numbers it is a straight line."""
     step = np.unique(np.geomspace(1, 4000, 2000).astype(int)).astype(float)
     assert judge(step, 80_000 + 5000 * np.log(step)).verdict != "leak"
 

@@ -1,4 +1,4 @@
-"""Memory that comes back to a floor: what is lost shows in the troughs alone."""
+"""Memory that returns to a floor: a loss shows only in the troughs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_wanders_or_falls_seldom_has_no_teeth():
 
 
 def test_a_fall_over_several_rows_is_one():
-    """A program that ends while it is sampled gives back all at the end: no floor to which memory came back."""
+    """A program that ends while it is sampled gives back everything at the end: memory did not return to a floor."""
     ending = np.append(TIME, [3000.0, 2000.0, 1000.0, 0.0])
     assert teeth_floor(ending) is None
     slow = np.where(TIME % 400 < 390, 10 * (TIME % 400), 390 * (400 - TIME % 400))
@@ -45,7 +45,7 @@ def test_the_floor_of_waves(rate):
 
 
 def test_a_floor_that_was_not_seen_lately_says_nothing():
-    """What began after the last trough would not show."""
+    """Growth that began after the last trough would not show."""
     ended = np.where(TIME < 2600, TIME % 400, TIME - 2600)
     assert teeth_floor(ended) is None
     assert wave_floor(np.where(TIME < 2600, np.sin(TIME / 100), 1.0)) is None

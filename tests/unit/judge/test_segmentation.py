@@ -1,4 +1,4 @@
-"""Tables of rounds and versions: what changed is found, what the machine did is not."""
+"""Tables of rounds and versions: changes of a version are found, effects of the machine are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT = math.log(1.03)
 def made(
     levels: list[float] | Floats, *, rounds: int = 5, sigma: float = 0.01, seed: int = 0, scale: float = TEN_PER_CENT
 ) -> Floats:
-    """A table of logs; `levels` in steps of ten per cent."""
+    """Return a table of logs; `levels` are in steps of ten per cent."""
     noise = np.random.default_rng(seed).normal(0, sigma, (rounds, len(levels)))
     return np.asarray(noise + np.asarray(levels) * scale)
 
@@ -55,7 +55,7 @@ def test_a_single_bad_version_under_a_step_too_small_to_count():
 
 
 def test_what_a_round_does_is_no_version():
-    """A machine that is twice as slow in half of the rounds."""
+    """The machine is twice as slow in half of the rounds."""
     table = made(STEP)
     table[[1, 3]] += math.log(2)
     assert found(table) == [(7, 8)]
@@ -63,7 +63,7 @@ def test_what_a_round_does_is_no_version():
 
 @pytest.mark.parametrize("version", [7, 8, 0, 15])
 def test_one_launch_beside_a_neighbour_moves_nothing(version):
-    """Twice as slow, in one launch of the last good version: its mean alone would make it the first bad one."""
+    """One launch of the last good version is twice as slow: its mean alone would make it the first bad one."""
     table = made(STEP, rounds=3)
     table[1, version] += math.log(2)
     assert found(table) == [(7, 8)]
@@ -88,7 +88,7 @@ def test_figures_that_repeat_exactly():
 
 @pytest.mark.parametrize("versions", [2, 3, 4, 8])
 def test_equal_versions_are_seldom_told_apart(versions):
-    """The limit is no help here: noise of 5 % in three rounds."""
+    """The limit is no help here: the noise is 5 % in three rounds."""
     alarms = sum(bool(found(made([0] * versions, rounds=3, sigma=0.05, seed=seed))) for seed in range(150))
     assert alarms <= 3
 
@@ -143,7 +143,7 @@ def test_a_thousand_versions():
 
 
 def wandering(rounds, versions, noise, seed):
-    """A table of levels that change at random."""
+    """Return a table of levels that change at random."""
     rng = np.random.default_rng(seed)
     steps = np.random.default_rng(seed).choice([0, 0, 0, 0.1, -0.1, 0.3], versions)
     return rng.normal(0, noise, (rounds, versions)) + np.cumsum(steps)
@@ -174,7 +174,7 @@ def test_no_two_changes_are_at_one_place_and_each_is_between_its_levels(table):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_levels_that_come_and_go_are_all_found(seed):
-    """None of their stretches differs much from the rest."""
+    """No stretch of them differs much from the rest."""
     table = made((np.arange(80) // 10) % 2, rounds=3, sigma=0.02, seed=seed)
     assert found(table) == [(first - 1, first) for first in range(10, 80, 10)]
 
@@ -182,7 +182,7 @@ def test_levels_that_come_and_go_are_all_found(seed):
 @pytest.mark.parametrize("versions", [10, 24, 50, 90])
 @pytest.mark.parametrize("bad", [0, 3, -1])
 def test_one_bad_version_is_found_in_three_rounds(versions, bad):
-    """The newest most of all: it is the one that a user asks about."""
+    """This matters most for the newest version, because users ask about that one."""
     level = [0.0] * versions
     level[bad] = 1.0
     place = bad % versions
@@ -197,13 +197,15 @@ def test_many_changes_of_a_long_series_take_no_more_than_they_must():
 
 
 def test_one_launch_of_each_version_says_what_is_missing():
-    with pytest.raises(ValueError, match="do not show noise"):
+    with pytest.raises(ValueError, match="show no noise"):
         find_levels(np.zeros((1, 5)), least=LIMIT, alpha=0.01, seed=0)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_levels_just_above_the_limit_are_found_though_one_of_them_looks_smaller(seed):
-    """A change every ten versions, a little above the limit: the noise takes some levels below it, and not the rest."""
+    """A change every ten versions, a little above the limit: noise takes some levels below the
+    limit, but not the rest.
+    """
     truth = [10, 20, 30, 40, 50, 60, 70]
     table = made([1.05 * ((version // 10) % 2) for version in range(80)], rounds=3, sigma=0.02, seed=seed)
     shifts = find_levels(table, least=TEN_PER_CENT, alpha=0.005, seed=0).shifts

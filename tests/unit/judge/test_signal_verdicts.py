@@ -1,4 +1,4 @@
-"""What each cell shows of each signal: a reader takes ✓ for "this was looked at, as finely as my limit asks"."""
+"""What each cell shows for each signal: a reader takes ✓ to mean "checked as finely as my limit requires"."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
 
 @pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 19), (0.05, None), (0.01, None)])
 def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
-    """The advice for a host where only 890 % would have shown was `--trials 12`, of a limit of 10 %."""
+    """With a limit of 10 %, the advice for a host where only 890 % would have shown was `--trials 12`."""
     noisy = [
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
         for place in range(4)
@@ -69,7 +69,7 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
 
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:
-    """The size of its image was known, so that start-up was ticked beside `untested`."""
+    """The size of its image was known, so that start-up had a tick next to `untested`."""
     trials = [[replace(one, image_bytes=10**9) for one in version] for version in block()]
     trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
     cells = told(trials)
@@ -83,11 +83,11 @@ def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
 
 
 def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> None:
-    """Interrupted after one round, seven of eight used to be called good."""
+    """After an interruption in the first round, seven of eight versions were called good."""
     trials = [[trial_of(0, ms=ms, seed=place, steps=1000)] for place, ms in enumerate([1, 1, 300])]
     cells = told(trials)
     assert cells[2].signals["step_time"].seen == "suspect"
-    assert "times that of the version before, by 1 launch" in cells[2].signals["step_time"].why
+    assert "times that of the version before, in 1 launch" in cells[2].signals["step_time"].why
 
 
 def test_what_no_launch_has_is_nothing_to_look_at() -> None:
@@ -109,7 +109,7 @@ def test_every_level_is_told_of_in_every_cell() -> None:
 
 
 def test_start_ups_far_below_what_counts_are_good_however_they_jitter() -> None:
-    """An import of 10 to 90 ms: no version comes near half a second more."""
+    """Imports take 10 to 90 ms: no version comes near half a second more."""
     rng = np.random.default_rng(0)
     trials = with_facts(block(), "setup_s", rng.uniform(0.01, 0.09, (4, 3)).tolist())
     assert {cell.signals["setup_time"].seen for cell in told(trials)} == {"good"}
@@ -124,11 +124,11 @@ def test_a_cold_launch_is_no_figure_of_the_start() -> None:
 def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
     trials = with_facts(block(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
     cold = [[replace(trial, cold=True) for trial in version] for version in trials]
-    never = "no launch began with its files in memory and nothing beside it"
+    never = "no launch started with its files in the page cache while no other launch ran"
     assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
     one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
     assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")
-    assert "has no setup of its own" in told(block())[0].signals["setup_time"].why
+    assert "has no separate setup" in told(block())[0].signals["setup_time"].why
 
 
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
@@ -170,12 +170,12 @@ def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: li
     marked = with_changes(cells, [change(*one) for one in kept], [])
     assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
     dropped = with_changes(cells, [], [change(*one) for one in kept])
-    unsure = [] if kept[:1] and kept[0][0] == "first_fixed" else bad  # an end without a begin says nothing
+    unsure = [] if kept[:1] and kept[0][0] == "first_fixed" else bad  # an end without a start says nothing
     assert [place for place, cell in enumerate(dropped) if cell.signals["tail"].seen == "suspect"] == unsure
 
 
 def test_launches_shorter_than_the_first_look_are_compared() -> None:
-    """A command of 300 steps ends by itself: it used to be compared in nothing."""
+    """A command of 300 steps ends by itself, and was never compared."""
     trials = [
         [trial_of(number, ms=ms, seed=place, steps=300, end="completed", last_step=300) for number in range(3)]
         for place, ms in enumerate([1, 1, 1.7, 1.7])
@@ -189,7 +189,7 @@ def test_launches_shorter_than_the_first_look_are_compared() -> None:
 
 
 def with_items(trials: list[list[Trial]], items: list[float], *, missing: int = 0) -> list[list[Trial]]:
-    """Steps that return so many items each; none every so many rows."""
+    """Return steps that return this many items each; every n-th step returns none."""
     found = []
     for version, amount in zip(trials, items, strict=True):
         column = np.full(1000, amount)
@@ -227,7 +227,7 @@ def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
 
 
 def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() -> None:
-    """A search named 1.21.0 as first bad, and said of the last good version beside it that it was never compared."""
+    """A search named 1.21.0 as first bad, and said that the last good version was never compared."""
     apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in row] for place, row in enumerate(block())]
 
     assert told(apart)[2].signals["step_time"].seen == "blind"
@@ -235,26 +235,26 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
 
 
 def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_the_rounds() -> None:
-    """`--trials 12` was the advice for it, beside versions for which no number of launches would do."""
+    """The advice for it was `--trials 12`, although for other versions no number of launches was enough."""
     noisy = [
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
         for place in range(5)
     ]
     noisy[2] = noisy[2][:1]
     seen = [cell.signals["step_time"] for cell in told(noisy)]
-    assert seen[2].why == "it was not measured in the rounds of the others"
+    assert seen[2].why == "it was not measured in the same rounds as the others"
     assert seen[2].remedy == seen[0].remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 
 def test_what_no_version_prints_needs_no_comparison() -> None:
-    """Versions that confirmed a leak in rounds of their own were told to be blind for output that nobody made."""
+    """Versions that confirmed a leak in separate rounds were called blind for output that does not exist."""
     silent = [[replace(one, output_bytes=0) for one in version] for version in block(launches=2)]
     silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
     assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
 
 
 def test_what_hardly_prints_shows_what_was_measured() -> None:
-    """Its output was `100 B/step`: the least amount that is compared."""
+    """Its output was shown as `100 B/step`, which is the smallest amount that is compared."""
     sizes = (0, 2000, 50, 9**6)
     trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(block(), sizes, strict=True)]
     values = [cell.signals["output"].value for cell in told(trials)]
@@ -264,7 +264,7 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
 
 @pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
 def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
-    """A host that is 30 % slower now and then hides a version whose late steps are slower by as much."""
+    """A host that is 30 % slower at times hides a version whose late steps are slower by as much."""
 
     def launch(place: int) -> Trial:
         step_s = times(seed=place) * (1 + wave * (np.arange(4000) // 500 % 2))
@@ -275,8 +275,8 @@ def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: f
 
 
 def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times_and_peaks_are_not() -> None:
-    """A sweep that was interrupted before it launched a version was blind to the output of that version for ever; and
-    to the sizes of images, if it had launched some versions once.
+    """After a sweep that was interrupted before it launched a version, the output of that version stayed blind for
+    ever; so did the sizes of images, if it had launched some versions once.
     """
     trials = [[replace(trial, output_bytes=50_000, image_bytes=10**8) for trial in version] for version in block()]
     trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
@@ -292,7 +292,7 @@ def another_day(place: int, *, ms: float) -> list[Trial]:
 
 @pytest.mark.parametrize("versions", [2, 4])
 def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
-    """Launches beside the others would settle it, and no launches of its own."""
+    """Launches alongside the others would settle it, but separate launches would not."""
     trials = block(versions=versions)
     trials[-1] = another_day(9, ms=3)
     step_time = told(trials)[-1].signals["step_time"]
@@ -310,20 +310,20 @@ def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
 
 
 def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
-    """A quick version that was added after a slow one was called slow, though nothing was compared with it."""
+    """A fast version that was added after a slow one was called slow, although nothing was compared with it."""
     cells = told([*block(versions=3), another_day(3, ms=1)])
     marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
     assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]
 
 
 def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:
-    """Reports show the peak of launches that fail; the reason beside it must not say that there is none."""
+    """Reports show the peak of launches that fail; the reason next to it must not say that there is none."""
     cells = told([[trial_of(number, end="crash", exit_code=1) for number in range(3)] for _ in range(3)])
     assert {cell.signals["peak_memory"].why for cell in cells} == {"this version is bad: crash"}
 
 
 @pytest.mark.parametrize(("seconds", "seen"), [(2.0, "suspect"), (1.3, "good")])
 def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(seconds: float, seen: str) -> None:
-    """A tail that doubled was good after three launches, because its change needs five to be named."""
+    """A tail that doubled was good after three launches, because naming its change takes five."""
     cells = told(with_facts(block(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
     assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]

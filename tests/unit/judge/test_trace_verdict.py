@@ -1,4 +1,4 @@
-"""One trace: leaks are found, quiet traces are left in peace, and nothing odd in a file breaks the judge."""
+"""One trace: leaks are found, quiet traces are not accused, and nothing odd in a file breaks the judge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUNS = many(20, 40)
 
 @pytest.mark.parametrize("name", QUIET)
 def test_no_false_alarm(name):
-    """A false alarm sends someone after a bug that is not there."""
+    """A false alarm makes a user search for a bug that does not exist."""
     rng = np.random.default_rng(20260101)
     found = [judge(trace_of(generators.pages(QUIET[name](rng, 4000)))).verdict for _ in range(RUNS)]
     assert found.count("leak") == 0
@@ -121,7 +121,7 @@ def test_growth_that_ends_or_turns_is_only_suspect(shape, words):
 
 @pytest.mark.parametrize("shape", [lambda x: 2000 * np.sqrt(x), lambda x: 500 * np.log1p(100 * x)])
 def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
-    """ "Rose and then stayed" would be untrue."""
+    """ "Rose and then stopped rising" would be untrue."""
     found = judge(trace_of(memory(noise_kib=4.0) + shape(np.arange(4000) / 4000)))
     assert (found.verdict, found.plateau_mib) == ("flat", None)
     assert "RSS still grows" in found.why
@@ -131,7 +131,7 @@ def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
 @pytest.mark.parametrize("missing", [0, 3])
 @pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
 def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
-    """Its one jump would rule out "flat" for ever: no leak of less than 1 KiB a step could be excluded."""
+    """Its single jump would always rule out "flat": no leak below 1 KiB a step could be excluded."""
     rss = np.where(np.arange(4000) < row, 34_000.0, 41_800.0)
     rss[4000 - missing :] = np.nan
     found = judge(trace_of(rss))
@@ -143,14 +143,14 @@ def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
 @given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
 @settings(max_examples=many(100))
 def test_leaking_stairs_are_never_flat(rate, chunk_kib, phase):
-    """Nothing moves between two chunks: to call that flat with the exclusion of a page would hide the leak."""
+    """Nothing changes between two chunks: calling that flat, with the exclusion of a page, would hide the leak."""
     rss = 80_000 + chunk_kib * np.floor(rate * np.arange(4000) / chunk_kib + phase)
     assert judge(trace_of(rss)).verdict not in ("flat", "plateau")
 
 
 @pytest.mark.parametrize("steps", [500, 1000])
 def test_early_growth_is_shown_but_is_no_verdict(steps):
-    """A buffer that fills looks like a leak at first; at the budget's end there is no later to wait for."""
+    """A buffer that fills looks like a leak at first; at the end of the budget there is nothing left to wait for."""
     trace = trace_of(memory(50, steps=steps))
     found = judge(trace)
     assert (found.verdict, found.early) == ("suspect", True)
@@ -160,7 +160,7 @@ def test_early_growth_is_shown_but_is_no_verdict(steps):
 
 
 def test_cyclic_garbage_is_no_leak():
-    """Growth that gc.collect gives back is Python's to keep; blaming the image for it would be wrong."""
+    """Growth that gc.collect gives back is Python's own; blaming the image for it would be wrong."""
     rss = memory() + 30.0 * (np.arange(4000) % 4000)
     looks = tuple(
         Look(step=n, rss_before_kib=80_000 + 30.0 * (n - since), rss_kib=80_000.0) for n, since in
@@ -219,7 +219,7 @@ def test_nothing_but_missing_rows():
 @given(st.lists(st.floats(0, 1e9) | st.just(math.nan), min_size=1, max_size=300))
 @settings(max_examples=many(60))
 def test_no_result_is_ever_nan(values):
-    """NaN in summary.json is no JSON, and breaks every program that reads it."""
+    """NaN in summary.json is not valid JSON, and breaks every program that reads it."""
     found = judge(trace_of(np.array(values), step_s=np.array(values[::-1])))
     numbers = [
         found.rate_kib_per_step,
@@ -239,7 +239,7 @@ def test_a_sampling_stride_changes_no_rate():
 
 
 def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
-    """4,000 rows of a queue's length are no "0 samples of at least 64"."""
+    """4,000 rows of a queue's length must not be called "0 samples of at least 64"."""
     rows = np.arange(1, 4001, dtype=np.float64)
     found = judge_trace(Trace(step=rows, columns={"queue": 5 * rows}), limits=Limits(), metrics={"queue": 0.1})
     assert found.metrics["queue"]["verdict"] == "leak"
@@ -266,7 +266,7 @@ def test_a_flat_trial_stops_but_not_the_one_for_the_whole_budget():
 
 @pytest.mark.parametrize("ms", [0.014, 0.1])
 def test_a_trial_whose_steps_took_hardly_any_time_goes_on(ms):
-    """More of them cost nothing, and tell step times better."""
+    """Further steps cost nothing, and make step times more precise."""
     short = trace_of(memory(steps=500), step_s=times(ms, steps=500))
     assert decide_at_look(short, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
 
@@ -295,7 +295,7 @@ def test_steps_may_be_judged_as_a_whole():
 
 @pytest.mark.parametrize("reach", [None, 20, 300])
 def test_a_leak_of_24_kib_shows_early_and_is_called_within_the_budget(reach):
-    """The published story ran 10,000 steps to see it; under a warm-up it must not take longer."""
+    """The published story ran 10,000 steps to see it; with a warm-up it must not take longer."""
     rss = memory(24.0, noise_kib=64.0)
     if reach is not None:
         rss += 50_000 * (1 - np.exp(-np.arange(4000) / reach))
@@ -306,8 +306,8 @@ def test_a_leak_of_24_kib_shows_early_and_is_called_within_the_budget(reach):
 
 @pytest.mark.parametrize("kib_a_step", [20.0, 60.0])
 def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
-    """It looks like a leak until it is full: a trial that stopped there would blame the image for it. One beside a
-    whole launch may stop, but only while it is no more than suspect.
+    """It looks like a leak until it is full: a trial that stopped there would blame the image for it. A short launch,
+    in addition to a whole one, may stop, but only while the verdict is no more than suspect.
     """
     cache = trace_of(memory() + kib_a_step * np.minimum(np.arange(4000), 2800))
     parts = [prefix(cache, look) for look in STEPS.looks()[:-1]]
@@ -318,11 +318,11 @@ def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
 
 
 def test_one_early_rise_is_no_noise():
-    """RSS that stayed for 3,600 of 4,000 steps was "too noisy to tell": one rise of 112 KiB may come again."""
+    """RSS that stayed flat for 3,600 of 4,000 steps was "too noisy to tell": one rise of 112 KiB may come again."""
     rss_kib = np.where(np.arange(4000) > 357, 40112.0, 40000.0)
     found = judge_trace(trace_of(rss_kib), limits=Limits(leak_kib_per_step=0.05), steps=STEPS)
     assert found.verdict == "inconclusive"
-    assert "RSS rises by 112 KiB at a time, and the next may be due; more steps would settle it" in found.why
+    assert "RSS rises by 112 KiB at a time, and the next rise may be due; more steps would settle it" in found.why
     noisy = judge_trace(trace_of(memory(noise_kib=4000.0)), limits=LIMITS, steps=STEPS)
     assert "RSS is too noisy to tell" in noisy.why
     assert judge_trace(trace_of(rss_kib), limits=LIMITS, steps=STEPS).verdict == "flat"

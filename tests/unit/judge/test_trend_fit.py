@@ -18,7 +18,7 @@ def fit(values: np.ndarray):
 
 @given(levels, st.floats(0.125, 1024))
 def test_a_unit_is_only_a_unit(values, factor):
-    """Bytes or KiB must not decide whether something leaks."""
+    """The choice between bytes and KiB must not decide whether something leaks."""
     one, other = fit(values), fit(values * factor)
     for name in ("rate", "low", "high"):
         assert getattr(other, name) == pytest.approx(getattr(one, name) * factor, rel=1e-6, abs=1e-6 * factor)
@@ -51,7 +51,7 @@ def test_an_exact_line_has_no_error():
 
 
 def test_a_random_walk_is_rarely_a_trend():
-    """Resident memory wanders: ordinary least squares calls most walks a trend."""
+    """Resident memory wanders: ordinary least squares calls most random walks a trend."""
     rng = np.random.default_rng(5)
     trends = [fit(rng.normal(0, 1, BLOCKS).cumsum()) for _ in range(500)]
     assert sum(trend.low > 0 and trend.drift > 2.62 for trend in trends) <= 10
@@ -78,7 +78,7 @@ def test_floors_ignore_saw_teeth_and_spikes():
     ],
 )
 def test_the_quantum_is_what_the_kernel_hands_out(values, expected):
-    """Taking 2 MiB pages where there are none would rule out "flat" for ever."""
+    """Assuming 2 MiB pages where there are none would always rule out "flat"."""
     assert observed_quantum(values, least=4, most=2048) == expected
 
 
@@ -89,7 +89,7 @@ def test_cutting_bursts_only_lowers(values):
 
 
 def test_a_burst_is_cut_and_growth_is_not():
-    """What a burst of work holds for a moment must neither hide a leak nor make one."""
+    """Memory that a burst of work holds for a moment must neither hide a leak nor look like one."""
     line = np.arange(BLOCKS) * 10.0
     burst = line + np.where(np.isin(np.arange(BLOCKS), (5, 6)), 500.0, 0.0)
     assert without_bursts(line).tolist() == line.tolist()

@@ -1,4 +1,4 @@
-"""Rounds go on as long as the comparison is too wide, whatever it shows; noise of equal images is a floor."""
+"""Rounds go on as long as the comparison is too wide, whatever it shows; the noise of equal images is a lower bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASKED = Trials(least=3, most=8)
 
 
 def block(ms: list[float], *, rounds: int = 3, spread: float = 0.0, seed: int = 0) -> list[list[Trial]]:
-    """Trials whose launches differ by `spread`, besides 1 %."""
+    """Return trials whose launches differ by `spread`, in addition to 1 %."""
     factors = np.exp(np.random.default_rng(seed).normal(0, spread, (rounds, len(ms))))
     return [
         [trial_of(n, ms=each * factors[n, place], seed=place + 100 * seed, steps=1000) for n in range(rounds)]
@@ -45,7 +45,7 @@ def test_noisy_launches_ask_for_more_and_say_why():
 
 
 def test_no_p_value_ends_the_rounds():
-    """A step of a factor of three in the middle is obvious; the noise asks for rounds just the same."""
+    """A step by a factor of three in the middle is obvious; the noise still asks for rounds."""
     quiet, changed = block([1] * 6, spread=0.1), block([1, 1, 1, 3, 3, 3], spread=0.1)
     assert wanted(quiet) == wanted(changed)
 
@@ -56,7 +56,7 @@ def test_a_tighter_limit_takes_more_rounds():
 
 
 def test_what_the_limits_leave_out_is_not_compared():
-    """Who asks for leaks alone pays for no rounds, and reads of no step times."""
+    """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
     others = (("tail", None), ("cpu_time", None))
     trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
     assert wanted(trials, limits=limits) is None
@@ -75,7 +75,7 @@ def test_there_is_an_end():
 
 
 def test_a_version_that_has_had_all_its_launches_ends_the_comparison():
-    """Rounds of the others alone have no place in a table of full rounds: they were launched for nothing."""
+    """Rounds of the other versions have no place in a table of full rounds: their launches were wasted."""
     trials = block([1] * 4, spread=0.1)
     assert wanted(trials) is not None
     trials[1] += [trial_of(number, steps=1000) for number in range(100, 100 + ASKED.most - 3)]
@@ -123,7 +123,7 @@ def test_what_can_be_seen_is_told_by_metric():
 
 @pytest.mark.parametrize("versions", [3, 6])
 def test_two_rounds_do_not_promise_what_they_miss(versions):
-    """They said that 5 % would have shown, and a step of 30 % was found in two of three histories."""
+    """They promised that 5 % would have shown, but missed a step of 30 % in one of three histories."""
     seen, found = [], 0
     for seed in range(12):
         quiet = visible(of_block(block([1] * versions, rounds=2, seed=seed)), limits=LIMITS)
@@ -173,7 +173,7 @@ def test_twins_tell_the_noise_of_one_launch():
 
 
 def test_a_neighbour_of_one_twin_hides_nothing():
-    """Two states of the machine in every pair are noise; a load during one launch is not."""
+    """Two states of the machine in every pair are noise; load during one launch is not."""
     usual = pairs(0.01, count=8)
     loud = [(one, trial_of(number, ms=2.0, steps=1000)) for number, (one, _) in enumerate(usual)]
     once, often = noise_of([*usual[1:], loud[0]], steps=STEPS), noise_of([*usual[:4], *loud[4:]], steps=STEPS)
@@ -225,7 +225,7 @@ def _with_tail(trial: Trial, *, times: float) -> Trial:
 
 
 def test_a_longer_tail_is_shown_by_five_rounds_before_a_version_is_accused():
-    """One busy moment of a neighbour makes a tail; three launches of a version may all meet one."""
+    """One busy moment of another program makes a tail; three launches of a version may all meet one."""
     reason = wanted(slow_now_and_then(block([1, 1, 1, 1]), times=5))
     assert reason == "tail of the step time seems to differ, which takes 5 rounds to show"
     assert wanted(slow_now_and_then(block([1, 1, 1, 1], rounds=5), times=5)) is None

@@ -1,4 +1,4 @@
-"""A folder with a good matrix file in it, and an index that is not asked over a network."""
+"""A folder with a good matrix file, and an index that is queried without a network."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ trials: {least: 3, most: 8}
 
 @dataclass
 class FakeIndex:
-    """Versions by package name; `silent` makes it unreachable. `asked` lists the look-ups."""
+    """Versions by package name; `silent` makes the index unreachable. `asked` lists the queries."""
 
     packages: Mapping[str, Sequence[str]] = field(
         default_factory=lambda: {"numpy": ("1.26.4", "2.0.0", "2.0.1", "2.1.0rc1", "2.1.0"), "pandas": ("2.0.0",)}
@@ -92,7 +92,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """load(text, environ=…, index=…): the text as matrix.yaml in the current folder."""
+    """load(text, environ=…, index=…) loads the text as matrix.yaml in the current folder."""
     monkeypatch.chdir(folder)
 
     def run(text: str | bytes, *, environ: Mapping[str, str] | None = None, index: FakeIndex | None = None) -> Matrix:

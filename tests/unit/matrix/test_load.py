@@ -1,4 +1,4 @@
-"""What a good matrix file becomes."""
+"""The contents of a good matrix file after loading."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_include_adds_a_variant(load: Load) -> None:
 
 
 def test_a_scenario_that_is_called_by_a_number_gets_its_variant(load: Load) -> None:
-    """It was left out without a word: 010 is a number, and no name."""
+    """It was left out silently: 010 is a number, not a name."""
     named = GOOD.replace("\n  tool:", "\n  010:").replace("scenario: tool", "scenario: 010")
     assert "010" in load(named).exclude[0].values()
     matrix = load(f"{named}include: [{{scenario: 010, level: 3}}]\n")
@@ -209,14 +209,14 @@ def test_python_and_base(load: Load) -> None:
 
 
 def test_harness_base_is_the_base_of_who_names_none(load: Load) -> None:
-    """Where no registry is reachable, exporting one variable must do."""
+    """If no registry is reachable, exporting one variable must be enough."""
     text = "{install: ['numpy=={version}'], versions: [2.0.0]}"
     (image,) = load(with_series(text), environ={"HARNESS_BASE": "mine:1"}).series[0].images
     assert image.source.base == "mine:1"
 
 
 def test_a_command_takes_its_params_by_name(load: Load) -> None:
-    """A param that never reaches the program would give two variants of one thing."""
+    """A param that never reaches the program would give two variants of the same thing."""
     (scenario,) = load(with_scenario("command: [a, '--n={n}', '{x}'], params: {n: 3}")).scenarios
     assert Variant(scenario=scenario, params=(("n", 3),)).command == ("a", "--n=3", "{x}")
 
@@ -276,7 +276,7 @@ def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
 
 
 def check_outcome(load: Load, text: str) -> None:
-    """A Matrix, or a MatrixError of lines that each say where."""
+    """Check that the outcome is a Matrix, or a MatrixError whose lines each say where."""
     try:
         result: Matrix | MatrixError = load(text)
     except MatrixError as error:
@@ -348,7 +348,7 @@ def test_shape_takes_a_whole_file_as_plain_data() -> None:
 
 
 def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them(load: Load) -> None:
-    """Two nodes with the same card tell the card from the host."""
+    """Two nodes with the same card distinguish the card from the host."""
     text = GOOD.replace("here: {engine: docker}", "here: {engine: slurm, nodes: [gpu01, gpu02], select: {gres: gpu:1}}")
     matrix = load(text.replace("    memory: 8GiB", "    memory: 8GiB\n    hosts: [here, venv]"))
     assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]

@@ -1,4 +1,4 @@
-"""Programs in a matrix file: what is wrong is said with file, line and key, before anything starts."""
+"""Programs in a matrix file: mistakes are reported with file, line and key, before anything starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "version: 1\nseries:\n  env: {install: ['numpy=={version}'], versions: ['
 
 
 def read(folder: Path, text: str) -> list[str]:
-    """The matrix's problems; none if it is right."""
+    """Return the problems of the matrix; none if it is right."""
     (folder / "train.py").write_text('"""Train a net."""\nclass Net:\n    def one(self): pass\nasync def two(): pass\n')
     (folder / "pkg").mkdir()
     (folder / "pkg" / "loop.py").write_text("from os import getcwd\ndef one(): pass\n")
@@ -54,15 +54,15 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is not a file"),
         ("program: m.yaml", "m.yaml:6: scenarios.a.program: m.yaml:2: is not Python"),
         ("program: train.py\ncommand: [x]", "scenarios.a: give exactly one of script, program, module and command"),
-        ("module: pkg.go", "scenarios.a.module: pkg lies beside the matrix, but is not copied; add it: files: [pkg]"),
+        ("module: pkg.go", "scenarios.a.module: pkg is next to the matrix file, but is not copied; add it: files:"),
         ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is not the name of a module"),
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
         (
             "program: train.py\nprinted: {loss: 'loss: (.*)'}",
-            "scenarios.a.printed.loss: 'loss: (.*)': write the text beside",
+            "scenarios.a.printed.loss: 'loss: (.*)': write the text around",
         ),
-        ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
-        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text beside the number, and {} in"),
+        ("program: train.py\nprinted: {loss: ' {} '}", "with {} in its place, such as 'loss: {}'"),
+        ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text around the number, with {} in"),
         ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),

@@ -1,4 +1,4 @@
-"""`tags: {match, from, to}`: the history is what the registry holds when the file is read."""
+"""`tags: {match, from, to}`: the history consists of the tags that the registry has when the file is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Read = Callable[..., Matrix]
 
 @pytest.fixture
 def read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    """read(tags, held=…): the good file with these tags instead of its list; its other parts are silent on them."""
+    """read(tags, held=…) reads the good file with these tags instead of its list."""
     monkeypatch.chdir(folder)
 
     def run(tags: str, source: FakeTags | None = None) -> Matrix:
@@ -88,7 +88,7 @@ def test_a_repository_that_is_not_there_is_an_error_of_the_file(read: Read) -> N
 
 
 def test_a_registry_that_is_silent_is_not(read: Read) -> None:
-    """Another exit code: tomorrow the same file is fine."""
+    """It has another exit code, because tomorrow the same file may be fine."""
     with pytest.raises(
         InfrastructureError, match=r"^matrix\.yaml:5: series\.tags\.tags: registry\.local: is down"
     ) as caught:

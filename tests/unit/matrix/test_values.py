@@ -1,4 +1,4 @@
-"""Sizes, durations, shares and variables: what is written is what is read."""
+"""Sizes, durations, shares and variables are read as they are written."""
 
 from __future__ import annotations
 

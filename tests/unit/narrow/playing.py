@@ -23,14 +23,14 @@ def groups(count: int) -> tuple[ComponentGroup, ...]:
 
 
 def holds(*causes: Collection[str]) -> Callable[[Groups], bool]:
-    """Bad is what holds all groups of a cause."""
+    """Return a rule: a hybrid is bad if it has all groups of a cause."""
     return lambda from_b: any(frozenset(cause) <= from_b for cause in causes)
 
 
 @dataclass(kw_only=True)
 class MadeVersions:
-    """`is_bad` by the groups from B; `refuses` by the hybrid; a bad one fails at `rate`. `method`: whether swapping
-    makes a hybrid bad or good by itself.
+    """`is_bad`: depends on the groups from B; `refuses`: depends on the hybrid; a bad hybrid fails at `rate`. `method`:
+    whether swapping itself makes a hybrid bad or good.
     """
 
     groups: Sequence[ComponentGroup]
@@ -54,7 +54,7 @@ class MadeVersions:
         return not hybrid.sham and len(hybrid.from_b) in (0, len(self.groups))
 
     def narrowed(self) -> Narrowed:
-        """Launch what the search asks for until it is over."""
+        """Launch what the search asks for until it ends."""
         search = ComponentSearch(self.groups, self.rules)
         while True:
             decision = search.decide(self.outcomes)
@@ -67,7 +67,7 @@ class MadeVersions:
 
 @dataclass(kw_only=True)
 class MadeLevels(MadeVersions):
-    """`effect` by the groups from B, as a log of a step time; each launch is off by `spread`, each round by more."""
+    """`effect`: log of a step time, which depends on the groups from B; launches and rounds add noise."""
 
     effect: Callable[[Groups], float]
     spread: float

@@ -1,4 +1,4 @@
-"""Whatever the causes are and whatever cannot be made: each claim holds against all subsets of the groups."""
+"""Whatever the causes are, and whatever cannot be made, each claim holds against all subsets of the groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAUSES = st.lists(st.frozensets(NAMES, min_size=1, max_size=3), min_size=1, max_
 
 
 def refuser(share: float, seed: int):  # type: ignore[no-untyped-def]
-    """Refuse a share of all combinations, the same ones each time."""
+    """Return a function that refuses a share of all combinations, always the same ones."""
 
     def refuses(hybrid: Hybrid) -> bool:
         text = f"{seed} {sorted(hybrid.from_b)} {sorted(hybrid.sham)}"
@@ -33,7 +33,7 @@ def minimal(causes: list[Groups]) -> list[Groups]:
 
 
 def is_true(culprit: Culprit, causes: list[Groups]) -> bool:
-    """Whether what a culprit's kind says is so."""
+    """Return whether the claim of a culprit's kind is true."""
     is_bad = holds(*causes)
     relevant = frozenset().union(*minimal(causes))
     if not all(set(part) & relevant for part in culprit.parts):
@@ -59,7 +59,9 @@ def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> Non
 @settings(max_examples=many(12, 250))
 @given(causes=CAUSES)
 def test_everything_that_matters_is_named_or_left_open(causes: list[Groups]) -> None:
-    """With nothing refused, a cause is complete, and B without what is named is good unless the rest is left open."""
+    """If nothing is refused, a cause is complete, and B without the named groups is good unless the
+    rest is left open.
+    """
     found = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes)).narrowed()
     named = frozenset(group for each in found.culprits for group in each.groups)
     assert found.culprits

@@ -1,4 +1,4 @@
-"""The component is named in few hybrids, with its proof; what cannot be told is not told."""
+"""The component is named with few hybrids, and proven; what cannot be distinguished is not claimed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def named(found: Narrowed) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 32])
 def test_every_single_culprit_is_named_within_the_bound(count: int) -> None:
-    """ceil(log2 K) + 4 hybrids, the proof and the sham swaps among them. By day, 7 places of the largest count."""
+    """ceil(log2 K) + 4 hybrids, including the proof and the sham swaps. By day, 7 positions with the largest K."""
     for place in range(0, count, 5 if count > 13 and not NIGHTLY else 1):
         found = MadeVersions(groups=groups(count), is_bad=holds({f"g{place}"})).narrowed()
         assert (found.verdict, found.open) == ("found", ())
@@ -47,14 +47,14 @@ def test_a_pair_is_named_in_about_fourteen_hybrids_of_32_groups(seed: int) -> No
 
 
 def test_two_causes_are_both_named() -> None:
-    """A fix of the first one alone would change nothing."""
+    """A fix of only the first cause would change nothing."""
     found = MadeVersions(groups=groups(16), is_bad=holds({"g3"}, {"g12"})).narrowed()
     assert sorted(named(found)) == [("enough", (("g12",),)), ("enough", (("g3",),))]
     assert found.open == ()
 
 
 def test_what_matters_only_beside_another_cause_is_not_accused_of_all() -> None:
-    """c and d together, or e: A with c is good and B without c is bad."""
+    """c and d together, or e alone: A with c is good and B without c is bad."""
     found = MadeVersions(groups=groups(8), is_bad=holds({"g0", "g1"}, {"g6"})).narrowed()
     assert {frozenset(each.groups) for each in found.culprits} == {frozenset({"g6"}), frozenset({"g0", "g1"})}
     assert {each.kind for each in found.culprits} == {"enough"}
@@ -64,7 +64,7 @@ def test_what_matters_only_beside_another_cause_is_not_accused_of_all() -> None:
 
 
 def test_a_method_that_breaks_a_is_the_cause() -> None:
-    """Whatever is put into A, even its own, makes it bad: no hybrid proves anything."""
+    """Whatever is put into A, even its own parts, makes it bad: no hybrid proves anything."""
     is_bad = holds({"g3"})
     made = MadeVersions(groups=groups(8), is_bad=is_bad, method=lambda hybrid: hybrid.base == "A" or None)
     found = made.narrowed()
@@ -74,7 +74,7 @@ def test_a_method_that_breaks_a_is_the_cause() -> None:
 
 
 def test_the_one_part_that_breaks_a_when_it_is_put_in_again_is_named() -> None:
-    """With it goes a file mode, or a link, that the method loses; the others are shown to be sound."""
+    """The method loses a file mode or a link of that part; the other parts are shown to be sound."""
     made = MadeVersions(groups=groups(16), is_bad=holds({"g3"}), method=lambda hybrid: "g11" in hybrid.sham or None)
     found = made.narrowed()
     assert (found.verdict, found.culprits) == ("method", ())
@@ -86,7 +86,7 @@ def test_the_one_part_that_breaks_a_when_it_is_put_in_again_is_named() -> None:
 
 
 def test_where_all_parts_are_put_in_again_at_once_no_single_one_is_tried() -> None:
-    """An environment is made anew as a whole."""
+    """An environment is made again as a whole."""
     made = MadeVersions(groups=groups(16), is_bad=holds({"g3"}), method=lambda hybrid: bool(hybrid.sham) or None)
     search = ComponentSearch(made.groups, made.rules, apart=False)
     while launch := search.decide(made.outcomes).launch:
@@ -95,7 +95,7 @@ def test_where_all_parts_are_put_in_again_at_once_no_single_one_is_tried() -> No
 
 
 def test_a_method_that_heals_b_is_the_cause() -> None:
-    """Whatever is put into B, even its own, makes it good: a cache that is made anew."""
+    """Whatever is put into B, even its own parts, makes it good, for example because a cache is made again."""
     is_bad = holds({"g3"})
     made = MadeVersions(groups=groups(8), is_bad=is_bad, method=lambda hybrid: False if hybrid.base == "B" else None)
     found = made.narrowed()
@@ -105,7 +105,7 @@ def test_a_method_that_heals_b_is_the_cause() -> None:
 
 
 def test_a_part_that_breaks_when_it_is_put_in_again_is_never_accused() -> None:
-    """Not all of A can be put in again, so that nothing is told at first; what is about to be accused is."""
+    """Not all of A can be put in again, so nothing is known at first; a group that is about to be accused is tested."""
     made = MadeVersions(
         groups=groups(8),
         is_bad=holds({"g3"}),
@@ -121,14 +121,14 @@ def test_a_part_that_breaks_when_it_is_put_in_again_is_never_accused() -> None:
 
 
 def test_unresolved_is_never_bad() -> None:
-    """No hybrid can be made: nobody is accused, and nobody is cleared."""
+    """If no hybrid can be made, nothing is accused and nothing is cleared."""
     found = MadeVersions(groups=groups(8), is_bad=holds({"g3"}), refuses=lambda hybrid: True).narrowed()
     assert [each.parts for each in found.culprits] == [(tuple(f"g{each}" for each in range(8)),)]
     assert found.culprits[0].kind != "culprit" or len(found.culprits[0].groups) == 8
 
 
 def test_two_that_are_never_apart_are_one_of_them() -> None:
-    """The answer is a set that holds the culprit, not a guess."""
+    """The answer is a set that contains the culprit, not a guess."""
     made = MadeVersions(
         groups=groups(16),
         is_bad=holds({"g5"}),
@@ -138,7 +138,7 @@ def test_two_that_are_never_apart_are_one_of_them() -> None:
 
 
 def test_what_needs_another_to_be_made_is_shown_beside_others() -> None:
-    """A with c alone cannot be made. Beside two sets that share nothing it is bad: c does it."""
+    """A with only c cannot be made. Together with each of two sets that share nothing, c is bad: c is the cause."""
     made = MadeVersions(
         groups=groups(16),
         is_bad=holds({"g15"}),
@@ -150,7 +150,7 @@ def test_what_needs_another_to_be_made_is_shown_beside_others() -> None:
 
 
 def test_a_group_is_only_put_where_it_can_be() -> None:
-    """The newer cuDNN into the older image only; the operating system nowhere."""
+    """The newer cuDNN only goes into the older image; the operating system is never swapped."""
     several = (*groups(9), group("cudnn", swaps=frozenset({"A"})), group("rest", swaps=frozenset()))
     for bad in ("g4", "cudnn", "rest"):
         made = MadeVersions(groups=several, is_bad=holds({bad}))
@@ -170,7 +170,7 @@ def test_hybrids_are_limited() -> None:
 
 
 def test_launches_are_limited() -> None:
-    """What progress calls the most is never exceeded."""
+    """The maximum that the progress shows is never exceeded."""
     rules = NarrowRules(most_launches=20)
     made = MadeVersions(groups=groups(16), is_bad=holds({"g7"}), rate=0.5, rules=rules)
     assert made.narrowed().verdict in ("found", "undecided", "not reproduced")
@@ -190,23 +190,25 @@ def test_libraries_that_the_scenario_maps_come_first() -> None:
 def test_a_fault_that_does_not_come_again_accuses_nobody() -> None:
     assert MadeVersions(groups=groups(8), is_bad=lambda from_b: False).narrowed().verdict == "not reproduced"
     both = MadeVersions(groups=groups(8), is_bad=lambda from_b: True).narrowed()
-    assert (both.verdict, both.reason) == ("not reproduced", "the good one is bad in 5 of 5 launches")
+    assert (both.verdict, both.reason) == ("not reproduced", "the good version is bad in 5 of 5 launches")
     assert MadeVersions(groups=(), is_bad=holds({"g1"})).narrowed().verdict == "not reproduced"
 
 
 @pytest.mark.parametrize(("seen", "most"), [((1, 0), 6), ((2, 0), 3), ((10, 0), 3), ((3, 3), 22)])
 def test_a_fault_that_does_not_come_again_costs_few_launches(seen: tuple[int, int], most: int) -> None:
-    """The run knows how often it came: one that always came is gone after a few launches, a rarer one takes more."""
+    """The run knows its rate: a fault that came in every launch is gone after a few good launches, a rarer one takes
+    more.
+    """
     made = MadeVersions(groups=groups(8), is_bad=lambda from_b: False, rules=NarrowRules(seen=seen))
     found = made.narrowed()
     assert (found.verdict, found.culprits) == ("not reproduced", ())
-    assert found.reason.startswith("the bad one is good in ")
+    assert found.reason.startswith("the bad version is good in ")
     assert found.b is not None
     assert 3 <= found.b.launches <= most
 
 
 def test_launches_that_tell_nothing_are_not_counted_as_good_ones() -> None:
-    """A fault that always came was said to be gone after one good launch of B, and in three launches."""
+    """A fault that always came was reported to be gone after three launches, of which one was a good launch of B."""
     search = ComponentSearch(groups(8), NarrowRules(seen=(10, 0)))
     outcomes = [HybridOutcome(hybrid=search.a, state="good")] * 3
     outcomes += [HybridOutcome(hybrid=search.b, state="unresolved", reason="no figure")] * 2
@@ -214,7 +216,7 @@ def test_launches_that_tell_nothing_are_not_counted_as_good_ones() -> None:
         assert search.decide(outcomes).launch == (search.a, search.b)
         outcomes.append(HybridOutcome(hybrid=search.b, state="good"))
     found = search.conclude(outcomes, good="old", bad="new")
-    assert (found.verdict, found.reason) == ("not reproduced", "the bad one is good in 3 launches")
+    assert (found.verdict, found.reason) == ("not reproduced", "the bad version is good in 3 launches")
 
 
 def test_a_fault_that_comes_in_half_of_the_launches_is_not_given_up_early() -> None:
@@ -278,7 +280,7 @@ def test_a_slower_step_names_the_right_one(seed: int, spread: float) -> None:
 
 
 def test_a_group_that_explains_a_part_is_called_a_part() -> None:
-    """80 % of the step time comes of one, the rest of many."""
+    """80 % of the change in step time comes from one group, the rest from many."""
     shares = {f"g{each}": 0.2 / 15 for each in range(16)} | {"g6": 0.8}
     made = MadeLevels(groups=groups(16), effect=lambda from_b: 0.3 * sum(shares[each] for each in from_b), spread=0.005)
     (culprit,) = made.narrowed().culprits

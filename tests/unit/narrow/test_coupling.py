@@ -15,7 +15,7 @@ from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Distribution, Inventory
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
-"""Name -> version and requirements."""
+"""Name -> (version, requirements)."""
 
 
 def inventory(told: Told, *, files: Mapping[str, Mapping[str, str]] | None = None, **more: object) -> Inventory:
@@ -74,7 +74,7 @@ def test_what_an_environment_breaks_already_is_not_held_against_its_hybrids() ->
 def test_a_package_that_one_side_lacks_is_needed_by_what_requires_it() -> None:
     a = inventory({"app": ("1", ())})
     b = inventory({"app": ("2", ("lib",)), "lib": ("2", ())})
-    assert coupled(a, b).refused(from_b("app")) == "app 2 requires lib, and lib is not there"
+    assert coupled(a, b).refused(from_b("app")) == "app 2 requires lib, and lib is not installed"
 
 
 def test_requirements_for_other_systems_and_unasked_extras_couple_nothing() -> None:
@@ -180,7 +180,7 @@ def test_the_parts_of_cudnn_are_swapped_together() -> None:
 
 
 Needs = tuple[int, set[tuple[int, int, str]]]
-"""How many packages, and which of them requires which in its own version (==) or a newer one (>=)."""
+"""The number of packages, and which package requires which other, in the same version (==) or a newer one (>=)."""
 NEEDS = st.integers(2, 7).flatmap(
     lambda n: st.tuples(
         st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(("==", ">="))))
@@ -206,7 +206,7 @@ def both_versions(told: Needs) -> list[Inventory]:
 
 @given(NEEDS)
 def test_every_mixture_inside_a_group_is_one_that_an_installer_refuses(told: Needs) -> None:
-    """That is why a group is never split: no part of it can be swapped alone, with whatever else."""
+    """This is why a group is never split: no part of it can be swapped without the rest."""
     a, b = both_versions(told)
     every = components(a, b)
     alone = [ComponentGroup(id=each.name, components=(each,)) for each in every]

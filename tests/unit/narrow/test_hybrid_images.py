@@ -1,4 +1,4 @@
-"""What is made of two sides: a hybrid with the wrong parts accuses the wrong package."""
+"""Hybrids of two images: a hybrid with the wrong parts accuses the wrong package."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_graft_takes_the_old_files_out_and_puts_the_new_ones_in() -> None:
 
 
 def test_a_library_takes_the_place_of_the_one_that_is_mapped() -> None:
-    """However it is found: by the loader's path, by a path of the program's own, or by its full name."""
+    """This holds however it is found: by the loader's path, by the program's own path, or by its full name."""
     graft = source_of(Hybrid(base="B", from_b=everything() - {"libx.so"}))
     assert (graft.reference, graft.other) == ("sha256:b", "sha256:a")
     assert graft.copy == (("/cuda/libx.so.1.0", "/cuda/libx.so.1.1"),)
@@ -118,7 +118,7 @@ def test_a_library_with_another_interface_comes_first_on_the_loader_s_path() -> 
 def test_a_hybrid_that_loaded_another_library_than_asked_for_is_not_believed() -> None:
     hybrid = Hybrid(base="A", from_b=frozenset({"libx.so"}))
     assert not not_loaded(sides(), hybrid, B)
-    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
+    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was requested, but /cuda/libx.so.1.0 was mapped"
 
 
 def test_a_package_goes_where_the_base_has_its_packages() -> None:
@@ -146,5 +146,5 @@ def test_a_version_with_its_own_put_in_again_is_told_from_one_with_another_s() -
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 1, "python": 3}'])
 def test_an_image_that_sends_nonsense_is_a_line_and_no_traceback(text: str) -> None:
-    with pytest.raises(InfrastructureError, match=r"components\.json: .*the image sent no list of its parts"):
+    with pytest.raises(InfrastructureError, match=r"components\.json: .*the image sent no component list"):
         read_inventory(text, variables={})

@@ -1,4 +1,4 @@
-"""What one launch of a hybrid says: what cannot be told is unresolved, and never taken for the fault of B."""
+"""What one launch of a hybrid shows: an unclear result is unresolved, and never mistaken for the fault of B."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIANT = Variant(scenario=SCENARIO, params=())
 
 
 def raised(error: str, **more: Any) -> Trial:
-    """It fails as a script does: the message is the traceback."""
+    """Return a launch that fails as a script does: the message is the traceback."""
     traceback = f'Traceback (most recent call last):\n  File "it.py", line 5, in step\n    raise it\n{error}'
     return failed(**{"message": traceback, "signal": None, **more})
 
@@ -38,7 +38,7 @@ BROKEN = raised("ValueError: broken")
 def told(
     *mixed: Trial, metric: str, verdict: str = "", a: Sequence[Trial] = (), b: Sequence[Trial] = (), problem: str = ""
 ) -> list[HybridOutcome]:
-    """What is said of the launches of the hybrid in the middle."""
+    """Return the outcome of the launches of the hybrid in the middle."""
     measured = [
         HybridLaunches(hybrid=hybrid, trials=trials, rounds=range(len(trials)), problem=why)
         for hybrid, trials, why in ((A, a, ""), (B, b, ""), (MIXED, mixed, problem))

@@ -1,4 +1,4 @@
-"""That swapping itself changes the result is an answer. It is not lost by the look that explains it."""
+"""That swapping itself changes the result is an answer. Looking for its explanation must not lose it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A, B = (replace(side, mapped={}) for side in (OLD, NEW))
 
 
 class OnlyBFails:
-    """A host on which only B itself fails, so that B is healed by being made again. `ends`: how the row ends."""
+    """A host on which only B itself fails, so that making B again heals it. `ends`: how the row ends."""
 
     def __init__(self, ends: HarnessError | None = None) -> None:
         self.ends = ends
@@ -55,7 +55,7 @@ class OnlyBFails:
 
 
 class Search:
-    """One search between two versions, and what was looked into and removed."""
+    """One search between two versions, with what it looked into and removed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.looks, self.removed, self._folder = 0, list[str](), folder
@@ -75,7 +75,7 @@ class Search:
         self.removed.append(kept.name)
 
     def reason(self) -> str:
-        """Return the reason of the answer, which is that the method changes the result."""
+        """Return the reason of the answer that the method changes the result."""
         found = narrow.narrow(self._asked(), out=self._folder, fresh=True)
         assert (found.verdict, found.finding) == ("method", 7)
         return found.reason
@@ -121,7 +121,7 @@ def test_nothing_is_launched_after_ctrl_c(search: Search) -> None:
 
 
 def test_what_is_fine_is_said_only_of_what_is_compared(search: Search) -> None:
-    """It said "hold the same files", which nobody had looked at."""
+    """It said "hold the same files", which had not been checked."""
     assert search.reason() == (
         "no distribution, mapped library or variable differs between the version and its copy; "
         "other files are not compared"

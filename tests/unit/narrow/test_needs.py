@@ -1,4 +1,4 @@
-"""Groups of which one needs another: no launch is spent on what no installer makes, and the culprit is still found."""
+"""Groups that need another group: no launch is spent on what no installer makes, and the culprit is still found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def group(name: str) -> ComponentGroup:
 
 
 def searched(names: list[str], needs: set[tuple[str, str]], *, culprit: str) -> tuple[Narrowed, set[Hybrid]]:
-    """Search where every hybrid with the culprit from B fails. No hybrid that breaks a need may be asked for."""
+    """Search where every hybrid with the culprit from B fails. A hybrid that breaks a need must not be requested."""
     search = ComponentSearch([group(name) for name in names], NarrowRules(), needs=frozenset(needs))
     outcomes: list[HybridOutcome] = []
     asked: set[Hybrid] = set()

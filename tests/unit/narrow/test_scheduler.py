@@ -1,4 +1,4 @@
-"""What is launched of a search, and what is believed of it: a wrong hybrid would prove the wrong component."""
+"""Which hybrids of a search are launched, and which results count: a wrong hybrid would prove the wrong component."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def scheduler(
 
 
 def test_a_hybrid_that_mapped_another_library_is_not_believed() -> None:
-    """Its launch failed as B does, and would accuse a library that was not loaded at all."""
-    why = "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
+    """Its launch failed as B does, and would accuse a library that was not loaded."""
+    why = "libx.so of 2 was requested, but /cuda/libx.so.1.0 was mapped"
     looks: list[Hybrid] = []
 
     def checked(hybrid: Hybrid, run: CellRun) -> str:

@@ -1,4 +1,4 @@
-"""Reports of memory that ran out, as the programs write them."""
+"""Out-of-memory reports, as programs write them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_tensorflow_s_table_is_read_on_gpu_and_cpu(device: str, allocator: str) 
 
 
 def test_tensorflow_without_a_table_still_tells_what_was_wanted() -> None:
-    """As 1.15.5 says it on a CPU when the first tensor is too much."""
+    """This is the text of 1.15.5 on a CPU if the first tensor is too large."""
     text = (
         "OOM when allocating tensor with shape[4,360,640,64] and type float on"
         " /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu\n\t [[node conv1/Conv2D]]"
@@ -88,7 +88,7 @@ CUDA = "CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity
 
 @pytest.mark.parametrize("number", ["1.2.3", ".", "...", "9" * 400, "9" * 5000, "\N{ARABIC-INDIC DIGIT ONE}", "-1", ""])
 def test_an_odd_number_is_not_known(number: str) -> None:
-    """It was a traceback after hours of a probe."""
+    """This was a traceback after hours of a probe."""
     read_oom(CUDA.format(number, number, number))
     report = read_oom(OURS.replace("450.00", number).replace("94", number).replace("1280", number))
     assert report is not None

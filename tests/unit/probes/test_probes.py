@@ -1,4 +1,4 @@
-"""What probes' files mean: the order of a table, what a control subtracts, and which sizes are tried."""
+"""The meaning of probes' files: the order of a table, what a control subtracts, and which sizes are tried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def trace(**rows: list[float | None]) -> str:
 
 
 def test_the_op_that_rose_most_is_first() -> None:
-    """Not the one with the largest ratio: from 1 to 10 µs costs nobody anything."""
+    """This is not the op with the largest ratio: a rise from 1 to 10 µs does not matter."""
     first, second, gone = read_ops(trace(tiny=[0.001, 0.010], slow=[0.2, 3.0], gone=[0.5, 0.0]))
     assert (first.op, first.ms, first.ratio, first.expected_bytes) == ("slow", (0.2, 3.0), pytest.approx(15), 16)
     assert (second.op, gone.op, gone.expected_bytes) == ("tiny", "gone", None)
@@ -63,7 +63,7 @@ def test_what_is_lost_once_is_not_lost_a_step() -> None:
     )
     found, errors, problem = read_leaks(longer, control, further_steps=2)
     assert [(leak.blocks, leak.blocks_a_step, leak.bytes_a_step) for leak in found] == [(30, 10, 80), (2, 0, 0)]
-    assert found[0].stack == ("malloc (libc)", "name (lib.so)")  # one place, whichever frame of Python called it
+    assert found[0].stack == ("malloc (libc)", "name (lib.so)")  # one place, whichever Python frame called it
     assert (errors, problem) == ({"InvalidRead": 2}, "")
 
 

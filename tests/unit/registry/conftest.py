@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a test tells it to, well or badly."""
+"""A server on loopback whose answers, good or bad, a test sets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """`raw`: written instead of everything else."""
+    """`raw`: sent instead of everything else."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else the body waits 40 ms for the client's acknowledgement of the headers
+    disable_nagle_algorithm = True  # otherwise the body waits 40 ms for the client's acknowledgement of the headers
 
     def handle_one_request(self) -> None:
         self.raw_requestline = self.rfile.readline(65537)
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(part)
             self.close_connection = True
             return
-        self.send_response_only(reply.status)  # with no header but those of the reply
+        self.send_response_only(reply.status)  # with no headers but those of the reply
         for name, value in reply.headers.items():
             self.send_header(name, value)
         if "Content-Length" not in reply.headers:
@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(reply.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Tests are quiet."""
+        """Log nothing."""
 
 
 def started(server: Server) -> Iterator[Server]:
@@ -99,7 +99,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def other() -> Iterator[Server]:
-    """Another server, which must not learn what is for the first."""
+    """Yield another server, which must not learn what is meant for the first."""
     yield from started(Server())
 
 
@@ -107,7 +107,7 @@ def other() -> Iterator[Server]:
 class World:
     """A registry client whose pauses are counted instead of made.
 
-    It has the patience for a busy machine, on which a second attempt would be seen where one is expected.
+    Its timeouts allow for a busy machine, on which a second attempt would otherwise be counted.
     """
 
     home: Path

@@ -1,4 +1,4 @@
-"""The challenges that registries send, as they send them."""
+"""Challenges in the form in which registries send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a registry says, as records; and what it may not make of us."""
+"""A registry's answers as records, and the limits on what it can make us do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serve(server: Server, replies: dict[str, Reply]) -> None:
 
 
 def an_image(*sizes: int, **config: Any) -> dict[str, Reply]:
-    """The replies for an image of these layers: by digest, and as tag `one`."""
+    """Return the replies for an image with these layers: by digest, and as tag `one`."""
     blob = json.dumps(config).encode()
     layers = [{"digest": digest_of(b"%d" % size), "size": size} for size in sizes]
     manifest = as_json({"config": {"digest": digest_of(blob), "size": len(blob)}, "layers": layers}, kind=MANIFEST)
@@ -45,7 +45,7 @@ def an_image(*sizes: int, **config: Any) -> dict[str, Reply]:
 
 
 def test_six_hundred_tags_in_pages(server: Server, world: World) -> None:
-    """Pages are followed by relative and absolute links; the address in a link counts for nothing."""
+    """Pages are followed through relative and absolute links; the host in a link is ignored."""
     tags = [f"20.{number}" for number in range(600)]
 
     def answer(request: Request) -> Reply:
@@ -75,7 +75,7 @@ def test_no_tags_at_all(server: Server, world: World) -> None:
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> None:
-    """The same page again and again, or ever new ones."""
+    """It sends the same page repeatedly, or always new ones."""
 
     def answer(request: Request) -> Reply:
         at = int(request.path.partition("last=")[2] or 0) + step
@@ -83,7 +83,7 @@ def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> 
         return as_json({"tags": page}, Link=f'</v2/team/app/tags/list?last={at}>; rel="next"')
 
     server.answer = answer
-    with pytest.raises(RegistryTrouble, match="has no end; nothing of it is used"):
+    with pytest.raises(RegistryTrouble, match="does not end; none of it is used"):
         world.registry().tags(f"{server.host}/team/app")
     assert len(server.asked) < 10
 
@@ -91,7 +91,7 @@ def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> 
 def test_a_list_of_single_tags_without_end_is_left(
     server: Server, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each page is new, and brings next to nothing: it would be asked a hundred thousand times."""
+    """Each page is new, but has next to nothing: the client would ask a hundred thousand times."""
     monkeypatch.setattr(client, "MOST_PAGES", 20)
 
     def answer(request: Request) -> Reply:
@@ -99,13 +99,13 @@ def test_a_list_of_single_tags_without_end_is_left(
         return as_json({"tags": [f"t{at}"]}, Link=f'</v2/team/app/tags/list?last={at}>; rel="next"')
 
     server.answer = answer
-    with pytest.raises(RegistryTrouble, match="has no end; nothing of it is used"):
+    with pytest.raises(RegistryTrouble, match="does not end; none of it is used"):
         world.registry().tags(f"{server.host}/team/app")
     assert len(server.asked) == 20
 
 
 def test_half_a_list_is_none(server: Server, world: World) -> None:
-    """The second page fails: the tags of the first would look as if the others were gone."""
+    """The second page fails: with only the tags of the first, the others would look as if they were gone."""
     first = as_json({"tags": ["1"]}, Link='</v2/team/app/tags/list?last=1>; rel="next"')
     serve(server, {"/v2/team/app/tags/list?n=1000": first})
     with pytest.raises(RegistryTrouble):
@@ -193,10 +193,10 @@ def test_other_content_than_the_digest_says_is_refused(server: Server, world: Wo
     replies = an_image(10, architecture="amd64")
     blob = next(path for path in replies if "/blobs/" in path)
     serve(server, {**replies, blob: Reply(body=b'{"architecture": "evil"}')})
-    with pytest.raises(RegistryTrouble, match="other content than its digest says"):
+    with pytest.raises(RegistryTrouble, match="content that does not match its digest"):
         facts(server, world)
     serve(server, {f"/v2/team/app/manifests/sha256:{'1' * 64}": replies["/v2/team/app/manifests/one"]})
-    with pytest.raises(RegistryTrouble, match="other content than its digest says"):
+    with pytest.raises(RegistryTrouble, match="content that does not match its digest"):
         world.registry().facts(f"{server.host}/team/app@sha256:{'1' * 64}")
 
 

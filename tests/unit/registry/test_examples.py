@@ -1,4 +1,4 @@
-"""What users copy works: the examples for cron, systemd and CI name options that there are."""
+"""What users copy works: the examples for cron, systemd and CI use options that exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_there_is_one_for_each_place() -> None:
 
 
 def test_what_is_known_is_kept_when_a_look_finds_something_bad() -> None:
-    """actions/cache saves nothing of a job that fails: each night would find all images new, and run them again."""
+    """actions/cache saves nothing from a job that fails: each night, all images would be new and run again."""
     steps = yaml.safe_load((FOLDER / "github.yml").read_text())["jobs"]["watch"]["steps"]
     (save,) = (step for step in steps if "cache/save" in step.get("uses", ""))
     (restore,) = (step for step in steps if "cache/restore" in step.get("uses", ""))

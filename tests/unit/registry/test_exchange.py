@@ -1,4 +1,4 @@
-"""A registry that is busy, slow, broken or sly: bounded attempts, no endless loop, one line that says why."""
+"""A registry that is busy, slow, broken or malicious: limited attempts, no endless loop, one line that says why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}'
 
 
 def replies(server: Server, *script: Reply) -> None:
-    """These in turn; the last one for ever."""
+    """Return these replies in turn, and then the last one forever."""
     server.answer = lambda request: script[min(len(server.asked), len(script)) - 1]
 
 
@@ -33,7 +33,7 @@ def test_a_busy_registry_is_asked_again(server: Server, world: World, status: in
 
 
 def test_the_pause_is_the_one_asked_for(server: Server, world: World) -> None:
-    date = "Sun, 09 Sep 2001 01:47:00 GMT"  # 20 s after the world's now
+    date = "Sun, 09 Sep 2001 01:47:00 GMT"  # 20 s after the current time of `World`
     replies(
         server, Reply(status=429, headers={"Retry-After": "7"}), Reply(status=503, headers={"Retry-After": date}), OK
     )
@@ -42,7 +42,7 @@ def test_the_pause_is_the_one_asked_for(server: Server, world: World) -> None:
 
 
 def test_a_date_to_wait_for_is_by_the_clock_of_the_registry(server: Server, world: World) -> None:
-    """By ours, an hour ahead or behind, it was asked again at once, or given up."""
+    """With our clock an hour ahead or behind, the registry was asked again immediately, or given up."""
     theirs = {"Date": "Sun, 09 Sep 2001 02:46:40 GMT", "Retry-After": "Sun, 09 Sep 2001 02:46:47 GMT"}
     replies(server, Reply(status=429, headers=theirs), Reply(status=429, headers={**theirs, "Date": "soon"}), OK)
     with pytest.raises(RegistryTrouble, match="asks to wait 3607 s"):
@@ -77,7 +77,7 @@ HALF = [
     [b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"],
     [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"tags\": ["],
     [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ta"],
-    # Whole, but for what it holds: without the header the next question may go out on a connection that is being shut.
+    # Complete, but without the header: the next request may then use a connection that is being closed.
     [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope"],
     [b"HTTP/1.1 2"],
     [b""],
@@ -159,9 +159,9 @@ def test_the_same_server_does(server: Server) -> None:
 
 @pytest.mark.parametrize("status", [302, 303, 307, 308])
 def test_a_form_is_sent_to_no_other_server(server: Server, other: Server, status: int) -> None:
-    """A token service that redirects had the refresh token of the user's login posted to whom it named."""
+    """A token service that redirects got the refresh token of the user's login posted to any server that it named."""
     exchange = redirected(server, f"http://{other.host}/", status=status)
-    with pytest.raises(RegistryTrouble, match="leads to an address that is not safe; not followed"):
+    with pytest.raises(RegistryTrouble, match="redirects to an unsafe address; not followed"):
         exchange.ask(Ask(url=f"http://{server.host}/", method="POST", form={"refresh_token": "secret"}))
     assert other.asked == []
 
@@ -187,7 +187,7 @@ def test_plain_http_leads_to_no_other_machine(asked: str, url: str, may: bool) -
 def test_an_answer_of_more_values_than_anything_has_is_not_read(
     server: Server, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """16 MiB of empty lists take a gigabyte once they are read."""
+    """16 MiB of empty lists take a gigabyte once they are parsed."""
     monkeypatch.setattr("harness.registry.bounded_http.MOST_VALUES", 1000)
     server.answer = lambda request: Reply(body=b'{"tags": [' + b"[]," * 1000)
     with pytest.raises(RegistryTrouble, match="answers with more than 1000 values; not read"):
@@ -196,7 +196,7 @@ def test_an_answer_of_more_values_than_anything_has_is_not_read(
 
 def test_a_circle_is_left(server: Server) -> None:
     exchange = redirected(server, "/")
-    with pytest.raises(RegistryTrouble, match="from one address to the next without end"):
+    with pytest.raises(RegistryTrouble, match="redirects too many times"):
         exchange.ask(Ask(url=f"http://{server.host}/"))
     assert len(server.asked) == 5
 

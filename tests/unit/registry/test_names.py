@@ -1,4 +1,4 @@
-"""References as Docker reads them."""
+"""Image references are parsed as Docker parses them."""
 
 from __future__ import annotations
 

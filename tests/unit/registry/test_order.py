@@ -1,4 +1,4 @@
-"""Which tags a range means, and in which order."""
+"""Which tags a range selects, and in which order."""
 
 from __future__ import annotations
 

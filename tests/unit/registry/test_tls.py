@@ -1,4 +1,4 @@
-"""Certificates, as Docker takes them: any on this machine, else those that are trusted or in `certs.d`."""
+"""Certificates are accepted as by Docker: any on this machine, otherwise trusted ones or those in `certs.d`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}'
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate that nobody has signed, and its key, in one file."""
+    """Make a self-signed certificate and its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
     now = datetime.now(timezone.utc)
@@ -79,6 +79,6 @@ def test_a_safe_address_does_not_lead_to_one_that_is_not(secured: Server, server
     server.answer = lambda request: OK
     secured.answer = lambda request: Reply(status=307, headers={"Location": f"http://{server.host}/"})
     question = Question(url=f"https://{secured.host}/", verify=str(certificate), authorization="Bearer secret")
-    with pytest.raises(RegistryTrouble, match="leads to an address that is not safe; not followed"):
+    with pytest.raises(RegistryTrouble, match="redirects to an unsafe address; not followed"):
         Exchange(pause=lambda seconds: None).ask(question)
     assert server.asked == []

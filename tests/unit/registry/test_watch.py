@@ -1,4 +1,4 @@
-"""What a watch sees, runs and remembers, with registries and runs that are not real."""
+"""What a watch sees, runs and remembers, with registries and runs that are doubles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ scenarios:
 
 @dataclass
 class Registry:
-    """Tags and what they point to; counts requests as a real one would be asked."""
+    """Tags and the digests to which they point; it counts requests as a real registry would receive them."""
 
     held: dict[str, str]
     trouble: Exception | None = None
@@ -61,7 +61,7 @@ class Registry:
 
 @dataclass
 class Runs:
-    """Plans that were run, and what came of them."""
+    """The plans that were run, and their results."""
 
     verdicts: dict[str, str] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ def world(tmp_path: Path) -> World:
 
 
 def known(world: World) -> World:
-    """The same, after its first look."""
+    """Return the same watch after its first look."""
     assert world.watch() == 0
     world.seen.clear()
     world.runs.ran.clear()
@@ -186,7 +186,7 @@ def test_a_new_tag_runs_beside_the_last_good_and_the_last_known_one(world: World
 
 
 def test_a_drift_over_all_runs_ends_a_good_run_with_1(world: World) -> None:
-    """A loss of 1 % with each version is in no run's own findings."""
+    """A loss of 1 % with each version is not a finding of any single run."""
     world.drifting = True
     assert world.watch() == 1
     assert world.asked == ["nightly"]
@@ -198,7 +198,7 @@ def test_a_drift_over_all_runs_ends_a_good_run_with_1(world: World) -> None:
 
 
 def test_a_slower_image_is_not_the_last_good_one(world: World) -> None:
-    """Its own cells are flat: that it is slower is the finding's word."""
+    """Its own cells are flat: only the finding says that it is slower."""
     world.registry.held = {f"1.{number}": "sha256:0" for number in range(5)}
 
     def slower(plan: Plan) -> tuple[Finding, ...]:
@@ -289,7 +289,7 @@ def test_series_without_news_and_excluded_images_stay_out(world: World) -> None:
 
 
 def test_a_listed_tag_that_may_not_be_asked_for_is_noted(world: World) -> None:
-    """It may be on the engines; a registry that is silent says nothing at all."""
+    """It may exist on the engines; a registry that does not answer says nothing at all."""
     text = MATRIX.replace('tags: {match: "*", from: "1"}', 'tags: ["1.0", "9.9"]')
     (world.folder / "matrix.yaml").write_text(text)
     world.watch()
@@ -354,7 +354,7 @@ def test_what_could_not_be_measured_stays_new(world: World) -> None:
 
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_a_run_that_was_cut_short_is_begun_again(world: World, interrupted: bool) -> None:
-    """By a signal; or by kill -9, when nothing of ours is done any more."""
+    """By a signal, or by kill -9, after which nothing of ours runs any more."""
     known(world)
     world.registry.held |= {"1.0": "sha256:other", "1.2": "sha256:c"}
     if interrupted:
@@ -386,7 +386,7 @@ def test_nothing_follows_from_half_an_answer(world: World) -> None:
 def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> None:
     known(world)
     world.state.write_bytes(content)
-    with pytest.raises(UsageError, match=r"watch\.json: is not a file of this version's watch; remove it"):
+    with pytest.raises(UsageError, match=r"watch\.json: is not a valid file of this version's watch; remove it"):
         world.watch()
     assert world.state.read_bytes() == content
 
@@ -396,7 +396,7 @@ HOLD += "with only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.
 
 
 def test_a_full_disk_does_not_keep_a_watch_from_its_lock(tmp_path: Path) -> None:
-    """The number in it is for others' messages alone; it was a traceback."""
+    """The number in it is only for messages to others; this was a traceback."""
     line = f"ulimit -f 0; exec {shlex.join([sys.executable, '-c', HOLD, str(tmp_path)])}"
     done = subprocess.run(["sh", "-c", line], input="", capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("held\n", "")
@@ -404,7 +404,7 @@ def test_a_full_disk_does_not_keep_a_watch_from_its_lock(tmp_path: Path) -> None
 
 @contextmanager
 def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock of this folder."""
+    """Run another process that holds the lock of this folder."""
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -414,7 +414,7 @@ def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_second_watch_is_refused_and_a_killed_one_leaves_no_lock(world: World) -> None:
     with another(world.state.parent) as process:
-        with pytest.raises(InfrastructureError, match=rf"at work \(process {process.pid}\); it will see what is new"):
+        with pytest.raises(InfrastructureError, match=rf"is running \(process {process.pid}\) and will find"):
             world.watch()
         assert world.runs.ran == []
         process.kill()
@@ -426,7 +426,7 @@ def test_a_second_watch_is_refused_and_a_killed_one_leaves_no_lock(world: World)
 
 
 def looks(world: World, *, changes: Mapping[int, Callable[[], object]], stop_after: int) -> int:
-    """Watch with no pause between looks; after so many looks a change is made, or it is stopped."""
+    """Watch with no pause between looks; after this many looks, make a change or stop."""
     world.changes = {**changes, stop_after: world.stopped.set}
     return world.watch(interval_s=0.0)
 
@@ -482,7 +482,7 @@ def test_the_line() -> None:
 
 
 def test_built_images_are_known_by_their_names(world: World) -> None:
-    """There is no registry to ask: a version is new until it was measured."""
+    """There is no registry to ask: a version is new until it is measured."""
     (world.folder / "image").mkdir()
     (world.folder / "image" / "Dockerfile").write_text("FROM scratch\nARG V\n")
     text = MATRIX.replace("repository: registry.local/app", "build: image").replace(
@@ -496,7 +496,7 @@ def test_built_images_are_known_by_their_names(world: World) -> None:
 
 
 def test_a_look_does_not_wait_for_what_only_a_run_needs() -> None:
-    """Most looks find nothing new: to import statistics, HTML readers and engines took longer than to ask."""
+    """Most looks find nothing new: importing statistics, HTML readers and engines took longer than asking."""
     code = "import harness.cli.watch, sys; print(sorted({'scipy', 'bs4', 'docker', 'jinja2', 'uv'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

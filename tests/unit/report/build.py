@@ -1,4 +1,4 @@
-"""Run results that look like real ones, for the tests of the reports. Figures are those of real regressions."""
+"""Run results that look real, for the tests of the reports. The figures are those of real regressions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
         verdict="leak", verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
-        why=f"3 of 3 trials: RSS grows {rate} KiB a step, at the same pace all the time; up to step 4000",
+        why=f"3 of 3 trials: RSS grows {rate} KiB a step, at the same rate throughout; up to step 4000",
         rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
         step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
     )  # fmt: skip
@@ -108,7 +108,7 @@ _NO_GPU, _NO_ITEMS = (
 
 
 def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
-    """The verdict with all its signals, as the judge fills them in: good but for `others`."""
+    """Return the verdict with all its signals, as the judge fills them in: good except for `others`."""
     known = {name: SignalVerdict(seen="good", limit=SIGNALS[name].limit) for name in SIGNALS if name != "log"}
     step_s, peak_kib = (verdict.step_ms or 0.0) / 1000, 1024 * (verdict.peak_rss_mib or 0.0)
     known |= {
@@ -127,7 +127,7 @@ def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
 
 
 def with_signals(result: RunResult) -> RunResult:
-    """The same run as the judge leaves it."""
+    """Return the same run with signals, as the judge leaves it."""
     cells = tuple(replace(entry, verdict=seen(entry.verdict)) for entry in result.cells)
     return replace(result, cells=cells)
 
@@ -149,7 +149,7 @@ def trace(rate_kib: float, *, steps: int = 400, warmup_kib: float = 900.0) -> Tr
 
 
 def full_trace(rows: int = 240) -> Trace:
-    """With the columns and looks that a trial on a machine without a GPU has, as thinned for reports."""
+    """Return a trace with the columns and looks of a trial on a machine without a GPU, thinned for reports."""
     noise = np.random.default_rng(1)
     step = np.linspace(1, 4000, rows).round()
     rss = 30_000 + 7.8 * step + noise.normal(0, 64, rows)
@@ -196,7 +196,7 @@ def finding(
 
 
 def with_findings(result: RunResult, findings: Iterable[Finding]) -> RunResult:
-    """With these instead of its own, and whose fault they are."""
+    """Return the run with these findings instead of its own, and their attribution."""
     found = tuple(findings)
     return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
 
@@ -210,7 +210,7 @@ def run(
     warnings: Sequence[str] = (),
     problems: Mapping[str, str] | None = None,
 ) -> RunResult:
-    """A run over every version, lane and variant of each history, with what `judge` says of each cell."""
+    """Return a run over every version, lane and variant of each history; `judge` gives the verdict of each cell."""
     blocks = tuple(
         Block(
             series=of, lane=lane, variant=one,
@@ -253,7 +253,7 @@ RATES = {"6.3.0": 7.838, "6.3.1": 7.839, "6.5.0": 2.816, "6.6.3": 2.816}
 
 
 def quickstart() -> RunResult:
-    """One lane, one variant, ten versions: a leak, its repair, and another one."""
+    """Return a run of one lane, one variant and ten versions: a leak, its fix, and another leak."""
 
     def judge(version: str, _lane: Lane, _variant: Variant) -> CellVerdict:
         return leak(RATES[version]) if version in RATES else flat()
@@ -274,7 +274,7 @@ ZEROS_RATES = {"2.14.1": 0.121, "2.15.1": 0.122, "2.16.2": 0.681, "2.17.1": 0.67
 
 
 def worsening() -> RunResult:
-    """A leak in every version that becomes much worse in one, where steps slow down and the peak rises with it."""
+    """Return a run with a leak in every version that becomes much worse in one, with slower steps and a higher peak."""
     changes = [
         finding(TENSORFLOW, HERE, ZEROS, before=None, after="2.14.1", kind="bad_from_start", effect=rate(0.121)),
         finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", kind="worse", effect=rate(0.681)),
@@ -300,7 +300,9 @@ SIGNAL = [variant("signal", op=op, input=given) for op in ("rfft", "fft") for gi
 
 
 def varied() -> RunResult:
-    """Slower steps, a crash in one version only, a gap that could not run, two lanes, and what is not known."""
+    """Return a run with slower steps, a crash in one version only, a gap that could not run, two lanes, and unknown
+    cells.
+    """
     changes = [
         finding(LRN, HERE, LRN_STEP, before="1.20.1", after="1.21.0", metric="step_time", verdict="slower",
                 effect=Effect(value=5.62, unit="ratio", ci=(5.5, 5.7)), p=0.00002),
@@ -339,7 +341,7 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
 
 
 def signalled() -> RunResult:
-    """All that a cell can show of its signals: good, bad in a level, in a growth and in a value, blind, and so far."""
+    """Return a run with all states of signals: good, bad in a level, a growth and a value, blind, and good so far."""
     files = SignalVerdict(seen="bad", value=1.0, ci=(0.99, 1.01), limit=0.01)
     slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
     by_version = {
@@ -374,7 +376,7 @@ def quiet() -> RunResult:
 
 
 def unreachable() -> RunResult:
-    """One of two hosts is gone: nothing bad, but nothing known of it either."""
+    """Return a run in which one of two hosts is gone: nothing is bad, but the lost host is unknown."""
     problem = "ssh://lab-3090: connection refused; start dockerd there and try again"
     return run(
         [(NGC, [OLD, NEW], SIGNAL[:1])],
@@ -385,7 +387,7 @@ def unreachable() -> RunResult:
 
 
 def large(versions: int = 50, variants: int = 24) -> RunResult:
-    """A run with as many columns and rows as people have."""
+    """Return a run with as many columns and rows as real users have."""
     history = series("wheel", [f"1.{number}.0" for number in range(versions)])
     first = min(31, versions - 1)
     many = [variant("signal", op=f"op{number % 6}", input=f"in{number // 6}") for number in range(variants)]

@@ -1,4 +1,4 @@
-"""Runs whose fault is known, drawn as squares: a row for each lane, a letter for each image.
+"""Runs whose fault is known, drawn as tables: a row for each lane, a letter for each image.
 
 `b` leaks, `g` is good, `s` is suspect, `n` is noisy in two launches, `u` is untested, `i` is incompatible, `x` is left
 out by the matrix.
@@ -76,7 +76,7 @@ def run(
     bad: Callable[[Variant], bool] = leaking,
     controls: Sequence[Variant] = (),
 ) -> RunResult:
-    """A run of every variant as the square has it, where those that are not `bad` are good instead; and controls."""
+    """Return a run in which the `bad` variants are as in the table, and all others are good; with controls."""
     versions = [image.version for image in of.images]
 
     def judge(version: str, lane: Lane, one: Variant) -> CellVerdict:
@@ -89,7 +89,7 @@ def run(
 
 
 def _without(result: RunResult, square: Square, versions: Sequence[str]) -> RunResult:
-    """With the cells left out that the square says."""
+    """Return the plan without the cells that the table leaves out."""
 
     def cell(one: Cell) -> Cell:
         left_out = square[one.lane][versions.index(one.image.version)] == "x"
@@ -101,7 +101,7 @@ def _without(result: RunResult, square: Square, versions: Sequence[str]) -> RunR
 
 
 def judged(result: RunResult) -> RunResult:
-    """The run with the findings and attributions that its cells give."""
+    """Return the run with the findings and attributions that follow from its cells."""
     found = leaks(result.plan, {entry.cell.id: entry.verdict for entry in result.cells})
     return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
 

@@ -1,4 +1,4 @@
-"""The page for those who cannot see it, or not well: what a browser's checker for accessibility would complain of."""
+"""The page for readers with impaired vision: what an accessibility checker of a browser would report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.report.test_probe_tables import with_probes
 
 CSS = (files("harness.report") / "templates" / "report.css").read_text(encoding="utf-8")
 TEXT, GRAPHIC = 4.5, 3.0
-"""Least contrasts of WCAG 2.2, level AA."""
+"""Lowest contrasts according to WCAG 2.2, level AA."""
 PAIRS = [
     ("ink", "ground"), ("ink", "raised"), ("ink", "hot"), ("ink", "unsure-ground"), ("dim", "ground"),
     ("dim", "raised"), ("dim", "good-ground"), ("good", "ground"), ("good", "good-ground"), ("bad", "ground"),
@@ -95,7 +95,7 @@ def test_every_link_leads_somewhere(result: RunResult) -> None:
 
 
 def test_versions_go_downwards_where_they_would_be_out_of_sight() -> None:
-    """The newest ones are the last, and what is bad is mostly among them."""
+    """The newest versions come last, and most faults are among them."""
     many = html_page.render(build.large(versions=12, variants=3))
     assert re.findall(r'<th scope="row">([^<]*)</th>', many)[:2] == ["1.0.0", "1.1.0"]
     assert '<th scope="col">1.19.2</th>' in html_page.render(build.varied())

@@ -1,4 +1,4 @@
-"""Whose fault it is, as people read it: one sentence for every branch, that never says more than is known."""
+"""Whose fault it is, as people read it: one sentence for every case, which never claims more than is known."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_story_before() -> None:
 
 
 def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -> None:
-    """It was "run 22.12 on the RTX 3090 to settle it", of a cell that had been run twice: launches settle nothing."""
+    """It said "run 22.12 on the RTX 3090 to settle it" of a cell that had run twice: more launches settle nothing."""
     text = sentence(run({OLD: "ggn", NEW: "iib"}))
     assert "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: give it more steps." in text
     other = sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC))
@@ -129,7 +129,7 @@ def test_each_square_has_its_words(square: Square, text: str) -> None:
 
 
 def test_what_is_bad_on_a_lane_that_is_not_blamed_is_not_told_of_those_that_are() -> None:
-    """The 3090 is bad in 20.12 and the others were never tried with that: they were bad "in every version from" it."""
+    """The 3090 is bad in 20.12, with which the others were never tried: they were "bad in every version from" it."""
     assert sentence(run({OLD: "bub", NEW: "ubb", THIRD: "ubu"})) == (
         f"{LEAKS} in every version from 21.08, the oldest that can be judged, on the RTX 4090 and the RTX 5090; "
         "not the card's fault; not known for the RTX 3090. Layer: native heap."
@@ -155,7 +155,7 @@ def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> N
     ids=["it could not run there", "one of two launches", "blind"],
 )
 def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_version: CellVerdict) -> None:
-    """It was "slow, missing and m stay good" of three that nobody had found good."""
+    """It said "slow, missing and m stay good" of three variants that were never found good."""
     drawn = run({NEW: "ggb"}, controls=[TORCH])
     newest = drawn.plan.matrix.series[0].images[-1].version
 
@@ -170,7 +170,7 @@ def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_
 
 
 def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
-    """`on both cards` would say too much of it."""
+    """`on both cards` would claim too much for it."""
     result = run({OLD: "ggb", NEW: "ggb"}, variants=SIGNAL)
     dropped = [
         replace(entry, verdict=build.unknown("untested", "no time"))
@@ -180,7 +180,7 @@ def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
     ]
     told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
     assert told.endswith(
-        "not the card's fault; 1 of these 4 variants without a result on the RTX 3090. Layer: native heap."
+        "not the card's fault; 1 of these 4 variants has no result on the RTX 3090. Layer: native heap."
     )
 
 
@@ -306,7 +306,7 @@ def test_what_a_rule_rests_on_is_below_the_tables() -> None:
 
 
 def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
-    """A real one: both ways of use leak in 6.3.0, one of them goes on."""
+    """A real case: both ways of use leak in 6.3.0, and one of them goes on."""
     pop, read = (build.variant("headers", then=then) for then in ("pop", "read"))
     bad = {("21.08", "pop"), ("21.08", "read"), ("22.12", "pop")}
     result = faults.judged(
@@ -320,7 +320,7 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         "and 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. "
         "Layer: native heap."
     )
-    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there by another fault") for card in cards(result))
+    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in cards(result))
 
 
 def test_exceptions_and_what_never_ran_are_listed() -> None:
@@ -353,7 +353,7 @@ POOL = replace(
 
 
 def in_a_pool(square: Square, machines: dict[str, str]) -> RunResult:
-    """The run of a square whose rows ran on these machines, by the value of `input`."""
+    """Return the run of a table whose rows ran on these machines, by the value of `input`."""
     result = run(square, variants=SIGNAL)
 
     def ran(entry: CellResult) -> CellResult:
@@ -368,7 +368,7 @@ ON_GPU2 = {"random": "gpu2", "variable": "gpu2", "zeros": "gpu1", "constant": "g
 
 
 def test_a_machine_of_a_pool_that_alone_has_a_fault_is_suspected_not_the_params_of_its_rows() -> None:
-    """Said to be bad when input is random or variable, which is what a broken machine happened to take."""
+    """They were said to be bad when input is random or variable, which a broken machine happened to run."""
     text = sentence(in_a_pool({POOL: "bbb"}, ON_GPU2))
     assert (
         "everything ran on gpu2, where nothing is good, so gpu2 itself may be at fault; to settle it, take it out of "
@@ -385,7 +385,7 @@ def test_a_machine_on_which_an_older_version_is_good_is_not_suspected() -> None:
 
 
 def test_a_card_that_is_bad_on_two_machines_of_a_pool_is_told_from_its_host() -> None:
-    """One machine may be broken; two of them have only the card in common."""
+    """One machine may be broken; two machines have only the card in common."""
     one = sentence(in_a_pool({POOL: "bbb", NEW: "ggg"}, ON_GPU2))
     assert "the fault of the RTX 3090, or of its host (gpu2), not the image's" in one
     two = sentence(in_a_pool({POOL: "bbb", NEW: "ggg"}, {**ON_GPU2, "variable": "gpu1"}))

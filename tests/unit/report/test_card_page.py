@@ -1,4 +1,4 @@
-"""The cards at the top of the page: who reads no further must have seen the figure, and what to do next."""
+"""The cards at the top of the page: a reader who stops there must have seen the figure, and what to do next."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ points = st.lists(
 
 
 def figure(*values: float | None, unit: str = "KiB/step", bad: int = 2) -> Figure:
-    """One version for each value, bad from that one on."""
+    """Return one version for each value, bad from that one on."""
     tones: list[Any] = ["good" if place < bad else "bad" for place in range(len(values))]
     made = [
         Point(version=f"1.{place}.0", value=value, low=None, high=None, tone=tone, own=tone == "bad")
@@ -129,6 +129,6 @@ def test_what_else_is_new_there_stands_on_the_card() -> None:
     page = html_page.render(told)
     assert "also new</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
     assert "and 3 more" in page
-    assert "log: else" not in page.partition('id="noticed"')[0]  # it is no news of the finding
+    assert "log: else" not in page.partition('id="noticed"')[0]  # it is not new information about the finding
     assert observed.new_there(result.findings, result) == []
     assert re.search("also new</dt>", html_page.render(result)) is None

@@ -93,7 +93,7 @@ def test_a_failure_says_how_many_launches_failed() -> None:
 
 
 def test_each_way_in_which_the_variants_of_a_failure_end_is_quoted_once() -> None:
-    """One reason of four stood there, without its variant, and the p-value of one beside the launches of all."""
+    """Only one reason of four was shown, without its variant, and the p-value of one next to the launches of all."""
     ends = {1: "exit code 7", 2: "no end within 30 s", 3: "exit code 7"}
     variants = [build.variant("s", a=number) for number in ends]
 
@@ -115,7 +115,7 @@ def test_each_way_in_which_the_variants_of_a_failure_end_is_quoted_once() -> Non
 
 
 def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the_repair() -> None:
-    """Slower steps were said to take 34.8 % less."""
+    """Slower steps were reported to take 34.8 % less."""
     end = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", kind="first_fixed", metric="step_time",
         verdict="slower", effect=Effect(value=0.652, unit="ratio"),
@@ -155,7 +155,7 @@ def test_a_version_that_was_not_measured_is_not_good_in_the_figure() -> None:
 
 
 def test_any_signal_has_a_card() -> None:
-    """Of a signal that this module does not know by name."""
+    """This includes a signal that this module does not know by name."""
 
     def judge(version: str, *_: object) -> object:
         bad = version >= "6.3"
@@ -199,7 +199,7 @@ def test_a_run_without_findings_has_no_cards() -> None:
 
 
 def test_a_ratio_of_times_has_a_sign() -> None:
-    """It was `late step time 1 → 2 ratio`."""
+    """It read `late step time 1 → 2 ratio`."""
     sides = [Point(version=name, value=value, low=None, high=None, tone="good", own=False, most=None)
              for name, value in (("1.0", 1.0), ("2.0", 2.0))]  # fmt: skip
     figure = Figure(title="late step time", unit="ratio", points=tuple(sides))

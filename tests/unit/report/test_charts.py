@@ -1,4 +1,4 @@
-"""The charts: one definition for the page and for files, and the script that the page carries."""
+"""The charts: one definition for the page and for files, and the script that the page contains."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_version_without_a_figure_has_its_verdict_in_its_place() -> None:
 
 
 def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_place() -> None:
-    """In the chart of the step time stood `leak 7.84 KiB/step`, in red, and words of the leak ran across it."""
+    """The chart of the step time showed `leak 7.84 KiB/step`, in red, and other words of the leak."""
     result = build.quickstart()
     cells = tuple(
         replace(entry, verdict=replace(entry.verdict, step_ms=None)) if number else entry
@@ -66,7 +66,7 @@ def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_
 
 
 def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:
-    """At 1200 px, `good again` ended outside of its chart."""
+    """At 1200 px, `good again` ended outside its chart."""
     rate, *_ = first_history(build.quickstart()).drawings
     assert [(one["version"], one["word"], one["side"]) for one in rate.rows["changes"]] == [
         ("6.3.0", "first bad", "right"), ("6.3.2", "good again", "right"),
@@ -105,7 +105,7 @@ def test_the_same_definition_makes_files(number: int) -> None:
 
 @pytest.mark.parametrize("values", [(100.0, 200.0), (99.97, 200.04), (80.0, 80.0), (0.0, 5.0)])
 def test_the_outermost_points_are_drawn_whole(values: tuple[float, float]) -> None:
-    """A nice scale ends at the highest value: half of its point was beyond the plot."""
+    """A rounded scale ends at the highest value: half of its point was outside the plot."""
     points = [
         {"version": f"{place}", "value": value, "low": value, "high": value, "tone": "good", "text": "flat",
          "excluded": None, "told": ""}
@@ -131,13 +131,13 @@ def test_traces_of_all_trials_with_their_looks() -> None:
 
 
 def test_what_measuring_cost_is_told() -> None:
-    """Who doubts a step time asks first what the measuring took of it: the most of any launch."""
+    """A reader who doubts a step time first asks what the measuring cost: the most of any launch."""
     result = build.quickstart()
     bad = result.cells[3]
     trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
     cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
     pages = first_history(replace(result, cells=cells)).cells
-    told = [dict(page.facts).get("cost of measuring") for page in pages]
+    told = [dict(page.facts).get("measurement overhead") for page in pages]
     assert told.count("0.41 % of the steps' time") == 1
     assert dict(pages[0].facts).keys() >= {"why"}
 
@@ -151,7 +151,7 @@ def test_what_was_never_sampled_is_not_drawn() -> None:
 
 
 def test_figures_that_are_not_finite_are_not_drawn() -> None:
-    """JSON has no word for them: one of them would leave the whole page without charts."""
+    """JSON has no notation for them: one of them would leave the whole page without charts."""
     result = build.quickstart()
     odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
     page = html_page.render(
@@ -161,7 +161,7 @@ def test_figures_that_are_not_finite_are_not_drawn() -> None:
 
 
 def test_an_issue_shows_the_change_as_the_page_does() -> None:
-    """Steps that got slower are bad there though the memory is flat."""
+    """Versions with slower steps are bad there, although their memory is flat."""
     result = build.varied()
     cells = tuple(one for one in result.cells if one.cell.image.series == "onnxruntime")
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
@@ -174,8 +174,8 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
 
 
 def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None:
-    """A newest version of another day was red, because the version before it is slower: nothing was compared with it.
-    In the page's chart a leak made it red.
+    """A newest version of another day was red because the version before it is slower; nothing was compared with it. In
+    the page's chart a leak made it red.
     """
     apart = SignalVerdict(seen="blind", value=2.1, limit=0.5, why="it was measured on another day")
     slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
@@ -200,7 +200,7 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
 def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
     """A version that left files open was red in the chart of its memory, which was flat."""
     drawings = {one.title: one.rows for one in first_history(build.signalled()).drawings}
-    files, memory = drawings["open files, files/step"], drawings["growth, KiB a step (grey: more is ruled out)"]
+    files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: higher rates are ruled out)"]
     assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
     assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
     assert [change["version"] for change in files["changes"]] == ["6.2.0"]
@@ -208,7 +208,7 @@ def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
 
 
 def test_a_frontier_names_every_setting() -> None:
-    """The page does not carry what it never draws."""
+    """The page does not contain what it never draws."""
     settings = [Setting(name=name, peak_mib=peak, items_a_s=speed, on_frontier=best)
                 for name, peak, speed, best in (("batch=1", 90, 10, True), ("<b>", 200, 8, False))]  # fmt: skip
     picture = frontier.svg(settings)
@@ -316,7 +316,7 @@ def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch
 
 
 def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
-    """As `harness diff` has it: a library is one thing in two versions, what came through with escapes is text."""
+    """As in `harness diff`, a library is one thing in two versions, and names with escapes are shown as text."""
     told = {
         "6.2.0": {"python": "3.8.10", "packages": {"numpy": "1.18.5", "six": "1"}, "libraries": ["libcufft.so.10"]},
         "6.3.0": {"python": "3.8.10", "packages": {"numpy": "1.19.5"}, "libraries": ["libcufft.so.11"],

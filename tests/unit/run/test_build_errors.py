@@ -1,4 +1,4 @@
-"""Why something could not be made. A reason behind a long command is cut off in every report."""
+"""Why something could not be made. A reason after a long command would be cut off in every report."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ hint: see the documentation
             "  × Failed to download `six==1.16.0`\n  ╰─▶ Hash mismatch for `six==1.16.0`\n\n      Expected:\n"
             "        sha256:0000\n\n      Computed:\n        sha256:8abb\n"
         )
-        == "the file of six==1.16.0 is not the one that its --hash names; if you trust the file, write "
+        == "the file of six==1.16.0 does not match its --hash; if you trust the file, write "
         "--hash=sha256:8abb"
     )
     assert build_errors.of_uv("") == "uv failed without a message"
 
 
 def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
-    """Behind a company's proxy: pip says in the end that there is no such version, and people look for another one."""
+    """Behind a company's proxy, pip ends with "no such version", and users look for another version."""
     lines = [
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError(1, "
         "'[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/orjson/",
@@ -109,19 +109,19 @@ def test_an_install_that_fills_the_disk_says_what_to_do() -> None:
 
 
 def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> None:
-    """The doctor and the plan knew the version, and pip said that there is none."""
+    """The doctor and the plan knew the version, and pip said that it does not exist."""
     missing = "ERROR: No matching distribution found for mine==7\n"
     told = str(_failure("here", missing, {"PIP_FIND_LINKS": "/wheels", "UV_INDEX_URL": ""}))
     assert told.startswith(
-        "here: No matching distribution found for mine==7; PIP_FIND_LINKS of this machine does not reach a container: "
-        "give a base"
+        "here: No matching distribution found for mine==7; a container does not get PIP_FIND_LINKS of this machine: "
+        "use a base"
     )
     assert str(_failure("here", missing, {})) == "here: No matching distribution found for mine==7"
     assert "PIP_FIND_LINKS" not in str(_failure("here", "ERROR: gcc: not found\n", {"PIP_FIND_LINKS": "/wheels"}))
 
 
 def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
-    """`Could not build wheels` alone tells nobody that there is no compiler."""
+    """`Could not build wheels` alone does not say that there is no compiler."""
     lines = [
         "  error: command 'gcc' failed: No such file or directory",
         "  [end of output]",

@@ -1,4 +1,4 @@
-"""Which row is launched next: what a user who stops early would not have been told."""
+"""Which row is launched next: otherwise a user who stops early would miss the most important result."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[floa
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.booleans())
 def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], near: bool) -> None:
-    """In turns, all would be ended last: a row that takes 10 s would wait for one that takes an hour."""
+    """In turns, all rows would end late: a row that takes 10 s would wait for a row that takes an hour."""
     standing = RowStanding(nearness=1.0 if near else 0.0)
     choice = choose([RowState(next_s=cost, spent_s=100 - cost, standing=standing) for cost in costs])
     assert choice is not None
@@ -102,7 +102,7 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6))
 def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[float]) -> None:
-    """A costly row that nobody gets to would end as "not confirmed", after days."""
+    """A costly row that never has its turn would end as "not confirmed", after days."""
     states = [RowState(next_s=cost, standing=RowStanding(suspect=True)) for cost in costs]
     had = [0] * len(states)
     while not all(had):
@@ -116,7 +116,7 @@ def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[flo
 
 @given(ROWS, STATES)
 def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(rows: list[RowState], row: RowState) -> None:
-    """The first launch of one row took 20 s, and eleven rows of a second each waited for the other six."""
+    """The first launch of one row took 20 s, and eleven rows of a second each waited for its other six."""
     first = replace(row, first=True, finishes=False, next_s=60.0)
     if gives_way(first, rows, launch_s=1.0):
         choice = choose(rows, launch_s=1.0)

@@ -1,1 +1,1 @@
-"""Manages the images of a cluster: files in a shared folder, or images of a node's container engine."""
+"""Manages the images of a Slurm host: files in a shared folder, or images in a node's container engine."""

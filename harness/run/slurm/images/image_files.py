@@ -1,7 +1,8 @@
-"""Keeps images as files in a folder that this machine shares with the nodes: one for each digest, imported on a node.
+"""Keeps images as files in a folder that this machine shares with the nodes. There is one file for each digest, and a
+node imports it.
 
-An import writes to a temporary name. The file gets its own name once the node has said that all of it is there, so that
-the rest of a killed import or of a lost node is never taken for an image.
+An import writes to a temporary name. The file gets its final name when the node has reported its whole size, so that
+the partial file of a killed import or of a lost node is never taken for an image.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ WAITING = "waiting for another run that imports or uses this image"
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format in which a program keeps an image. `command` returns the command that imports an image into a file."""
+    """A file format for images. `command` returns the command that imports an image, given by its name and digest, into
+    a file; `suffix` is the file's suffix."""
 
     suffix: str
     command: Callable[[RegistryName, str, Path], list[str]]
@@ -64,7 +66,7 @@ FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The facts that are known of an image file. `references` are the names under which it was asked for."""
+    """The facts about an image file. `references`: the names in matrix files that resolved to this image."""
 
     digest: str
     references: tuple[str, ...]
@@ -76,7 +78,8 @@ RECORD = TypeAdapter(Record)
 
 
 class ImageFiles:
-    """An ImageStore of image files, for one program. `environ` names the cache folder and the registries' logins."""
+    """An ImageStore of image files for one container program. `environ` selects the cache folder and the credentials of
+    registries."""
 
     def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
         self._hold, self._format = hold, FORMATS[hold.request.container]
@@ -117,8 +120,8 @@ class ImageFiles:
         return self._prepared(image, record)
 
     def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
-        """Return the digest that the reference means now. If the registry does not answer, the image that is `there`
-        will do."""
+        """Return the digest that the reference points to now; if the registry does not answer, the digest of the image
+        `there`. Raises RegistryTrouble if there is none, and InfrastructureError if the tag does not exist."""
         if DIGEST.fullmatch(name.reference):
             return name.reference
         say(f"asking the registry for {reference}")
@@ -138,7 +141,8 @@ class ImageFiles:
         return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(machine, machine))
 
     def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
-        """Import on the node. The caller has the lock, so other temporary files of this image are of dead imports."""
+        """Import the image on the node. The caller has the lock, so existing temporary files of this image belong to
+        dead imports and are removed."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
         part = file.with_name(f".{file.stem}.{leftovers.new_name()}{file.suffix}")
@@ -147,12 +151,12 @@ class ImageFiles:
             importing = f"importing {name}@{digest[:19]}"
             output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(importing))
             if output.strip() != f"{DONE}{part.stat().st_size}":  # srun also ends with 0 when its node is lost
-                raise InfrastructureError(f"the node did not say that all of it was written: {output[-200:]!r}")
+                raise InfrastructureError(f"the node did not confirm that the file is complete: {output[-200:]!r}")
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ finding
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
@@ -175,7 +179,7 @@ class ImageFiles:
 
     @contextlib.contextmanager
     def in_use(self, prepared: Prepared) -> Iterator[None]:
-        """Protect the image from removal. Raises InfrastructureError if it was just removed."""
+        """Protect the image from removal during the block. Raises InfrastructureError if it has just been removed."""
         file = Path(prepared.reference)
         with contextlib.ExitStack() as protecting:
             with named_place(self._hold.place):
@@ -183,7 +187,7 @@ class ImageFiles:
             yield
 
     def _named(self, reference: str) -> Record | None:
-        """Return the image that was imported under that name or has that digest; the newest of several."""
+        """Return the record of the image that was last imported under this name, or that has this digest; else None."""
         digest = parse(reference).reference
         if DIGEST.fullmatch(digest):
             file = self._file(digest)
@@ -214,7 +218,7 @@ class ImageFiles:
     def kept(self) -> tuple[Kept, ...]:
         found = []
         for file, record in self._records():
-            with contextlib.suppress(FileNotFoundError):  # another run has removed it meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another run has removed it in the meantime
                 layers = {record.digest: file.stat().st_size}
                 found.append(Kept(reference=str(file), name=record.references[0], made=False, layers=layers))
         return tuple(found)
@@ -229,7 +233,8 @@ class ImageFiles:
         return removed
 
     def _remove(self, file: Path, say: Say) -> bool:
-        """Remove an image and what dead imports of it left, unless it is in use; the record goes last."""
+        """Remove an image file and the temporary files of its dead imports, unless it is in use; return whether it is
+        gone. The record is removed last."""
         with removable(file, say=say) as is_free:
             if is_free:
                 for path in (*_parts(file), file, _record_of(file)):
@@ -238,11 +243,11 @@ class ImageFiles:
 
 
 def check_folder(request: SlurmRequest, *, place: str) -> None:
-    """Raise EngineUnreachable if the folder that the matrix names is missing: it may be on a file system that is not
-    mounted, so it is not made."""
+    """Raise EngineUnreachable if the folder that the matrix file names is missing. It is not made, because it may be on
+    a file system that is not mounted."""
     if request.images is not None and not request.images.is_dir():
         raise EngineUnreachable(
-            f"{place}.images: {request.images}: no such folder on this machine; make it, or mount what it is on"
+            f"{place}.images: {request.images}: no such folder on this machine; make it, or mount its file system"
         )
 
 
@@ -255,7 +260,7 @@ def _record_of(file: Path) -> Path:
 
 
 def _read(file: Path) -> Record | None:
-    """Return the record of an image file; None if there is none that can be read."""
+    """Return the record of an image file; None if it is missing or cannot be read."""
     try:
         with _record_of(file).open("rb") as record:
             return RECORD.validate_json(record.read(MOST_RECORD_BYTES))

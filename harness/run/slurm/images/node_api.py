@@ -1,6 +1,7 @@
-"""Answers the questions of `run/images/our_images.py` for the container engine on a node, by the engine's command.
+"""Implements the client that `run/images/our_images.py` needs, for the container engine on a node, by running the
+engine's command there.
 
-The same rule holds as on every engine: the harness removes an image only if it pulled every name that the image has.
+As on every engine, the harness removes an image only if it pulled all of the image's names.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns what it
-    prints. Each method raises InfrastructureError.
+    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns its
+    output. All methods raise InfrastructureError.
     """
 
     def __init__(self, program: str, run: Callable[..., str]) -> None:
         self._program, self._run = program, run
         self._names: dict[str, str] = {}
-        """Each image's name as the engine writes it, by its familiar name."""
+        """The names of images as the engine writes them, by their familiar names."""
 
     def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
-        """Return every image; with `all` also those that others were made from."""
+        """Return the engine's images; if `all` is true, also the unnamed images that others are based on."""
         answer = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
         try:
             records = json.loads(answer)
@@ -42,18 +43,18 @@ class NodeApi:
         return [_entry(record) for record in records]
 
     def tag(self, image: str, repository: str, tag: str) -> None:
-        """Give an image a name. Podman would put it under `localhost/`."""
+        """Give an image a name, with the address of Docker Hub: Podman would otherwise prefix `localhost/`."""
         self._run(self._program, "tag", image, f"{HUB}{repository}:{tag}")
 
     def containers(self, *, all: bool, filters: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:  # noqa: A002
-        """Return the containers that pass the filters, with their names."""
+        """Return the names of the containers that match the filters, as the SDK returns them."""
         chosen = [word for name, value in filters.items() for word in ("--filter", f"{name}={value}")]
         some = ["--all"] if all else []
         listed = self._run(self._program, "ps", *some, *chosen, "--format", "{{.Names}}")
         return [{"Names": [f"/{name}"]} for name in listed.split()]
 
     def remove_image(self, name: str) -> None:
-        """Remove a name of an image; the image goes with its last name."""
+        """Remove a name of an image; removing the last name removes the image."""
         self._run(self._program, "rmi", self._names.get(name, name))
 
 

@@ -1,4 +1,4 @@
-"""Finds, pulls and removes the images of the container engine on a node, through the engine's command."""
+"""Finds, pulls and removes images in the container engine of a node, by the engine's command."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PULL_S = 4 * 3600.0
 
 
 class NodeImages:
-    """An ImageStore over `docker` or `podman` on the node that is held. Images that the harness pulled stay there until
-    they are removed: a second name on the node records that they are the harness's.
+    """An ImageStore that uses `docker` or `podman` on the node that is held. Images that the harness pulled stay on the
+    node until they are removed; a second name marks them as the harness's.
     """
 
     def __init__(self, hold: Hold, *, program: str) -> None:
@@ -37,9 +37,7 @@ class NodeImages:
         except InfrastructureError as error:
             raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
-            raise ImageUnavailable(
-                f"{reference}: was pulled, but is gone; is somebody removing images?", place=image.where
-            )
+            raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
         return _prepared(image, entry)
 
     def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
@@ -52,7 +50,7 @@ class NodeImages:
         return entry
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        if self._hold.allocation is None:  # do not ask for a node only to look
+        if self._hold.allocation is None:  # a look is not worth requesting a node
             return None
         try:
             entry = self._inspected(pull_reference(image, container=self._program), say)
@@ -66,11 +64,11 @@ class NodeImages:
     def size_bytes(self, prepared: Prepared) -> int:
         entry = self._inspected(prepared.reference, unheard)
         if entry is None:
-            raise InfrastructureError(f"{prepared.reference}: is gone from the node", place=prepared.image.where)
+            raise InfrastructureError(f"{prepared.reference}: was removed from the node", place=prepared.image.where)
         return int(entry["Size"])
 
     def kept(self) -> tuple[Kept, ...]:
-        """Return the harness's images with their whole sizes: the command does not tell which layers they share."""
+        """Return the harness's images with their whole sizes: the engine's command does not report shared layers."""
         return tuple(
             Kept(
                 reference=str(entry["Id"]),
@@ -92,9 +90,10 @@ class NodeImages:
         return None
 
     def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
-        """Return the engine's record of an image; None if it does not have it. Raises InfrastructureError."""
+        """Return the engine's record of an image; None if the engine does not have the image. Raises
+        InfrastructureError."""
         script = '"$0" image inspect "$1" 2>/dev/null || { "$0" version >/dev/null && echo "[]"; }'
-        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking"))
+        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking for it"))
         try:
             entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
             return dict(entries[0]) if entries else None
@@ -106,15 +105,15 @@ class NodeImages:
 
 
 def pull_reference(image: Image, *, container: str) -> str:
-    """Return the name of an image in its registry. Raises ImageUnavailable if it has none."""
+    """Return the name of an image in its registry. Raises ImageUnavailable if the image is built or installed."""
     match image.source:
         case Pull(reference=reference):
             return reference
         case Install(base=reference, packages=()):
             return reference
     raise ImageUnavailable(
-        f"on a Slurm host with container: {container} an image comes from a registry: build it elsewhere and push it,"
-        " or use container: none for `install`",
+        f"on a Slurm host with container: {container}, images must come from a registry: build it elsewhere and push"
+        " it, or use container: none for `install`",
         place=image.place,
     )
 

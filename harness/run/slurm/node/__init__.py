@@ -1,1 +1,1 @@
-"""Works on the node that is held: describes it, runs steps on it, and removes what they leave there."""
+"""Works on the node that is held: describes it, runs steps on it, and removes what dead runs left there."""

@@ -1,7 +1,8 @@
-"""Selects the GPUs of a node that belong to the allocation. Pure.
+"""Selects the GPUs of a node that belong to the allocation, from what the driver lists and what Slurm reports.
 
-Slurm tells a step its GPUs in CUDA_VISIBLE_DEVICES. If it also hides the others (ConstrainDevices), the driver lists
-only those, and the numbers begin at 0 again. Otherwise the driver lists all cards of the node under its own numbers.
+Slurm passes the GPUs of a step in CUDA_VISIBLE_DEVICES. If Slurm also hides the others (ConstrainDevices), the driver
+lists only the step's GPUs, and the numbers start at 0. Otherwise the driver lists all cards of the node under its own
+numbers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from harness.model.gpus import Gpu
 
 
 def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tuple[Gpu, ...]:
-    """Return the GPUs of `listed` that `visible`, the value of CUDA_VISIBLE_DEVICES, names; () if it names none.
+    """Return the GPUs in `listed` that are named in `visible`, the value of CUDA_VISIBLE_DEVICES; () if it is empty.
 
-    Raises InfrastructureError if it names a GPU that is not listed.
+    Raises InfrastructureError if `visible` names a GPU that is not listed.
     """
     names = [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "NoDevFiles"]
     if len(names) == len(listed):
@@ -24,6 +25,6 @@ def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tup
     if len(chosen) != len(names):
         there = "; ".join(map(str, listed)) or "none"
         raise InfrastructureError(
-            f"Slurm gave the GPUs {visible}, and the driver lists {there}; see gres.conf of the cluster", place=place
+            f"Slurm gave the GPUs {visible}, but the driver lists {there}; see gres.conf of the cluster", place=place
         )
     return chosen

@@ -1,10 +1,11 @@
-"""Makes the commands that start a trial's container on a node: one function for each container program. Pure.
+"""Makes the commands that start a trial's container on a node: one function for each container program.
 
-The commands do not rely on the programs' defaults: the network is off unless the scenario asks for it, none of the
-node's files is mounted, and no right is given. Inside runs `inside.py`, which takes the trial's files from its input.
+The commands do not rely on the programs' defaults: the network is off unless the scenario requests it, none of the
+node's files is mounted, and no capability is given. The container runs `inside.py`, which reads the trial's files from
+its input.
 
-`docker` and `podman` have images and containers of their own on the node. The others start a file inside the step: the
-step limits its memory, and what a trial writes stays in memory and is gone with it.
+`docker` and `podman` manage their own images and containers on the node. The other programs start an image file inside
+the step: the step limits the memory, and whatever a trial writes stays in memory and disappears when the trial ends.
 """
 
 from __future__ import annotations
@@ -25,31 +26,33 @@ KEPT_RUN = (
     ' "$program" inspect --format "harness-oom {{.State.OOMKilled}}" "$name" >&2;'
     ' "$program" rm --force --volumes "$name" >/dev/null 2>&1; exit $code'
 )
-"""Runs a container without `--rm`: the engine can tell whether it ran out of memory only while the container exists."""
+"""Runs a container without `--rm`, because the engine reports whether it ran out of memory only while it exists."""
 NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
-"""Podman raises these two limits by itself, and starts no container on a node that does not allow it."""
+"""Podman would raise these two limits, and then starts no container on a node that does not allow that."""
 OOM_TOLD = "harness-oom true"
 NODE_FOLDER = "/tmp"
 IN_FOLDER = (
     'folder=$1; shift; trap : TERM INT; mkdir -m 700 "$folder" || exit 1; printf \'exec "$@"\\n\' >"$folder/rc";'
     ' "$@"; code=$?; rm -rf "$folder"; exit $code'
 )
-"""enroot keeps files of its own. They go to a folder that is removed afterwards; its name marks it as the run's."""
+"""Runs enroot with its own files in a folder that is removed afterwards; the folder's name marks it as the run's."""
 ENROOT_PLACES = {"CONFIG": "config", "DATA": "data", "CACHE": "cache", "RUNTIME": "run"}
 ENROOT_SETTINGS = {
     "MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no", "ROOTFS_WRITABLE": "yes",
 }  # fmt: skip
-"""These override a cluster's enroot.conf. A login shell would read /etc/profile, which changes PATH."""
+"""Settings that override a cluster's enroot.conf. A login shell would read /etc/profile, which changes PATH."""
 BARE = Scenario(name="", where=Where(file="", line=0, key=""), shm_bytes=64 << 20)
 """The scenario of containers that run no trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A container to start. `gpus`: UUIDs, or `all` alone. `ulimits`: those that the node can set.
+    """A container to start. `gpus`: UUIDs, or ("all",). `ulimits`: those that the node can set. `text`: the source of
+    `inside.py`.
 
-    `memory_bytes`: the limit if the scenario has none. `names_capabilities`: whether the image names the parts of the
-    driver that it uses (NVIDIA_DRIVER_CAPABILITIES). `unpacked`: the container that pyxis made of the image.
+    `memory_bytes`: the limit if the scenario has none. `names_capabilities`: whether the image sets
+    NVIDIA_DRIVER_CAPABILITIES, the parts of the driver that it uses. `unpacked`: the name of the container into which
+    pyxis unpacked the image.
     """
 
     name: str
@@ -72,7 +75,7 @@ def docker(start: Start) -> list[str]:
 
 
 def podman(start: Start) -> list[str]:
-    """Return the command of `podman run`, which gets GPUs by CDI only."""
+    """Return the command of `podman run`, which supports GPUs only through CDI."""
     given = [word for gpu in start.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
     return _run("podman", start, given, limits=NODE_LIMITS)
 
@@ -93,13 +96,13 @@ def _run(program: str, start: Start, gpus: Sequence[str], *, limits: str = "") -
 
 
 def enroot(start: Start) -> list[str]:
-    """Return the command of `enroot start`. It mounts the image file below a layer in memory."""
+    """Return the command of `enroot start`, which mounts the image file under a writable layer in memory."""
     folder = f"{NODE_FOLDER}/{start.name}"
     settings = {f"ENROOT_{name}_PATH": f"{folder}/{place}" for name, place in ENROOT_PLACES.items()}
     settings |= {f"ENROOT_{name}": value for name, value in ENROOT_SETTINGS.items()}
     alone = [] if start.scenario.network else ["unshare", "--user", "--map-current-user", "--net"]
     gpus = ["--env", f"NVIDIA_VISIBLE_DEVICES={','.join(start.gpus) or 'void'}"]
-    if start.gpus and not start.names_capabilities:  # its hook would take `utility`, with which no CUDA starts
+    if start.gpus and not start.names_capabilities:  # else its hook uses `utility`, without CUDA
         gpus += ["--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
     return [
         "sh", "-c", IN_FOLDER, "sh", folder, *alone, "env", *(f"{name}={value}" for name, value in settings.items()),
@@ -109,9 +112,9 @@ def enroot(start: Start) -> list[str]:
 
 
 def apptainer(start: Start) -> list[str]:
-    """Return the command of `apptainer run`, which starts the entrypoint, or of `apptainer exec`.
+    """Return the command of `apptainer run`, which starts the entrypoint, or of `apptainer exec`, which does not.
 
-    Without `--no-eval` the entrypoint's shell would evaluate the arguments once more.
+    Without `--no-eval`, the entrypoint's shell would evaluate the arguments again.
     """
     return [
         "apptainer", "run" if start.keep_entrypoint else "exec", "--containall", "--no-home", "--no-mount",
@@ -122,10 +125,10 @@ def apptainer(start: Start) -> list[str]:
 
 
 def pyxis(start: Start) -> list[str]:
-    """Return the options of srun by which pyxis starts a container, and the command in it.
+    """Return the options of srun that make pyxis start a container, followed by the command in it.
 
-    The container was unpacked before, is read-only, and is started anew for each trial. What a trial writes goes to a
-    file system in memory.
+    The container was unpacked before, is read-only, and is started again for each trial. A trial writes to a file
+    system in memory.
     """
     entrypoint = "--container-entrypoint" if start.keep_entrypoint else "--no-container-entrypoint"
     return [
@@ -137,7 +140,7 @@ def pyxis(start: Start) -> list[str]:
 
 
 def pyxis_variables(start: Start) -> dict[str, str]:
-    """Return the variables of srun from which enroot's hook learns the GPUs."""
+    """Return the variables of srun's environment from which enroot's hook reads the GPUs."""
     given = {"NVIDIA_VISIBLE_DEVICES": ",".join(start.gpus) or "void"}
     if start.gpus and not start.names_capabilities:
         given["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
@@ -156,19 +159,21 @@ OUTSIDE = (
     r"|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
     r"|RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
 )
-"""Variables that Slurm, pyxis and the hooks of enroot set. Those of the last line would make a framework look for other
-processes of a job."""
+"""Pattern of the variables that Slurm, pyxis and the hooks of enroot set. Variables of the last line would make a
+framework wait for other processes of a job."""
 
 
 def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the variables that select a node's GPUs for a program that shows all of them."""
+    """Return the variables that select the trial's GPUs if the container program shows all GPUs of the node; else
+    {}."""
     if container != "apptainer" or not gpus:
         return {}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def options_of(container: str) -> str:
-    """Return a hash of how such containers are started, for each trial's key; "" where the version is enough."""
+    """Return a hash of the command that starts such containers, for each trial's key; "" for docker, podman and
+    environments."""
     if container not in WITH_FILES:
         return ""
     command = COMMANDS[container](Start(name="NAME", image="IMAGE", text="", scenario=BARE))

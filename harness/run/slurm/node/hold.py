@@ -1,4 +1,4 @@
-"""Holds the node of a host: one allocation that all engines share which this process opened for the host.
+"""Holds the node of a host: one allocation, which all engines that this process opened for the host share.
 
 One engine may prepare images while another runs trials; both use the same node.
 """
@@ -31,10 +31,10 @@ LOOK = (
 TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 PREFERRED_S = 20.0
-"""Seconds to wait for the node that measured rows before; then any node will do."""
-WAITING = Waiting("waiting for a node of Slurm")
+"""Seconds to wait for the node that measured rows in earlier runs; after that, any node is accepted."""
+WAITING = Waiting("waiting for a Slurm node")
 LEAST_LEFT_S = 30.0
-"""Least seconds that an allocation must still have for another trial."""
+"""Smallest remaining time of an allocation, in seconds, with which another trial is started."""
 
 _HOLDS: dict[tuple[str, str, SlurmRequest], Hold] = {}
 _LOCK = threading.Lock()
@@ -42,7 +42,8 @@ _LOCK = threading.Lock()
 
 @dataclass(kw_only=True)
 class Hold:
-    """The part of the cluster that is held for one host. `facts` describe the node as it was when first held."""
+    """The node that is held for one host. `facts`: the description of the node when it was first held. `users`: the
+    number of engines that share the hold."""
 
     place: str
     request: SlurmRequest
@@ -52,24 +53,25 @@ class Hold:
     allocation: Allocation | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     gpus: str | None = None
-    """The GPUs that Slurm gave first, as it names them. A later allocation may get others."""
+    """The GPUs of the first allocation, as Slurm names them. A later allocation must have the same."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
     ulimits: Ulimits = field(default_factory=Ulimits)
     longest_s: float = 0.0
-    """The longest trial so far."""
+    """Duration of the longest trial so far, in seconds."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     lease: threading.Lock = field(default_factory=threading.Lock)
-    """Lets one sweep of this process at a time use the node; the queue keeps other processes away."""
+    """Ensures that only one sweep of this process uses the node at a time; Slurm keeps other processes away."""
 
     def node(self, say: Say) -> Allocation:
-        """Return the allocation that is held, or wait for one. Raises InfrastructureError, and any error of `say`."""
+        """Return the allocation that is held; wait for one if none is. Raises InfrastructureError, and any error of
+        `say`."""
         with waited_for(self.lock, lambda: say(WAITING)):
             return self.allocation or self._allocate(say)
 
     def renew(self, say: Say) -> None:
-        """Hold an allocation with time for a trial: a new one on the same node if this one is gone or ends soon.
-        Raises InfrastructureError, and any error of `say`."""
+        """Ensure that the allocation has enough time for a trial: get a new one on the same node if the present one is
+        gone or ends soon. Raises InfrastructureError, and any error of `say`."""
         with waited_for(self.lock, lambda: say(WAITING)):
             old = self.allocation
             if old is None:
@@ -81,7 +83,7 @@ class Hold:
             if why:
                 old.close()
                 self.allocation = None
-                say(f"{why}; asking for node {old.node} again")
+                say(f"{why}; requesting node {old.node} again")
                 self._allocate(say, node=old.node)
 
     def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
@@ -90,14 +92,14 @@ class Hold:
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             raise InfrastructureError(
-                f"node {allocation.node} is not what it was before ({different}); sweep again: trials on"
-                " it are kept apart from those before",
+                f"node {allocation.node} has changed ({different}); sweep again: its trials are not mixed with"
+                " those from before",
                 place=self.place,
             )
         if self.gpus not in (None, allocation.gpus):
             raise InfrastructureError(
                 f"Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
-                " them are kept apart from those before",
+                " them are not mixed with those from before",
                 place=self.place,
             )
         self.facts, self.gpus = facts, allocation.gpus
@@ -106,16 +108,16 @@ class Hold:
         return allocation
 
     def _preferred(self, say: Say) -> Allocation:
-        """Return the node that measured rows before if it is free soon, else any node."""
+        """Return the node that measured rows in earlier runs if it becomes free within PREFERRED_S, else any node."""
         if self.request.preferred is not None:
-            with contextlib.suppress(InfrastructureError):  # it is in use, down, or not of this cluster any more
+            with contextlib.suppress(InfrastructureError):  # it is in use, down, or no longer part of this cluster
                 soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
                 return self._asked(say, node=self.request.preferred, request=soon)
         return self._asked(say)
 
     def _asked(self, say: Say, *, node: str | None = None, request: SlurmRequest | None = None) -> Allocation:
-        """Return a node from the queue. A node that is not exclusive may already serve another place of this pool: it
-        is given back, and another one is asked for.
+        """Request a node from the queue and return it. A node that is not exclusive may already belong to another place
+        of this pool: it is released, and another one is requested.
         """
         taken: tuple[str, ...] = ()
         while True:
@@ -132,8 +134,8 @@ class Hold:
                 raise InfrastructureError(f"node {node} already belongs to this pool", place=self.place)
 
     def _facts_of(self, allocation: Allocation, say: Say) -> dict[str, Any]:
-        """Ask the node for its facts, and note its GPUs in `allocation`. Raises InfrastructureError."""
-        asking = f"asking node {allocation.node}"
+        """Return the facts about the node, and store its GPUs in `allocation`. Raises InfrastructureError."""
+        asking = f"querying node {allocation.node}"
         say(asking)
         lines = printed_on_node(allocation, "sh", "-c", LOOK, beat=lambda: say(asking)).splitlines()
         allocation.gpus = lines[0] if lines else ""
@@ -161,7 +163,7 @@ class Hold:
 
 @contextlib.contextmanager
 def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
-    """Hold the lock during the block; `beat` is called while another thread has it, and may raise."""
+    """Hold the lock during the block. While another thread has it, `beat` is called again and again, and may raise."""
     while not lock.acquire(timeout=BEAT_S):
         beat()
     try:
@@ -171,8 +173,8 @@ def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
 
 
 def _container(allocation: Allocation, container: str) -> str:
-    """Return the name of the program that starts images on the node, with its version if it is among VERSIONS. Raises
-    InfrastructureError."""
+    """Return the name of the container program, with the version that the node has if the program is in VERSIONS.
+    Raises InfrastructureError."""
     if container not in VERSIONS:
         return container
     words = printed_on_node(allocation, "sh", "-c", TELL, *VERSIONS[container]).split()
@@ -180,7 +182,7 @@ def _container(allocation: Allocation, container: str) -> str:
 
 
 def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:
-    """Return the hold of a host, for one more engine. Ask nothing of the cluster yet."""
+    """Return the hold of a host for one more engine. This requests nothing from the cluster yet."""
     assert host.slurm is not None
     key = (host.name, environ.get("SLURM_CONF", ""), host.slurm)
     with _LOCK:
@@ -193,7 +195,7 @@ def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:
 
 
 def leave(hold: Hold) -> None:
-    """Give the node back once no engine needs it any more."""
+    """Record that an engine no longer needs the hold; release the node if it was the last one."""
     with _LOCK:
         hold.users -= 1
         if hold.users > 0:

@@ -1,22 +1,22 @@
-"""Runs on the node, in the trial's Python (3.6 to 3.13): takes the trial's files from its input and starts the agent.
+"""Runs on the node, in the trial's Python (3.6 to 3.13): reads the trial's files from its input and starts the agent.
 
     python -c THIS_TEXT
 
-The first line of the input is a JSON object, followed by the files' content, one after the other, and then by what is
-meant for the agent: nothing of that is read here.
+The first line of the input is a JSON object. The contents of the files follow one after the other, and then the agent's
+own input, of which nothing is read here.
 
-    {"root": "/tmp/harness-trial-…" or null,     the folder to make; null: a new one, for containers that are fresh
-     "files": [["start.py", 1234, false], …],    path, bytes, whether any user may execute it
-     "environment": {"LANG": "C.UTF-8"},         what the agent gets; HOME and TMPDIR are the folder if `only`
-     "only": true,                               nothing else is in its environment
+    {"root": "/tmp/harness-trial-…" or null,     the folder to make; null: a new temporary one, in fresh containers
+     "files": [["start.py", 1234, false], …],    path, size in bytes, whether any user may execute it
+     "environment": {"LANG": "C.UTF-8"},         the agent's variables; HOME and TMPDIR are the folder if `only`
+     "only": true,                               the agent gets no other variables
      "without": null or {"names": "RANK|SLURM_.*", "values": {"HOME": "/root"}, "kept": ["RANK"]},
-                                                 what is taken out of it, by a pattern, or by name and value, except
-                                                 for `kept`. HOME is then the folder, unless `environment` gives it
-     "alone": true,                              in a network of its own, where only the loopback interface is up
-     "data_limit_bytes": null or 123,            RLIMIT_DATA, where nothing else limits memory
-     "arguments": ["gpus"]}                      of start.py
+                                                 the variables to remove, by a pattern, or by name and value, except
+                                                 those in `kept`. HOME is then the folder, unless `environment` sets it
+     "alone": true,                              run in a new network namespace with only a loopback interface
+     "data_limit_bytes": null or 123,            RLIMIT_DATA, if nothing else limits memory
+     "arguments": ["gpus"]}                      the arguments of start.py
 
-The folder is removed when the agent has ended, or when this process is asked to end.
+The folder is removed when the agent has ended, or when this process receives SIGTERM.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ import tempfile
 
 try:
     import ctypes
-except ImportError:  # a Python that was built without it
+except ImportError:  # a Python that was built without ctypes
     ctypes = None
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
@@ -42,7 +42,7 @@ SIOCSIFFLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def taken(size):
-    """Read exactly so many bytes: what follows belongs to the agent."""
+    """Return exactly `size` bytes of the input: the bytes that follow belong to the agent."""
     parts = []
     while size:
         part = os.read(0, min(size, 1 << 20))
@@ -81,14 +81,14 @@ def environment(order, root):
 
 
 def is_outside(name, value, without):
-    """Return whether a variable is the node's or Slurm's rather than the image's."""
+    """Return whether a variable comes from the node or Slurm rather than from the image."""
     if name in without["kept"]:
         return False
     return re.match("(?:%s)$" % without["names"], name) is not None or without["values"].get(name) == value
 
 
 def be_alone():
-    """Enter a network of its own, as unprivileged users can: inside a user namespace of its own."""
+    """Enter a new network namespace, inside a new user namespace, which unprivileged users may create."""
     user, group = ("{0} {0} 1".format(number) for number in (os.getuid(), os.getgid()))
     maps = (("setgroups", "deny"), ("uid_map", user), ("gid_map", group))
     try:
@@ -101,7 +101,7 @@ def be_alone():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             fcntl.ioctl(probe, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", UP_AND_RUNNING))
     except (AttributeError, OSError) as error:
-        sys.exit("harness: no network of its own can be had here (%s): write network: true in the scenario" % error)
+        sys.exit("harness: the network cannot be switched off here (%s): set network: true in the scenario" % error)
 
 
 def ended(number, frame):
@@ -137,11 +137,11 @@ def main():
         code = child.wait()
         return 128 - code if code < 0 else code
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # otherwise it would interrupt the removal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the signal would interrupt the removal
         if child is not None:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
-            except OSError:  # nothing of it is left
+            except OSError:  # no process of the group is left
                 pass
         shutil.rmtree(root, ignore_errors=True)
 

@@ -1,4 +1,5 @@
-"""Removes what killed runs left in the queue and on a node. Each name says whose it is; living owners keep theirs."""
+"""Removes what killed runs left in the queue and on a node. Each item's name contains its owner; items of living owners
+are not touched."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from harness.run.slurm.queue.commands import run_slurm, run_slurm_quietly
 
 
 def dead_jobs(*, environ: Mapping[str, str], place: object) -> dict[str, str]:
-    """Return the jobs of this user whose harness is gone: names by id. Raises InfrastructureError.
+    """Return the names of this user's jobs whose harness is gone, by job id. Raises InfrastructureError.
 
-    A job whose harness ran on another machine is left out: it ends at its time limit.
+    Jobs whose harness ran on another machine are left out; they end at their time limit.
     """
     command = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%i|%j"]
     listed = [line.partition("|") for line in run_slurm(command, environ=environ, place=place).splitlines()]
@@ -22,7 +23,7 @@ def dead_jobs(*, environ: Mapping[str, str], place: object) -> dict[str, str]:
 
 
 def remove_jobs(*, environ: Mapping[str, str], place: object) -> int:
-    """Cancel those jobs; return how many. Raises InfrastructureError."""
+    """Cancel the jobs that `dead_jobs` returns; return their number. Raises InfrastructureError."""
     dead = dead_jobs(environ=environ, place=place)
     if dead:
         run_slurm_quietly(["scancel", "--quiet", *dead], environ=environ)
@@ -30,20 +31,21 @@ def remove_jobs(*, environ: Mapping[str, str], place: object) -> int:
 
 
 def remove_containers(allocation: Allocation, program: str) -> int:
-    """Remove the trials' containers of dead owners from the node; return how many. Raises InfrastructureError."""
+    """Remove the trial containers of dead owners from the node; return their number. Raises InfrastructureError."""
     listing = [program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
     return _remove_dead(allocation, listing, [program, "rm", "--force", "--volumes"])
 
 
 def remove_node_folders(allocation: Allocation, folder: str) -> int:
-    """Remove the trials' folders of dead owners from the node; return how many. Raises InfrastructureError."""
+    """Remove the trial folders of dead owners from the node; return their number. Raises InfrastructureError."""
     user = printed_on_node(allocation, "id", "-u").strip()
     listing = ["find", folder, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{leftovers.PREFIX}*"]
     return _remove_dead(allocation, listing, ["rm", "-rf", "--"])
 
 
 def _remove_dead(allocation: Allocation, listing: Sequence[str], removal: Sequence[str]) -> int:
-    """Remove what a command on the node lists, a name or a path a line, where its owner is dead; return how many."""
+    """Run `listing` on the node, which prints one name or path per line; remove the items of dead owners, and return
+    their number."""
     listed = printed_on_node(allocation, *listing).splitlines()
     dead = [name for name in listed if leftovers.is_dead(PurePosixPath(name).name)]
     if dead:

@@ -1,4 +1,4 @@
-"""Runs steps of an allocation: a trial with its conversation, and short commands on the node."""
+"""Runs steps of an allocation: trials with their conversations, and short commands on the node."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ INSIDE = Path(__file__).with_name("inside.py")
 ANSWER_S = 60.0
 """Seconds that a short command on the node may take."""
 ENDS_S = 5.0
-"""Seconds that a step may need to end after its input has ended, and again after SIGTERM."""
+"""Seconds that a step may take to end after its input has ended, and again after SIGTERM."""
 REMOVAL_S = 10.0
-"""Seconds that removing a killed step's leftovers from the node may take. A node that is lost does not answer."""
+"""Time limit, in seconds, for removing a killed step's leftovers from the node. A lost node does not answer."""
 CUT_OFF = re.compile(
     r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) .*? CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.MULTILINE
 )
@@ -43,7 +43,8 @@ OOM = re.compile(r"^slurmstepd\S*: error: Detected \d+ oom.kill event", re.MULTI
 def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = None) -> list[str]:
     """Return the srun command that starts one task with all of the allocation's CPUs and GPUs.
 
-    It gets no limit and no variable of this machine's shell. `memory_bytes`: the step's limit; None: the allocation's.
+    The task does not inherit the limits of this machine's shell. `memory_bytes`: the step's memory limit; None means
+    the allocation's.
     """
     memory = "0" if memory_bytes is None else f"{max(1, memory_bytes >> 20)}M"
     return [
@@ -64,7 +65,7 @@ def order(
     without: Mapping[str, object] | None = None,
     alone: bool = False,
 ) -> bytes:
-    """Return what `inside.py` reads: its header and the content of the files. Raises InfrastructureError."""
+    """Return the input of `inside.py`: the header and the contents of the files. Raises InfrastructureError."""
     files = payload.contents
     header = {
         "root": root,
@@ -86,9 +87,9 @@ def printed_on_node(
     beat: Beat = silent,
     variables: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command on the node and return what it prints. `variables` are added to what steps inherit.
+    """Run a command on the node and return its output. `variables` are added to the environment that steps inherit.
 
-    Raises InfrastructureError, also after `limit_s` seconds, and any error of `beat`.
+    Raises InfrastructureError if the command fails or takes more than `limit_s` seconds, and any error of `beat`.
     """
     place = f"{allocation.place}: node {allocation.node}"
     step = [*command_of(allocation, name=leftovers.new_name()), *command]
@@ -105,7 +106,8 @@ def printed_on_node(
 
 
 class StepSession(ProcessSession):
-    """A Session over srun. Its exit code is not believed: srun ends with 0 when its node is lost."""
+    """A Session over srun. Its exit code is used only if the allocation still exists, because srun ends with 0 when its
+    node is lost."""
 
     def __init__(self, process: subprocess.Popen[bytes], allocation: Allocation) -> None:
         super().__init__(process, None)
@@ -116,27 +118,27 @@ class StepSession(ProcessSession):
         last = super().exit()
         gone = self.cut_off() or self._allocation.why_gone()
         if gone or last.exit_code is None:
-            unanswered = f"node {self._allocation.node} does not answer any more"
+            unanswered = f"node {self._allocation.node} no longer answers"
             return replace(last, exit_code=None, error=gone or unanswered)
         return replace(last, oom_killed=OOM.search(last.stderr_tail) is not None or OOM_TOLD in last.stderr_tail)
 
     @property
     def was_killed(self) -> bool:
-        """Return whether a signal ended srun or the step, so that nothing was removed on the node."""
+        """Return whether a signal ended srun or the step, which then could not remove its files from the node."""
         code = self._process.returncode
         return self._ended_by_us or (code is not None and not 0 <= code < 128)
 
     def cut_off(self) -> str:
-        """Return why Slurm ended the step from outside, in words; "" if it did not."""
+        """Return a description of why Slurm ended the step from outside; "" if it did not."""
         notice = CUT_OFF.search(self._stderr_tail.text())
         if notice is None or self._ended_by_us:
             return ""
         return CAUSES.get(notice[1] or "", f"Slurm ended the step: {notice[1]}")
 
     def end(self) -> None:
-        """End the step: close its input, then send SIGTERM, then SIGKILL, after which Slurm cancels it.
+        """End the step: close its input, then send SIGTERM, then SIGKILL, after which Slurm cancels the step.
 
-        An srun that not even SIGKILL ends, because it waits for a file system that is gone, is abandoned.
+        If srun does not end even then, because it waits for a file system that is gone, it is abandoned.
         """
         with contextlib.suppress(OSError):
             self._stdin.close()
@@ -153,10 +155,10 @@ class StepSession(ProcessSession):
             pipe.close()
 
     def _drained(self, *, seconds: float) -> bool:
-        """Return whether it ends in time. Its output is read meanwhile, so that no full pipe keeps it waiting."""
+        """Return whether srun ends in time. Its output is read in the meantime, so that a full pipe cannot block it."""
         until_s = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < until_s:
-            if self.receive(BEAT_S / 10) is None:  # its output has ended, and it may need a moment more
+            if self.receive(BEAT_S / 10) is None:  # its output has ended; the process may take a moment longer
                 time.sleep(BEAT_S / 10)
         return self._process.poll() is not None
 
@@ -170,11 +172,11 @@ def started(
     variables: Mapping[str, str] | None = None,
     removal: Sequence[str] = (),
 ) -> Iterator[StepSession]:
-    """Yield the session of a step that has been sent `first`. On leaving, the step has ended. `variables` are added to
-    what steps inherit. `removal`: the command on the node that removes the leftovers of a killed step.
+    """Start a step, send it `first`, and yield its session; end the step after the block. `variables` are added to the
+    environment that steps inherit. `removal`: the command that removes the leftovers of a killed step from the node.
 
-    Raises InfrastructureError if it cannot be started, or if Slurm ended it from outside: then the scenario died by a
-    signal of Slurm's, and not by a fault of its own.
+    Raises InfrastructureError if the step cannot be started, or if Slurm ended it from outside: the scenario is not to
+    blame for the signal.
     """
     place = allocation.place
     try:

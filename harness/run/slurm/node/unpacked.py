@@ -1,6 +1,7 @@
-"""Unpacks images on a node for pyxis: one container for each image, started anew for each trial, removed at the end.
+"""Unpacks images on a node for pyxis: one container for each image, which is started for each trial of the image and
+removed when the node is released.
 
-pyxis would unpack the image for each step that names no container. Each container's name says whose it is.
+Without a named container, pyxis would unpack the image again for each step. Each container's name contains its owner.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ UNPACK_S = 3600.0
 
 
 def container_name(digest: str) -> str:
-    """Return the name of this process's container of an image. pyxis puts `pyxis_` before it."""
+    """Return the name of this process's container of an image. pyxis adds the prefix `pyxis_`."""
     mine = str(owner.this_process()).replace(":", "_")
     return f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"
 
 
 def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
-    """Unpack an image on the node unless that was done; return the container's name. Raises InfrastructureError."""
+    """Unpack an image on the node if this has not been done; return the container's name. Raises
+    InfrastructureError."""
     name = container_name(digest)
     if name in allocation.checked:
         return name
@@ -44,12 +46,12 @@ def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
 
 
 def remove_dead(allocation: Allocation) -> int:
-    """Remove the containers of dead owners from the node; return how many. Raises InfrastructureError."""
+    """Remove the containers of dead owners from the node; return their number. Raises InfrastructureError."""
     return _remove(allocation, leftovers.is_dead)
 
 
 def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
-    """Remove the containers whose own name `is_meant`; return how many."""
+    """Remove the containers for whose own name `is_meant` returns true; return their number."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
     meant = [name for name in names if is_meant(_own_name(name))]
     if meant:
@@ -58,5 +60,6 @@ def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
 
 
 def _own_name(name: str) -> str:
-    """Return the name without pyxis's prefix: `pyxis_`, and the job if containers belong to one job."""
+    """Return the name without the prefix of pyxis (`pyxis_`, and the job id if containers belong to a job); "" if pyxis
+    did not make the container for the harness."""
     return name[name.find(leftovers.PREFIX) :] if name.startswith("pyxis_") and leftovers.PREFIX in name else ""

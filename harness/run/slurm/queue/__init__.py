@@ -1,1 +1,1 @@
-"""Talks to the queue of Slurm: runs its commands, waits for an allocation and holds it."""
+"""Communicates with Slurm's queue: runs Slurm's commands, waits for an allocation and holds it."""

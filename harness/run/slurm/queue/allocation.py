@@ -1,8 +1,8 @@
-"""Gets an allocation: one node that Slurm keeps for the harness until the harness lets go of it or is killed.
+"""Gets an allocation: one node that Slurm keeps for the harness until the harness releases it or is killed.
 
-`salloc` runs a shell that reads from our pipe. When this process dies, in whatever way, the pipe ends, and with it the
-shell and the allocation. If `salloc` itself is killed, the allocation ends at its time limit, or the next run removes
-it: the job's name says whose it is.
+`salloc` runs a shell that reads from a pipe of this process. When this process ends, for whatever reason, the pipe is
+closed, and the shell and the allocation end. If `salloc` itself is killed, the allocation ends at its time limit, or
+the next run removes it, because the job's name contains its owner.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from harness.run.waiting import BEAT_S, piped
 
 HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_CPUS_PER_NODE"; exec cat'
 ASK_EVERY_S, ASK_AT_LEAST_EVERY_S = 2.0, 30.0
-"""Seconds between two questions to the queue for the reason of the wait; the nodes of a pool ask more rarely, so that
-many of them do not burden slurmctld."""
+"""Seconds between two queries of the reason for the wait, and the largest interval: with more nodes of a pool, each is
+queried less often, so that slurmctld is not overloaded."""
 ENDS_S = 10.0
 GONE_NODE_S = 300.0
-"""Seconds that the harness waits for a node that is down."""
+"""Seconds for which the harness waits for a node that is down."""
 NEVER = re.compile(r"PartitionTimeLimit|PartitionNodeLimit|BadConstraints|\w*MaxWall\w*|Invalid\w+|\w+NotAllowed")
-"""Reasons of the queue that do not pass."""
+"""Reasons for waiting in the queue that are permanent."""
 DOWN = re.compile(r"DOWN|DRAINED|UnavailableNodes|ReqNodeNotAvail")
 ENDS = {
     "TIMEOUT": "the allocation reached its time limit (hold.time)",
@@ -52,8 +52,8 @@ ENDS = {
 
 @dataclass(kw_only=True)
 class Allocation:
-    """A node that is held. `until_s`: when its time limit is reached, by the monotonic clock. `place`: the host's place
-    in the matrix file, for messages."""
+    """A node that is held. `until_s`: the end of its time limit, by the monotonic clock, in seconds. `place`: the
+    host's place in the matrix file, for messages."""
 
     job: str
     node: str
@@ -64,14 +64,14 @@ class Allocation:
     holder: subprocess.Popen[bytes]
     gpus: str = ""
     checked: set[str] = field(default_factory=set)
-    """Interpreters, sets of ulimits and unpacked containers that the node is known to have."""
+    """Interpreters, sets of ulimits and unpacked containers that are known to work on the node."""
     before_close: list[Callable[[], object]] = field(default_factory=list)
-    """Removals that are due on the node before it is given back."""
+    """Functions to call before the node is released: they remove files from it."""
 
     def why_gone(self) -> str:
-        """Return why it ended, in words; "" if it did not."""
+        """Return a description of why the allocation ended; "" if it did not end."""
         is_there = self.holder.poll() is None
-        unknown = "" if is_there else "the allocation is gone, and Slurm does not say why"
+        unknown = "" if is_there else "the allocation is gone, and Slurm does not report why"
         try:
             shown = run_slurm(["scontrol", "--oneliner", "show", "job", self.job], environ=self.environ, place="slurm")
         except InfrastructureError:
@@ -80,7 +80,7 @@ class Allocation:
         return ENDS.get(state[1], unknown) if state else unknown
 
     def close(self) -> None:
-        """Give the node back."""
+        """Release the node."""
         if self.before_close and not self.why_gone():
             for remove in self.before_close:
                 with contextlib.suppress(InfrastructureError):  # the next run removes it
@@ -98,7 +98,7 @@ def allocate(
     node: str | None = None,
     without: Sequence[str] = (),
 ) -> Allocation:
-    """Wait in the queue and return a node: only `node` if it is given, and none of `without`.
+    """Wait in the queue and return an allocation of a node: of `node` if it is given, and of none in `without`.
 
     Raises InfrastructureError, and any error of `say`.
     """
@@ -130,7 +130,8 @@ def salloc_options(request: SlurmRequest, *, node: str | None, without: Sequence
 
 @dataclass(kw_only=True)
 class _Waiting:
-    """A running `salloc`, until it has a node or is given up. `answer` is what its shell printed."""
+    """A running `salloc` that waits for a node. `answer`: the output of its shell so far; `reason`: the queue's reason
+    for the wait."""
 
     holder: subprocess.Popen[bytes]
     request: SlurmRequest
@@ -144,13 +145,11 @@ class _Waiting:
     begun_s: float = field(default_factory=time.monotonic)
 
     def granted(self) -> Allocation:
-        """Wait until there is a node. Raises InfrastructureError, and any error of `say`."""
+        """Wait until Slurm gives a node; return its allocation. Raises InfrastructureError, and any error of `say`."""
         while b"\n" not in self.answer:
             if not self._read():
                 raise InfrastructureError(f"salloc: {slurm_complaint(self.stderr.text())}", place=self.place)
-            self.say(
-                Waiting(f"waiting in the queue of Slurm: {self.reason}") if self.reason else "asking Slurm for a node"
-            )
+            self.say(Waiting(f"waiting in the queue of Slurm: {self.reason}") if self.reason else "requesting a node")
             self._ask()
         words = self.answer.decode(errors="replace").split()
         if len(words) != 3 or not words[0].isdecimal() or not re.match(r"\d+", words[2]):
@@ -166,7 +165,7 @@ class _Waiting:
         )
 
     def _read(self) -> bool:
-        """Read what salloc and its shell write; return False once it has ended."""
+        """Read the output of salloc and its shell; return False when it has ended."""
         assert self.holder.stdout is not None
         assert self.holder.stderr is not None
         out, err = self.holder.stdout.fileno(), self.holder.stderr.fileno()
@@ -180,7 +179,8 @@ class _Waiting:
         return self.holder.poll() is None
 
     def _ask(self) -> None:
-        """Ask the queue why it takes so long. Raises InfrastructureError if it takes too long, or for ever."""
+        """Query the reason for the wait, at intervals. Raises InfrastructureError if the wait is too long or would
+        never end."""
         now_s = time.monotonic()
         every_s = min(ASK_EVERY_S * max(1, self.request.place), ASK_AT_LEAST_EVERY_S)
         if now_s - self.asked_s < every_s or self.job is None:
@@ -192,25 +192,25 @@ class _Waiting:
             self.reason = reason if state == "PENDING" and reason != "None" else ""
         waited_s = now_s - self.begun_s
         if NEVER.fullmatch(self.reason):
-            raise InfrastructureError(f"the queue never gives such a node: {self._why()}", place=self.place)
+            raise InfrastructureError(f"Slurm can never give such a node: {self._why()}", place=self.place)
         if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.wait_s):
             raise EngineUnreachable(
-                f"the node is not there: {self._why()}; see `sinfo --list-reasons`", place=self.place
+                f"the node is unavailable: {self._why()}; see `sinfo --list-reasons`", place=self.place
             )
         if waited_s > self.request.wait_s:
             raise EngineUnreachable(
                 f"no node within {self.request.wait_s:.0f} s (hold.wait): {self._why()};"
-                " the next sweep goes on from here",
+                " the next sweep continues from here",
                 place=self.place,
             )
 
     def _why(self) -> str:
         hint = " (hold.time is longer than the partition allows)" if self.reason == "PartitionTimeLimit" else ""
-        return f"{self.reason or 'it gives no reason'}{hint}"
+        return f"{self.reason or 'Slurm gives no reason'}{hint}"
 
     @property
     def job(self) -> str | None:
-        """Return the number of the job that waits; None before salloc has told it."""
+        """Return the number of the waiting job; None before salloc has printed it."""
         number = re.search(r"(?:job allocation|job) (\d+)", self.stderr.text())
         return number[1] if number else None
 
@@ -221,7 +221,7 @@ class _Waiting:
 
 
 def end_holder(holder: subprocess.Popen[bytes]) -> None:
-    """End salloc by closing its input; kill it if that does not help."""
+    """End salloc: close its input, then send SIGINT, then SIGKILL."""
     for pipe in (holder.stdin, holder.stdout, holder.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):
