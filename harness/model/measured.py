@@ -142,7 +142,7 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 

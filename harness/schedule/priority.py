@@ -2,10 +2,10 @@
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
-plainly good. Among rows that are equally urgent, the one that takes the fewest seconds comes first, so that no cheap
-row waits for a costly one, and no cheap confirmation for a costly first round. For rows to be confirmed, the seconds
-already spent on them count as well. A costly first round that was begun gives way to cheap ones: the order of its
-versions is random, so the pause favours none of them.
+plainly good, unless it takes less than a quarter of the seconds. Among rows that are equally urgent, the one that takes
+the fewest seconds comes first, so that no cheap row waits for a costly one, and no cheap confirmation for a costly
+first round. For rows to be confirmed, the seconds already spent on them count as well. A costly first round that was
+begun gives way to cheap ones: the order of its versions is random, so the pause favours none of them.
 """
 
 from __future__ import annotations

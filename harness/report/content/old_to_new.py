@@ -115,7 +115,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     lacks = _lacks(name, cells)
     why = "" if worst is None else signal_words.reason(worst)
     if worst is not None and worst.seen == "blind":
-        why = "; ".join(words.absent(name, cells)) or why
+        why = "; ".join(text for _, text in words.absent(name, cells)) or why
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
