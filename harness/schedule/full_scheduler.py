@@ -114,13 +114,13 @@ class FullScheduler:
         return Batch(runs=tuple(runs), round=number, record=_record("confirm", f"{versions}: is the change there?"))
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
-        done = {id(run): self._rounds_of(run) for run in able}
+        done = {run.cell.id: self._rounds_of(run) for run in able}
         always = self._always_fail()
-        behind = [run for run in able if done[id(run)] < self.asked.least and run.cell.id not in always]
+        behind = [run for run in able if done[run.cell.id] < self.asked.least and run.cell.id not in always]
         if not behind:
             return None
-        number = min(done[id(run)] for run in behind)
-        runs = [run for run in behind if done[id(run)] == number]
+        number = min(done[run.cell.id] for run in behind)
+        runs = [run for run in behind if done[run.cell.id] == number]
         if number and self._has_waited:
             if not self._may_be_equivalent():
                 return self._round(able, next_round(self.runs), reason="step times differ: all versions side by side")

@@ -42,11 +42,11 @@ def hybrid_outcomes(
     ends: tuple[Hybrid, Hybrid],
     finding: Finding,
     scenario: Scenario,
-    judged: dict[int, JudgedTrial | None] | None = None,
+    judged: dict[Trial, JudgedTrial | None] | None = None,
 ) -> tuple[HybridOutcome, ...]:
     """Return an outcome for each launch, and one for each hybrid that could not be launched.
 
-    `ends` are A and B; `judged` keeps the verdict on each launch, by its id, from one call to the next.
+    `ends` are A and B; `judged` keeps the verdict on each launch, from one call to the next.
     """
     a, b = ends
     trials = {launches.hybrid: launches.trials for launches in measured}
@@ -63,11 +63,11 @@ def hybrid_outcomes(
 
 
 def _of_hybrid(
-    launches: HybridLaunches, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
+    launches: HybridLaunches, reader: _Reader, figures: Mapping[Trial, float] | None, *, is_b: bool
 ) -> Iterator[HybridOutcome]:
     setups = sum(trial.end == "setup" for trial in launches.trials)
     for trial, number in zip(launches.trials, launches.rounds, strict=True):
-        figure = None if figures is None else figures.get(id(trial))
+        figure = None if figures is None else figures.get(trial)
         state, reason = reader.read(trial, is_b=is_b) if figure is None else (None, "")
         if figures is not None and figure is None and state in (None, "good"):
             state, reason = "unresolved", "this launch has no figure that could be compared"
@@ -110,13 +110,15 @@ def is_level(finding: Finding) -> bool:
     return finding.metric in RULES and finding.verdict != "slowdown"
 
 
-def _figures(measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario) -> Mapping[int, float] | None:
-    """Return the figure of each launch (by its id) over the steps that all have; None if no level is compared."""
+def _figures(
+    measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario
+) -> Mapping[Trial, float] | None:
+    """Return the figure of each launch over the steps that all have; None if no level is compared."""
     if not is_level(finding):
         return None
     launches = usable(finding.metric, [each.trials for each in measured], steps=scenario.steps)
     figure = launch_figure_of(finding.metric, launches)
-    figures = {id(trial): figure(trial) for version in launches for trial in version}
+    figures = {trial: figure(trial) for version in launches for trial in version}
     return {trial: value for trial, value in figures.items() if value is not None}
 
 
@@ -128,7 +130,7 @@ class _Reader:
     scenario: Scenario
     a: Sequence[Trial]
     b: Sequence[Trial]
-    judged: dict[int, JudgedTrial | None]
+    judged: dict[Trial, JudgedTrial | None]
 
     def read(self, trial: Trial, *, is_b: bool) -> Reading:
         """Return the state by one launch, and the reason."""
@@ -149,11 +151,11 @@ class _Reader:
         return self._growth(judged, metric) if verdict is None else self._verdict(judged, verdict)
 
     def _judged(self, trial: Trial) -> JudgedTrial | None:
-        if id(trial) not in self.judged:
+        if trial not in self.judged:
             exit_only, limits = self.scenario.judge_exit, self.scenario.limits
             launches = judge_launches([trial], limits=limits, steps=self.scenario.steps, exit_only=exit_only)
-            self.judged[id(trial)] = next(iter(launches), None)
-        return self.judged[id(trial)]
+            self.judged[trial] = next(iter(launches), None)
+        return self.judged[trial]
 
     def _failed(self, trial: Trial, *, is_b: bool) -> Reading:
         """Judge a failed launch. It is bad only if it fails as B does, because hybrids may fail in other ways, too."""

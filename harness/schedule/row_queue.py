@@ -74,13 +74,13 @@ class RowQueue:
     begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
     most: int | None = None
     splits: Callable[[BlockRun], bool] | None = None
-    _rows: dict[int, _Row] = field(default_factory=dict)
-    """All rows by the identity of their blocks, in the plan's order; each is also in `_waiting` or in `_begun`."""
-    _waiting: dict[int, _Row] = field(default_factory=dict)
-    _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
+    _rows: dict[BlockRun, _Row] = field(default_factory=dict)
+    """All rows by their blocks, in the plan's order; each is also in `_waiting` or in `_begun`."""
+    _waiting: dict[BlockRun, _Row] = field(default_factory=dict)
+    _begun: dict[Worker, dict[BlockRun, _Row]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
-    _launch_of: dict[int, float] = field(default_factory=dict)
+    _launch_of: dict[BlockRun, float] = field(default_factory=dict)
     """The mean seconds of a launch by row, including rows that ended: the estimate for a row without launches."""
     _abandoned: set[Worker] = field(default_factory=set)
     _lock: threading.Condition = field(default_factory=threading.Condition)
@@ -88,7 +88,7 @@ class RowQueue:
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
         row = _Row(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
-        self._rows[id(block)] = self._waiting[id(block)] = row
+        self._rows[block] = self._waiting[block] = row
         self._series[_series_of(row)] += 1
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
@@ -125,14 +125,14 @@ class RowQueue:
         with self._lock:
             row.state = _state(block, proposal, standing, group=row.state.group)
             if launches := sum(len(run.measured) for run in block.cells):
-                self._launch_of[id(block)] = row.state.spent_s / launches
+                self._launch_of[block] = row.state.spent_s / launches
             row.proposal, row.busy = proposal, False
             self._lock.notify_all()
 
     def close(self, block: BlockRun) -> None:
         with self._lock:
-            row = self._rows.pop(id(block))
-            self._begun.get(row.worker or "", {}).pop(id(block), None)
+            row = self._rows.pop(block)
+            self._begun.get(row.worker or "", {}).pop(block, None)
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
@@ -151,7 +151,7 @@ class RowQueue:
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
         with self._lock:
-            row = self._rows.get(id(block))
+            row = self._rows.get(block)
             if row is None or row.busy or row.turns or row.worker not in (None, worker):
                 return False
             is_new, row.busy = self._give(row, worker), True
@@ -218,7 +218,7 @@ class RowQueue:
 
     def _is_split(self, row: _Row) -> bool:
         asked = row.proposal.runs if row.proposal is not None and not row.proposal.only_known else ()
-        apart = len({id(run) for run in asked}) == len(asked)
+        apart = len({run.cell.id for run in asked}) == len(asked)
         return bool(asked) and apart and self.splits is not None and self.splits(row.block)
 
     def _single(self, row: _Row, ready: Callable[[CellRun], bool]) -> Batch:
@@ -272,13 +272,13 @@ class RowQueue:
         """Assign a row to a worker; return whether the row waited until now."""
         is_new, row.worker = row.worker is None, worker
         if is_new:
-            del self._waiting[id(row.block)]
-            self._begun.setdefault(worker, {})[id(row.block)] = row
+            del self._waiting[row.block]
+            self._begun.setdefault(worker, {})[row.block] = row
             self._series -= Counter([_series_of(row)])
         return is_new
 
     def _row(self, block: BlockRun) -> _Row:
-        return self._rows[id(block)]
+        return self._rows[block]
 
 
 def _series_of(row: _Row) -> str:

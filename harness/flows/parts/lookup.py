@@ -62,8 +62,8 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
         raise UsageError(f"{run.path}: this run has no finding: {_why_none(run)}")
     found = _numbered(run, words)
     if not found:
-        fitting = {id(finding) for finding in _fitting(run.findings, words, _names_of_finding)}
-        found = [entry for entry in numbered if id(entry[1]) in fitting]
+        fitting = _fitting(run.findings, words, _names_of_finding)
+        found = [entry for entry in numbered if entry[1] in fitting]
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 

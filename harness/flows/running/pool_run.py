@@ -68,9 +68,8 @@ class PoolRun:
                     return
                 break
             lost = [block for name in sorted(self.gone) for block, _ in queue.begun(name)]
-            begun = {id(block) for block in lost}
             left = [
-                *(block for block in left if not self.is_done(block) and id(block) not in begun),
+                *(block for block in left if not self.is_done(block) and block not in lost),
                 *(again for block in lost if (again := self._again(block)) is not None),
             ]
         for block in left:

@@ -47,8 +47,8 @@ class Works:
     open_rows: OpenRows = field(init=False)
     _blocks: Counter[str] = field(init=False)
     """Number of blocks of each scenario, by name."""
-    _works: dict[int, Work] = field(default_factory=dict)
-    """The rows by the identity of their BlockRun; a row that started again comes last."""
+    _works: dict[BlockRun, Work] = field(default_factory=dict)
+    """The rows by their BlockRun; a row that started again comes last."""
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -64,7 +64,7 @@ class Works:
         measuring: set[tuple[str, str]] = set()
         for block in self.plan.blocks:
             work = self._work(block, noise=not block.lane.host.pool and noise_place_of(block) not in measuring)
-            self._works[id(work.run)] = work
+            self._works[work.run] = work
             if isinstance(work.scheduler, FullScheduler):
                 measuring.add(noise_place_of(block))
 
@@ -76,11 +76,11 @@ class Works:
             return [work.run for work in self._works.values() if work.block.lane.host == host]
 
     def is_done(self, run: BlockRun) -> bool:
-        return self._works[id(run)].finished
+        return self._works[run].finished
 
     def twin_of(self, run: BlockRun) -> list[CellRun]:
         """Return the A/A replicate of a row, if it has one."""
-        scheduler = self._works[id(run)].scheduler
+        scheduler = self._works[run].scheduler
         twin = scheduler.replicate.run if isinstance(scheduler, FullScheduler) else None
         return [] if twin is None else [twin]
 
@@ -100,7 +100,7 @@ class Works:
 
     def choose_noise(self, run: BlockRun) -> None:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
-        work = self._works[id(run)]
+        work = self._works[run]
         with self._lock:
             others = [each for each in self._works.values() if each is not work and each.place == work.place]
             if isinstance(work.scheduler, FullScheduler):
@@ -108,7 +108,7 @@ class Works:
 
     def again(self, run: BlockRun, why: str) -> BlockRun:
         """Start a row anew and set its trials aside, because those of another machine cannot be compared."""
-        old = self._works[id(run)]
+        old = self._works[run]
         runs = (*run.cells, *self.twin_of(run))
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
         for trial in (trial for each in runs for trial in each.trials):
@@ -117,8 +117,8 @@ class Works:
         work = self._work(old.block, noise=False)
         work.again = (*old.again, f"{old}: started again on another machine: {why}{there} (see {ASIDE}/)")
         with self._lock:
-            del self._works[id(run)]
-            self._works[id(work.run)] = work
+            del self._works[run]
+            self._works[work.run] = work
         self.open_rows.forget(run)
         return work.run
 
@@ -126,7 +126,7 @@ class Works:
 
     def standing(self, run: BlockRun) -> RowStanding:
         """Judge a row after its turn, and return its standing."""
-        standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
+        standing = standing_of(self._judge(self._works[run]), asked=self.plan.trials)
         self.open_rows.put_down(run)
         with self._lock:
             blocks = [self._known(work) for work in self._in_order()]
@@ -140,7 +140,7 @@ class Works:
 
         The verdict needs the A/A noise of the lane and scenario, so it waits until the row that measures this is done.
         """
-        work = self._works[id(run)]
+        work = self._works[run]
         work.finished = True
         with self._lock:
             if not work.measures_noise and self._measures(work.place):
@@ -167,8 +167,8 @@ class Works:
     # ------------------------------------------------------------ verdicts
 
     def _in_order(self) -> list[Work]:
-        works = {id(work.block): work for work in self._works.values()}
-        return [works[id(block)] for block in self.plan.blocks]
+        works = {work.block.cells[0].id: work for work in self._works.values()}
+        return [works[block.cells[0].id] for block in self.plan.blocks]
 
     def _newest(self, work: Work) -> JudgedBlock:
         """Return the verdict on a block from all its launches, including those of an interrupted turn."""

@@ -71,10 +71,10 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     changes = level_changes("value", table, levels, rule=LevelRule(least=least, seed=SEED))
-    reported = {id(shift) for shift, _ in changes}
+    reported = {shift for shift, _ in changes}
     return SeriesFound(
         changes=tuple(change for _, change in changes),
-        better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
+        better=tuple(shift for shift in levels.shifts if shift not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
         lasting=LASTING if rounds == 1 else 1,

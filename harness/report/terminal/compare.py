@@ -13,7 +13,7 @@ from rich.table import Table
 
 from harness.model import METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.table import units
-from harness.report.exports.summary import attribution_json, json_ready
+from harness.report.exports.summary import attributions_json, json_ready
 from harness.report.terminal.console_text import console_text
 from harness.report.text import headline, numbers, signal_words, words
 from harness.report.text.clean import plain
@@ -54,9 +54,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             "exit_code": comparison.exit_code,
             "columns": [_column(column) for column in comparison.columns],
             "cells": [_pair(pair) for pair in comparison.pairs],
-            "attribution": [attribution_json(attribution, together) for attribution in together.attribution]
-            if together
-            else [],
+            "attribution": [] if together is None else list(attributions_json(together)),
             "notes": comparison.notes,
         }
     )

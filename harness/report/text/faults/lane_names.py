@@ -57,7 +57,7 @@ class Names:
 
     def kinds(self, lanes: Sequence[Lane]) -> str:
         """Return the plural of `kind`."""
-        return " or ".join(f"{noun}s" for noun in self.kind(lanes).split(" or "))
+        return "hosts or cards" if self.kind(lanes) == _EITHER else f"{self.kind(lanes)}s"
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
         """Return the card or host to blame: `the RTX 4090` or `host new`."""
