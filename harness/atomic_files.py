@@ -1,4 +1,4 @@
-"""Writes files so that a reader, or a crash at any moment, sees the old file or the new one whole."""
+"""Writes files atomically: a reader sees the whole old file or the whole new one, even after a crash."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from harness.safe_files import folder_in
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write `data` to `path` so that a reader, or a crash at any moment, sees the old file or the new one whole."""
+    """Write `data` to `path` atomically: readers see the whole old file or the whole new one, even after a crash.
+    Raises InfrastructureError.
+    """
     write_below(path.parent, path.name, data)
 
 
 def write_below(root: Path, name: str, data: str | bytes) -> None:
-    """Write a file below `root` in the same way, following no link. Half a character (a lone surrogate, which JSON can
-    hold and UTF-8 cannot) becomes a question mark. Raises InfrastructureError.
+    """Write a file below `root` atomically, without following links. A lone surrogate, which JSON can hold and UTF-8
+    cannot, becomes a question mark. Raises InfrastructureError.
     """
     *folders, last = PurePosixPath(name).parts
     try:
@@ -26,13 +28,13 @@ def write_below(root: Path, name: str, data: str | bytes) -> None:
             _replace_whole(folder, last, data.encode(errors="replace") if isinstance(data, str) else data)
     except OSError as error:
         raise InfrastructureError(
-            f"{root / name}: cannot write: {error.strerror}; make room or choose another place with --out"
+            f"{root / name}: cannot write: {error.strerror}; free some space or choose another folder with --out"
         ) from error
 
 
 def _replace_whole(folder: int, name: str, content: bytes) -> None:
-    """Write a file into a folder that is open, so that a reader, or a crash at any moment, sees the old one or the new
-    one whole. A link of that name makes way for the file; what it points to stays as it is. Raises OSError.
+    """Replace a file in an open folder atomically, by writing, syncing and renaming a temporary file. If `name` is a
+    link, the link is replaced, not its target. Raises OSError.
     """
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)

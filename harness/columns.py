@@ -11,7 +11,7 @@ EXPLAINED = (
     "`_gb`, `_mib`, `_gib`; time: `step_s`, `step_ms`"
 )
 GPU = frozenset({"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"})
-"""The judge's names of the columns of GPU memory."""
+"""The judge's names of the GPU memory columns."""
 JUDGED = GPU | {"rss_kib", "step_s"}
 """The judge's names of the columns from which it derives a verdict."""
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -60,7 +60,7 @@ class ColumnName:
         """Return a message about a decimal unit and its binary alternative."""
         base, _, unit = _normal(self.name).rpartition("_")
         other = f"{unit[0]}ib"
-        return f"{self.name}: 1 is {_DECIMAL[unit]:,} bytes; if {_BINARY[other]:,} are meant, name it {base}_{other}"
+        return f"{self.name}: the unit is {_DECIMAL[unit]:,} bytes; for {_BINARY[other]:,}, name it {base}_{other}"
 
 
 def recognised(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[ColumnName]:
@@ -78,8 +78,8 @@ def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
 
 
 def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
-    """Return the names that suggest GPU memory or resident memory in an unknown unit. A kind of which another column
-    can be judged is skipped.
+    """Return the names that suggest GPU memory or resident memory in an unknown unit, unless another column of the same
+    kind can be judged.
     """
     names = [name for name in names if name not in apart]
     judged = {column.known for column in recognised(names)}
@@ -88,7 +88,7 @@ def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
 
 
 def tells_whose(names: Iterable[str]) -> list[str]:
-    """Return the columns of an nvidia-smi export that identify a device or a process: all rows must agree in them."""
+    """Return the columns of an nvidia-smi export that identify a device or process; each must be equal in all rows."""
     names = list(names)
     if not any(column.cell_unit for column in recognised(names)):
         return []

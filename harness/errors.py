@@ -1,6 +1,7 @@
-"""Defines the errors that a user can cause or meet. Each is one or two lines: the place, the problem, and what to do.
+"""Defines the errors that users can cause or encounter. Each message is one or two lines: the place, the problem, and
+what to do.
 
-`cli` turns them into an exit code (`exit_codes`); no other place ends the process.
+Only `cli` ends the process: it turns an error into an exit code (`exit_codes`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """Raised for a wrong argument on the command line, or for a directory that is not a run's."""
+    """Raised for a wrong argument on the command line, or for a directory that does not hold a run."""
 
 
 class MatrixError(HarnessError):
-    """Raised for an error in a matrix file, or in what it names. Its place is `file:line: key.path`."""
+    """Raised for an error in a matrix file, or in a file it names. Its place is `file:line: key.path`."""
 
 
 class MatrixErrors(MatrixError):
@@ -77,7 +78,7 @@ class Interrupted(HarnessError):
 
 @contextmanager
 def named_place(place: str, key: str = "") -> Iterator[None]:
-    """Give an InfrastructureError of the block this place in the matrix and this key, unless it has a place."""
+    """Give an InfrastructureError of the `with` block this place in the matrix and this key, unless it has a place."""
     try:
         yield
     except InfrastructureError as error:
@@ -87,7 +88,7 @@ def named_place(place: str, key: str = "") -> Iterator[None]:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """Return an error and the errors that led to it, each once, the outermost first."""
+    """Return an error followed by its causes (`__cause__`, else `__context__`), each once."""
     chain = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
         chain.append(inner)
@@ -95,7 +96,7 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def did_you_mean(*names: str, known: Iterable[str]) -> str:
-    """Return the link between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
+    """Return the text between a complaint and the list of allowed names: `;` or `; did you mean 'gpus'?`."""
     near = nearest(*names, known=known)
     return ";" if near is None else f"; did you mean {near!r}?"
 

@@ -1,5 +1,5 @@
 """Compares the environments that two launches recorded: Python, packages, libraries, variables, limits and
-the machine. Pure; used by `harness diff`, bug reports and the page.
+the machine. Pure functions for `harness diff`, bug reports and the HTML report.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ NEVER_RAN = "no launch of one side recorded its environment"
 
 
 def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
-    """Return what changed between the launches, by kind; a section is `unknown` if one launch did not record what it
-    needs.
-    """
+    """Return what changed between the launches, by kind; a section is `unknown` if one launch lacks its facts."""
     trials = (before, after)
     facts = [trial.facts if trial is not None else {} for trial in trials]
     return (
@@ -36,7 +34,7 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[Changed, ...], int]:
-    """Return what differs, by name, and how many entries are the same."""
+    """Return the entries that differ, sorted by name, and the number of equal entries."""
     differing = tuple(
         Changed(name=name, before=before.get(name), after=after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -46,7 +44,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[
 
 
 def section(title: str, sides: Sequence[Mapping[str, str] | None], unknown: str = NEVER_RAN) -> Section:
-    """Compare two mappings of texts; `unknown` is the section's text if one of them is None."""
+    """Compare two mappings of names to texts; `unknown` is the section's text if one of them is None."""
     before, after = sides
     if before is None or after is None:
         return Section(title=title, unknown=unknown)
@@ -66,15 +64,15 @@ def _pairs(
 
 
 def _texts(value: Any) -> dict[str, str] | None:
-    """Convert a mapping to texts; return None for anything else that an image may have sent."""
+    """Convert the keys and values of a mapping to strings; None for anything else, since an image may send anything."""
     if not isinstance(value, Mapping):
         return None
     return {str(name): str(text) for name, text in value.items()}
 
 
 def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare the wheels of common packages: one without a wheel for this Python may be another program."""
-    unknown = "what kind of wheel a package came from is known only of launches since this is recorded"
+    """Compare the wheels of packages on both sides: one version from different wheels may be different programs."""
+    unknown = "an older launch did not record which wheels its packages came from"
     sides = [_texts(one.get("wheels")) for one in facts]
     before, after = ({} if side is None else side for side in sides)
     both = before.keys() & after.keys()
@@ -112,7 +110,7 @@ def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Sectio
 
 def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
     """Compare loaded libraries: `libcufft.so.10.3` is `libcufft` in version 10.3; several versions may be loaded."""
-    unknown = "which libraries were loaded is known only of launches that came through setup"
+    unknown = "loaded libraries are recorded after setup, which one of the launches did not complete"
     sides = [one.get("libraries") for one in facts]
     return section("loaded libraries", [_by_name(side) if isinstance(side, list) else None for side in sides], unknown)
 

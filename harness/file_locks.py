@@ -1,5 +1,5 @@
-"""Locks whole files; the kernel frees a lock when its holder ends. Windows has none: nothing runs there, and reports
-are read.
+"""Locks whole files; the kernel frees a lock when its holder ends. Windows has no such locks, so it can only show
+reports.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NO_LOCKS = (
 
 
 def are_known() -> bool:
-    """Return whether this system has locks of files."""
+    """Return whether this system has file locks."""
     return fcntl is not None
 
 
 def try_lock(file: int | IO[str] | IO[bytes], *, shared: bool = False) -> bool:
-    """Take the lock if it is free; return whether it was. Raises OSError where system or file system has no locks."""
+    """Take the lock if it is free; return whether it was. Raises OSError if the system or file system has no locks."""
     if fcntl is None:
         raise OSError(errno.ENOLCK, NO_LOCKS)
     try:
@@ -34,7 +34,7 @@ def try_lock(file: int | IO[str] | IO[bytes], *, shared: bool = False) -> bool:
 
 
 def lock(file: int) -> None:
-    """Wait for the lock. Raises OSError where system or file system has no locks."""
+    """Wait for the lock and take it. Raises OSError if the system or the file system has no locks."""
     if fcntl is None:
         raise OSError(errno.ENOLCK, NO_LOCKS)
     fcntl.flock(file, fcntl.LOCK_EX)

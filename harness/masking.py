@@ -1,7 +1,7 @@
-"""Removes home folders, credentials and names of machines from texts that others may read.
+"""Removes home folders and credentials from texts that others may read.
 
-The texts come from images and copied files, so the work grows linearly with their length: no pattern here starts again
-inside what it has already matched.
+The texts come from images and copied files, so every pattern takes time linear in their length: none restarts inside
+what it has already matched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 WITHHELD = "[withheld]"
-"""Replaces a credential in what a run writes."""
+"""Replaces a credential in the files of a run."""
 
 _HOME = re.compile(r"(?:/home/|/Users/|/var/home/)[^/\s\"':]+|(?<![\w./-])/root(?=[/\s\"':]|$)")
 _PATH = re.compile(r"/[^\s\"':]*")
@@ -27,13 +27,13 @@ def scrubbed(text: str) -> str:
     """Return `~/x` for `/home/ada/x`, `https://host` for `https://ada:pw@host`, and `[token]` for what looks like a
     token.
 
-    A file of the scenario is named by its path in the scenario's folder, wherever that was.
+    The path of a scenario's file becomes relative to the scenario's folder.
     """
     return without_credentials(_HOME.sub("~", _PATH.sub(_in_scenario, text)))
 
 
 def _in_scenario(path: re.Match[str]) -> str:
-    """Return a path without what leads to the scenario's folder of a trial."""
+    """Return a path relative to the trial's scenario folder; any other path as it is."""
     ends = [found.end() for found in _TRIAL.finditer(path[0])]
     return path[0][ends[-1] :] if ends else path[0]
 
@@ -49,7 +49,7 @@ def is_private(name: str, value: str) -> bool:
 
 
 def told(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return variables, or arguments of a build, in a form that may be stored: credentials are withheld."""
+    """Return variables or build arguments with credentials replaced by WITHHELD, so that they may be stored."""
     return {name: WITHHELD if is_secret(name, value) else value for name, value in pairs}
 
 

@@ -1,8 +1,8 @@
 """Looks up the versions of a package in the package index that pip and uv would use.
 
-The index is that of UV_DEFAULT_INDEX, UV_INDEX_URL or PIP_INDEX_URL, else the public one; extra indexes and local
-folders of `--find-links` count too. Configuration files of pip and uv are not read. Environments are installed from the
-same index (`harness.run.process.environments`).
+The index is the first that is set of UV_DEFAULT_INDEX, UV_INDEX_URL and PIP_INDEX_URL, else PyPI; extra indexes and the
+local folders of `--find-links` are searched, too. Configuration files of pip and uv are not read. Environments are
+installed from the same index (`harness.run.process.environments`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMITS = ExchangeLimits(attempts=1)
 MOST_BYTES = 32 << 20  # the largest page of PyPI (ddtrace) has 21 MB
 MOST_FILES = 100_000
 MOST_CHARACTERS = 255
-"""Most characters of a file's name, as in file systems, and of its `requires-python`: no version has 5,000 digits."""
+"""Most characters of a file name (the limit of file systems) and of `requires-python`; longer ones are not parsed."""
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPES = ("application/vnd.pypi.simple.v1+html", "text/html")
 ACCEPT = f"{JSON_TYPE}, {HTML_TYPES[0]};q=0.2, {HTML_TYPES[1]};q=0.01"
@@ -49,7 +49,7 @@ class IndexSilent(InfrastructureError):
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """One file of a release. `requires_python` is what the index says, or None."""
+    """One file of a release. `requires_python` is the index's version specifier, None if there is none."""
 
     name: str
     requires_python: str | None = None
@@ -75,7 +75,7 @@ class PackageRelease:
 
 
 class _JsonFile(BaseModel):
-    """A file of a page in JSON (PEP 691); `yanked` is a reason, or whether."""
+    """A file of a JSON page (PEP 691); `yanked` is a bool, or the reason."""
 
     filename: str
     requires_python: str | None = Field(default=None, alias="requires-python")
@@ -90,11 +90,11 @@ class Index(Protocol):
     """A source of the releases of a package."""
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        """Return all releases, oldest first; none if there is no such package. Raises IndexSilent."""
+        """Return all releases, oldest first; () if there is no such package. Raises IndexSilent."""
 
 
 class PackageIndex:
-    """The package indexes of the environment. Each is asked once for a package, and nothing is kept on disk."""
+    """The package indexes of the environment. Each is asked once for each package; answers are kept in memory only."""
 
     def __init__(
         self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), limits: ExchangeLimits = LIMITS
@@ -153,8 +153,8 @@ class PackageIndex:
 
 
 def _apart(endpoint: str) -> tuple[str, str | None]:
-    """Return an address without its login, and the `Authorization` for it: the address's own, or that of ~/.netrc,
-    where pip and uv look as well.
+    """Return a URL without its login, and the `Authorization` header for it: from the URL's login, else from ~/.netrc,
+    as in pip and uv. None without a login.
     """
     parts = urlsplit(endpoint)
     url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -172,18 +172,18 @@ def _page(answer: Response, *, place: str) -> list[File]:
         try:
             page = _JsonPage.model_validate_json(answer.body)
         except ValidationError as error:
-            raise IndexSilent(f"{place}: does not answer as a package index") from error
+            raise IndexSilent(f"{place}: does not respond like a package index") from error
         return [
             File(name=each.filename, requires_python=each.requires_python, yanked=each.yanked is not False)
             for each in page.files
         ]
     if kind not in HTML_TYPES:
-        raise IndexSilent(f"{place}: does not answer as a package index")
+        raise IndexSilent(f"{place}: does not respond like a package index")
     return list(_links(answer.body.decode(errors="replace")))
 
 
 def _links(page: str) -> Iterator[File]:
-    """Yield the files of a page in HTML (PEP 503): one link each. In one pass, whatever the page is."""
+    """Yield the file of each link of an HTML page (PEP 503), in one pass even if the page is malicious."""
     for piece in re.split(r"<a(?=\s)", page, flags=re.IGNORECASE)[1:]:
         if link := LINK.match(piece):
             attributes = {found[1].lower(): found[2] or "" for found in ATTRIBUTE.finditer(link["attributes"])}
@@ -206,7 +206,7 @@ def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
 
 
 def _name_and_version(filename: str) -> tuple[str, Version] | None:
-    """Parse the name of a file; None for eggs, installers and names that no tool of today would install."""
+    """Parse a file name; None for eggs, installers and other names that no current tool would install."""
     if len(filename) > MOST_CHARACTERS:
         return None
     try:
@@ -232,9 +232,7 @@ def _allows(requires_python: str | None, python: str) -> bool:
 
 
 def _wheel_fits(filename: str, python: str) -> bool:
-    """Return whether the tags of the file name fit. Every Linux platform counts, as the host may be a remote
-    machine.
-    """
+    """Return whether the tags of the file name fit. Any Linux platform fits, since the host may be remote."""
     major, minor = (int(part) for part in python.split(".")[:2])
     short = f"cp{major}{minor}"
     abis = [short, f"{short}m"] if (major, minor) < (3, 8) else [short]
@@ -249,7 +247,7 @@ def _wheel_fits(filename: str, python: str) -> bool:
 
 
 def in_range(releases: Iterable[PackageRelease], specifier: SpecifierSet, *, python: str) -> list[PackageRelease]:
-    """Return the releases in a range that `python` can use; pre-releases only if the range itself names one."""
+    """Return the releases in a range that `python` can use; pre-releases only if the range names one."""
     early = bool(specifier.prereleases)
     return [r for r in releases if specifier.contains(r.version, prereleases=early) and r.usable_by(python)]
 
@@ -263,7 +261,9 @@ def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRel
 
 
 def versions_around(releases: Sequence[PackageRelease], version: Version) -> list[str]:
-    """Return four versions around one that does not exist, oldest first: final ones, unless it is none itself."""
+    """Return up to four versions around one that does not exist, oldest first. Pre-releases count only if `version` is
+    one, or if there are no final releases.
+    """
     final = [] if version.is_prerelease else [r for r in releases if not r.version.is_prerelease]
     below = [r for r in final or releases if r.version < version]
     above = [r for r in final or releases if r.version > version]

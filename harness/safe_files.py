@@ -1,5 +1,5 @@
-"""Opens and reads files in folders that may have been copied from anywhere: an entry can be a link, a pipe, a device,
-or larger than any memory. No link is followed, no pipe is waited for, and every read has a limit.
+"""Opens and reads files in folders of unknown origin, where an entry can be a link, a pipe, a device, or larger than
+the memory. No link is followed, no pipe is waited for, and every read has a limit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CHUNK_BYTES = 1 << 20
 
 
 def opened(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Return a handle of a regular file, opened once with `flags` (of `os`). Raises OSError whose `strerror` says what
-    else lies there.
+    """Return a descriptor of a regular file, opened with `flags` of `os`. Raises OSError; its `strerror` says if the
+    path is not a regular file.
     """
     try:
         handle = os.open(path, flags | _NOFOLLOW | _NONBLOCK | _CLOEXEC, mode)
@@ -34,14 +34,14 @@ def opened(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def read_regular(path: Path, *, most_bytes: int) -> bytes:
-    """Return what a regular file holds. Raises OSError, also for a file that is larger."""
+    """Return the content of a regular file. Raises OSError, also for more than `most_bytes`."""
     with os.fdopen(opened(path, os.O_RDONLY), "rb", buffering=0) as file:
         return read_bounded(file, most_bytes=most_bytes)
 
 
 def read_bounded(stream: BinaryIO, *, most_bytes: int) -> bytes:
-    """Return the rest of a stream, whatever it is; its memory is what came, not what may come. Raises OSError for more
-    than `most_bytes`.
+    """Return the rest of a stream. Memory grows with the bytes read, not with the limit. Raises OSError for more than
+    `most_bytes`.
     """
     content = bytearray()
     while chunk := stream.read(_CHUNK_BYTES):
@@ -53,7 +53,7 @@ def read_bounded(stream: BinaryIO, *, most_bytes: int) -> bytes:
 
 @contextmanager
 def folder_in(root: Path, *names: str) -> Iterator[int]:
-    """Hold a handle of a folder below `root`. `root` itself may be a link; what is below it is not followed. Raises
+    """Yield a descriptor of a folder below `root`. `root` itself may be a link; links below it are not followed. Raises
     OSError.
     """
     handle = os.open(root, _FOLDER)
@@ -71,7 +71,7 @@ def folder_in(root: Path, *names: str) -> Iterator[int]:
 
 
 def _told(error: OSError, name: str | None = None, folder: int | None = None) -> OSError:
-    """Return the error in the words of a user; of a link to a folder the system only says that it is not a folder."""
+    """Return an error that names a link as such; the system only says that a link to a folder is not a folder."""
     is_link = error.errno == errno.ELOOP
     if name is not None:
         with suppress(OSError):

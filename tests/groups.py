@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+SWEEPS_OF_THE_LAB = tuple(f"tests/integration/test_{name}.py" for name in ("lab_faults", "pool", "story"))
 GROUPS = {
-    "lab": ("tests/lab/", *(f"tests/integration/test_{name}.py" for name in ("lab_faults", "pool", "story"))),
-    "public": ("tests/registry/",),
-    "cluster": ("tests/slurm/",),
+    "lab engines": ("lab", ("tests/lab/",)),
+    "lab sweeps": ("lab", SWEEPS_OF_THE_LAB),
+    "registry": ("public", ("tests/registry/",)),
+    "cluster": ("cluster", ("tests/slurm/",)),
 }
-"""Groups by the fixture that is kept until a pytest process ends: a second process would wait for
-it, or start its own.
+"""Groups by name: a fixture that is kept until a pytest process ends, and the tests that may use it. There are two labs
+(tests/lab/running.py), so that two processes may have one; of the other fixtures, a second process would wait for the
+first, or start its own.
 """
 LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests/slurm/", "tests/contract/", "")
 """A long test that begins last keeps one processor busy and leaves the others idle."""
@@ -19,13 +22,15 @@ LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests
 def group_of(nodeid: str) -> str | None:
     if "slurm" in nodeid.partition("[")[2]:  # a contract test on that engine
         return "cluster"
-    return next((name for name, starts in GROUPS.items() if nodeid.startswith(starts)), None)
+    return next((name for name, (_, starts) in GROUPS.items() if nodeid.startswith(starts)), None)
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Put long tests first. Raises UsageError if a test that uses a group's fixture is not in that group."""
+    """Put long tests first. Raises UsageError if a test that uses a group's fixture is in no group that has it."""
+    kept = {fixture for fixture, _ in GROUPS.values()}
     for item in items:
-        for name in set(GROUPS) & set(getattr(item, "fixturenames", ())):
-            if group_of(item.nodeid) != name:
-                raise pytest.UsageError(f"tests/groups.py: {item.nodeid} uses {name!r} and belongs to that group")
+        group = group_of(item.nodeid)
+        own = {GROUPS[group][0]} if group else set()
+        for fixture in kept & set(getattr(item, "fixturenames", ())) - own:
+            raise pytest.UsageError(f"tests/groups.py: {item.nodeid} uses {fixture!r} and belongs to a group of it")
     items.sort(key=lambda item: next(place for place, start in enumerate(LONG_FIRST) if item.nodeid.startswith(start)))

@@ -1,4 +1,4 @@
-"""Waiting in the tests for what happens beside them."""
+"""Waiting, in tests, for what happens at the same time."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A hook of MkDocs: the files of the repository that the pages link to become pages of the site.
+"""A MkDocs hook that makes pages of the site from repository files to which the pages link.
 
 Links in `docs/` are relative, so that they work in a checkout and on a forge: `../examples/quickstart.yaml`. The site
-is made from `docs/` alone, and there such a link would lead nowhere. So the hook shows each file outside `docs/` that a
-page links to on a page of its own below `source/`, and changes the links to lead there. It leaves a link to a file that
-does not exist as it is: MkDocs then warns, and `mkdocs build --strict` fails. The hook also warns of a list inside a
-list that a forge shows as one and MkDocs does not.
+is made only from `docs/`, where such a link would lead nowhere. The hook therefore makes a page below `source/` for
+each file outside `docs/` that a page links to, and changes the links to lead there. It leaves a link to a file that
+does not exist unchanged: MkDocs then warns, and `mkdocs build --strict` fails. The hook also warns of nested lists that
+a forge shows as such and MkDocs does not.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MISREAD = {
     "indent by four spaces, or it leaves its list": re.compile(r"(?:\n\n {1,3}(?! )|\n {1,3}(?:[-*]|\d+\.) )(.*)"),
     "leave an empty line before it, or it is no item": re.compile(r"\n\n {4}.*(?:\n {4}.*)*\n((?:[-*]|\d+\.) .*)"),
 }
-"""What a forge shows as a list, and MkDocs does not."""
+"""A list that a forge shows as a list, and MkDocs does not."""
 FENCED = re.compile(r"^( *)(```+).*?^\1\2", re.DOTALL | re.MULTILINE)
 ALWAYS = ("CONTRIBUTING.md",)
 """Files outside `docs/` that are in the navigation."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add a page for each file that is linked to, and for those that these link to in turn."""
+    """Add a page for each file that is linked to, and for the files to which these link in turn."""
     pages = [f"{DOCS}/{file.src_uri}" for file in files.documentation_pages()]
     waiting = [*ALWAYS, *(target for page in pages for target in _outside(page))]
     made: set[str] = set()
@@ -47,7 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Lead the links of a page to where the site has what they name."""
+    """Change the links of a page to lead to the site's own pages."""
     place = page.file.src_uri
     origin = place.removeprefix(f"{SOURCE}/") if place.startswith(f"{SOURCE}/") else f"{DOCS}/{place}"
     if not (ROOT / origin).is_file():  # the page shows a file that is no Markdown: its text is not ours to change

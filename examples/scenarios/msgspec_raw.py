@@ -1,4 +1,4 @@
-"""Copy raw messages, or make patterns: two small leaks, repaired in different versions."""
+"""Copy raw messages, or make patterns: two small leaks, fixed in different versions."""
 
 PARAMS = {"what": ["raw", "pattern"]}
 

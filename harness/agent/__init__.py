@@ -1,6 +1,6 @@
 """The agent is a small program that runs a scenario inside an image and reports what it measured.
 
-Standard library only, CPython 3.6 to 3.13; it imports nothing of the harness. It is copied beside the scenario as
+Standard library only, CPython 3.6 to 3.13; it imports nothing of the harness. It is copied next to the scenario as
 
     ROOT/start.py                 starts the supervisor:  python -B ROOT/start.py
     ROOT/harness_agent/…          this package
@@ -19,14 +19,14 @@ job.json
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before
-                                                the step counts; the last ends the trial. Null, absent: steps alone
+                                                the step counts; the last ends the trial. Null or absent: only steps
      "timeout_s": 1200.0,                       most seconds for setup and all the steps
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)
-     "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may tell
+     "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 
 Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".
-Anything else on stdout is noise of the image. Messages, in order:
+Anything else on stdout is noise from the image. Messages, in order:
 
     hello     {"protocol": 1, "agent": "…", "python": "3.8.10", "implementation": "CPython", "libc": "glibc 2.36",
                "packages": {"numpy": "1.26.4", …}, "wheels": {"numpy": "cp311-cp311-manylinux_2_17_x86_64", …},
@@ -37,24 +37,24 @@ Anything else on stdout is noise of the image. Messages, in order:
                "gpus": [{"index": 0, "uuid": "GPU-…", "name": "NVIDIA GeForce RTX 4090", "compute_capability": "8.9",
                          "driver": "535.104.05", "cuda": "12.2", "memory_mib": 24564, "power_limit_w": 450.0,
                          "ecc": false, "mig": null, "parent": null, "processes": 0}, …]}
-                                                where the driver's library is; a MIG instance stands in the place of
-                                                its card, whose UUID is `parent`; what the driver does not tell is
-                                                null. "gpu_problem": "…" instead, when that library does not start
+                                                if the driver's library exists; a MIG instance takes the place of
+                                                its card, whose UUID is `parent`; what the driver does not report is
+                                                null. "gpu_problem": "…" instead, if that library does not start
     ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
                "stride": 1}                     after setup and the first step
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
     samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […],
                "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
-               the rows since the last one, in chunks of at most 10,000 (fewer where a line would pass 1 MiB);
+               the rows since the last one, in chunks of at most 10,000 (fewer if a line would exceed 1 MiB);
                null for a missing number; no column for a probe that this process does not have
     counts    {"columns": {"step": [1, 47, 500, …], "open_files": […], "sockets": […], "pipes": […], "threads": […],
                "processes": […], "zombies": […], "shm": […], "disk": […]}}
-               what the process tree holds besides memory, counted by the supervisor now and then (census.py); null
-               where it could not be counted; shm and disk in KiB. Before a look and before `done`, if there is
-               anything new. It has all rows up to now, and takes the place of the one before.
+               what the process tree holds besides memory, counted by the supervisor from time to time (census.py);
+               null if it could not be counted; shm and disk in KiB. Sent before a look and before `done`, if there is
+               anything new. It has all rows so far, and replaces the message before.
     look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
-               at the same step after an answer of stop, or where the time limit ended the steps. A trial that
+               at the same step after an answer of stop, or if the time limit ended the steps. A trial that
                failed in a step has none.
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
@@ -63,21 +63,21 @@ Anything else on stdout is noise of the image. Messages, in order:
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
                always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
-               at_exit: it failed after its last step. starved: the kernel killed a process of it because others use the
-               machine's memory; the end is then "infrastructure". shortfall: why it made fewer steps
-               than its budget without a fault. remedy: what a matrix file may name instead, if no
-               step was seen. output_bytes: printed after the first step (null:
-               none was made). not_finite: metric -> how many steps returned NaN, an infinity or what is too large to
-               reckon with, and the first of them. buffered: why the rows of a command are not steps (bursts.py).
+               at_exit: it failed after its last step. starved: the kernel killed one of its processes because others
+               use up the machine's memory; the end is then "infrastructure". shortfall: why it made fewer steps than
+               its budget without a fault. remedy: the kind of advice to give if no step was seen. output_bytes: printed
+               after the first step (null: none was made). not_finite: metric -> how many steps returned NaN, an
+               infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not
+               steps (bursts.py).
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
-its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver tells of the GPUs; its
-last look is where it ended, if that was before the budget.
+its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver reports of the GPUs;
+its last look is at its end, if that was before the budget.
 
-    python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and ends
+    python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and exits
 
 The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}.
-End of stdin means that the harness is gone: the agent kills the scenario and ends.
+End of stdin means that the harness is gone: the agent kills the scenario and exits.
 """
 
 PROTOCOL = 1

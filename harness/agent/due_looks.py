@@ -1,10 +1,10 @@
-"""Tells when the next look is due: after a number of steps or, if the job has `look_times_s`, after a number of seconds
-in steps, whichever comes first."""
+"""Decides when the next look is due: after a number of steps or, if the job has `look_times_s`, after a number of
+seconds in steps, whichever comes first."""
 
 
 class DueLooks(object):
-    """The looks that are still to come. The seconds of the first step do not count: it compiles and loads what the
-    others use."""
+    """The looks that are still to come. The time of the first step does not count, because it compiles and loads what
+    the others use."""
 
     def __init__(self, job):
         times_s = job.get("look_times_s") or [None] * len(job["looks"])

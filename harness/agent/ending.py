@@ -4,7 +4,7 @@ import signal
 
 AT_EXIT = "after the last step"
 WELL = ("completed", "stopped")
-STARVED = "the memory around this trial ran out, although the trial was below its own limit: %s"
+STARVED = "the machine's memory ran out, although the trial was below its own limit: %s"
 STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 
 
@@ -19,11 +19,11 @@ def signal_name(number):
 def of_death(death, place, in_setup, oom_killed, said=""):
     """Return (end, message) for a process that died by a signal or os._exit without reporting a failure.
 
-    `place` says where it was, and `said` why it died, if it printed that. SIGKILL comes from outside: from the kernel
-    for lack of memory if the cgroup counted that, else from someone else, which is no evidence about the image.
+    `place` says where it was, and `said` why it died, if it printed that. SIGKILL is sent from outside: by the kernel,
+    for lack of memory, if the cgroup counted that, else by another process, which is no evidence about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
-        return "infrastructure", "%s: killed by SIGKILL from outside, and the cgroup counted no OOM kill" % place
+        return "infrastructure", "%s: killed by SIGKILL from outside, but the cgroup counted no OOM kill" % place
     end = "setup" if in_setup else "crash"
     if oom_killed:
         return ("setup" if in_setup else "oom"), "%s: out of memory: killed by the kernel" % place

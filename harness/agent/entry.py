@@ -1,7 +1,7 @@
 """Runs the part of the agent that start.py asks for.
 
-Each of the two processes imports only its own part, because a launch waits for both. It does so at once, before any of
-the scenario's files can be imported instead.
+Each of the two processes imports only its own part, because every launch waits for the imports. It does so first,
+before any of the scenario's files can be imported instead.
 """
 
 import json

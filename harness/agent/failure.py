@@ -26,7 +26,7 @@ ASIDE = re.compile(r"\s+(?!\s|\(0\))|.*:$|<stack trace|Node: |\d+ root error\(s\
 
 
 class ScenarioError(Exception):
-    """An error that the agent itself finds in a scenario. Its text is complete, with the place if there is one."""
+    """An error that the agent itself finds in a scenario. Its text is complete, and includes the place if known."""
 
 
 def is_oom(error):
@@ -45,7 +45,7 @@ def describe_failure(error, where, script, else_place=""):
     """Return text that ends with `where: TypeName: message (script.py:12 in function)`.
 
     `else_place` replaces the part in parentheses if no line of the scenario was reached, because it could not even be
-    called. The memory of the failed frames is released first: otherwise there may be too little to write the text.
+    called. The memory of the failed frames is released first, so that enough is left to write the text.
     """
     if isinstance(error, ScenarioError):
         return _text(error) if _text(error).startswith(where) else "%s: %s" % (where, _text(error))

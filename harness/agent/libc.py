@@ -1,4 +1,4 @@
-"""Calls the C library by ctypes. Some images have neither ctypes nor glibc; the calls then do nothing."""
+"""Calls the C library through ctypes. Some images have neither ctypes nor glibc; the calls then do nothing."""
 
 import fcntl
 import os
@@ -49,7 +49,7 @@ def memfd(name):
 
 
 def _memfd_before_python38(name):
-    """Call the C function, or make the system call by its number: glibc before 2.27 has no function for it.
+    """Call the C function, or make the system call by its number, because glibc before 2.27 has no function for it.
 
     Raises OSError.
     """
@@ -66,7 +66,7 @@ def _memfd_before_python38(name):
 
 
 def raised(fd, limit=None):
-    """Replace `fd` by a duplicate with a high number, which programs that close all low descriptors do not reach.
+    """Replace `fd` with a duplicate with a high number, which programs that close all low descriptors do not reach.
 
     The number is HIGH_FD or more, or just below `limit`, the soft RLIMIT_NOFILE. If no such number is available, `fd`
     itself is returned. The returned descriptor is not inherited.

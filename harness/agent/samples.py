@@ -95,7 +95,7 @@ class Table(object):
             self._memory[place:until] = NAN_PAGE[: until - place]
 
     def taken(self):
-        """Return the number of rows that are sampled."""
+        """Return the number of rows sampled so far."""
         return int(self.header[STEPS]) // self.stride
 
     def last(self, index):

@@ -73,7 +73,7 @@ class Output(object):
 
     def __init__(self):
         self.bytes = 0
-        self.event_bytes = 0  # what the scenario process has written to the supervisor besides
+        self.event_bytes = 0  # written by the scenario process to the supervisor as events
         self._head = b""
         self._last_parts = collections.deque()
         self._last_bytes = 0
@@ -107,7 +107,7 @@ class Output(object):
 
 
 def read_available(fd):
-    """Return what a non-blocking fd has now: None if nothing is there yet, b"" at its end."""
+    """Return what can be read from a non-blocking fd now: None if there is nothing yet, b"" at its end."""
     try:
         return os.read(fd, 1 << 16)
     except BlockingIOError:

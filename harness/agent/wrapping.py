@@ -11,11 +11,11 @@ PIECE = 256 << 10  # characters
 
 
 class Missing(Exception):
-    """The program that should run the scenario is not in the image."""
+    """Raised if the program that should run the scenario is not in the image."""
 
 
 class ProbeError(failure.ScenarioError):
-    """The scenario cannot be probed in this way; the text says why and what to do."""
+    """Raised if the scenario cannot be probed in this way; the text says why and what to do."""
 
 
 def call(function, name, **params):
@@ -32,7 +32,7 @@ class NoComponents(object):
     """Stands in for inside.components.Components in a launch that does not ask for components."""
 
     def look(self):
-        """Look at nothing."""
+        """Do nothing."""
 
     def files(self):
         return {}

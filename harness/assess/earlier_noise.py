@@ -1,4 +1,4 @@
-"""Computes the A/A noise of a host, how far launches of one image differ there, from earlier runs of a matrix."""
+"""Computes, from earlier runs of a matrix, the A/A noise of a host: how much launches of one image differ there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measured_noise(folder: Path, plan: Plan, host: Host, *, machine: str = "") -
 
 
 def _pairs(runs: Sequence[Path], block: Block) -> list[Replicates]:
-    """Return the launches of an image and its A/A replicate that ran side by side."""
+    """Return the pairs of a launch of an image and its A/A replicate in the same round."""
     pairs: list[Replicates] = []
     for cell in block.cells:
         twins = _trials(runs, replace(cell, twin=True).id)
@@ -39,7 +39,7 @@ def _pairs(runs: Sequence[Path], block: Block) -> list[Replicates]:
 
 
 def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Trial]:
-    """Return the measured trials of a cell by run and round; a trial that several runs contain counts once."""
+    """Return the measured trials of a cell by run and round. A trial that several runs contain counts once."""
     paths = [path for run in runs for path in trial_files(run, of=cell_id)]
     trials = [trial for path in paths if (trial := known_trial(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}

@@ -20,7 +20,7 @@ def newest_runs(folder: Path) -> list[Path]:
 
 
 def known_trial(path: Path) -> Trial | None:
-    """Return the trial of a file; None if the file was edited, or has a later format."""
+    """Return the trial in a file; None if the file was edited or has a later format."""
     try:
         return read_trial(path)
     except UsageError:

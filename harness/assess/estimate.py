@@ -1,4 +1,4 @@
-"""Estimates from earlier runs of a matrix how many launches its next sweep will make, and how long they take."""
+"""Estimates, from earlier runs of a matrix, how many launches its next sweep will make and how long they will take."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from harness.model import Block, Estimate, Plan
 from harness.store.trial_json import trial_files
 
 MOST_READ = 40
-"""Most trial files that are read for their durations: a dry run answers in seconds."""
+"""Most trial files that are read for their durations, so that a dry run answers in seconds."""
 
 
 def estimate(folder: Path, plan: Plan) -> Estimate | None:
-    """Return how long a sweep of all the plan's cells will probably take, estimated from the earlier runs in `folder`;
-    None if none of them has trials of these cells.
+    """Return the probable number of launches and duration of a sweep of all the plan's cells, estimated from the
+    earlier runs in `folder`; None if no earlier run has trials of these cells.
 
-    A row is expected to have as many launches as in one of the newest runs; a new row, as many as the other rows of its
-    scenario. The times of launches come from a sample. Trials that are reused make the sweep cheaper.
+    A row is expected to need as many launches as it had in one of the newest runs (the one with most of them); a new
+    row, as many for each cell as the other rows of its scenario. Durations are those of a sample of trials. Reused
+    trials make the sweep cheaper than estimated.
     """
     runs = newest_runs(folder)
     rows = [_Row(block=block, files=_trial_files(runs, block)) for block in plan.blocks]
@@ -40,7 +41,7 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """A block, and its trial files of the run that has most of them: others may have been cut short."""
+    """A block, and its trial files from the run that has the most of them; other runs may have been interrupted."""
 
     block: Block
     files: Sequence[Path]
@@ -61,7 +62,7 @@ def _trial_files(runs: Sequence[Path], block: Block) -> list[Path]:
 
 
 def _likely_launches(row: _Row, known: Sequence[_Row], *, least: int) -> int:
-    """Return the launches of a new row: as many a cell as other rows of its scenario have, or else `least`."""
+    """Return the number of launches of a new row: per cell, the median of the scenario's other rows, else `least`."""
     rates = [len(other.files) / other.cells for other in known if other.scenario == row.scenario]
     return round((median(rates) if rates else float(least)) * row.cells)
 
@@ -79,7 +80,7 @@ def _durations(rows: Sequence[_Row]) -> dict[str, float]:
 
 
 def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
-    """Return the time of the slowest host; the lanes of a host take turns, if it is not parallel."""
+    """Return the seconds of the slowest host. The lanes of a host take turns unless it is parallel."""
     hosts: dict[str, list[float]] = {}
     for block in {str(block.lane): block for block in plan.blocks}.values():
         hosts.setdefault(block.lane.host.name, []).append(seconds[str(block.lane)])

@@ -16,7 +16,7 @@ from harness.model import Change, Finding, Metric, Observation, signal_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """A change of a block; `row` is the block's position among all."""
+    """A change of a block; `row` is the position of the block among all blocks."""
 
     row: int
     block: JudgedBlock
@@ -24,7 +24,7 @@ class _Found:
 
     @property
     def launches(self) -> int:
-        """Return the launches on the side that has fewer."""
+        """Return the number of launches on the side of the change that has fewer."""
         return launches_beside(self.change, self.block)
 
     @property
@@ -45,9 +45,9 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     """Return the findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
-    scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs its
-    signal's `rounds` on both sides. A verdict (leak, crash) rests on launches that agree and is not corrected. A
-    finding that another one explains is marked as its consequence.
+    scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs at
+    least the signal's `rounds` launches on both sides. A verdict (leak, crash) rests on launches that agree and is not
+    corrected. A finding that another finding explains is marked as its consequence.
     """
     changes = [
         _Found(row=row, block=block, change=change) for row, block in enumerate(blocks) for change in block.changes
@@ -69,8 +69,8 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
 
 
 def _begun(items: Iterable[_Found]) -> list[_Found]:
-    """Drop the ends of levels whose beginnings were dropped: what is left would call good versions bad. A worsening
-    whose first bad version was dropped is the first bad one.
+    """Drop each `first_fixed` whose `first_bad` was dropped: alone, it would make the good versions before it bad. A
+    `worse` whose `first_bad` was dropped becomes a `first_bad`.
     """
     kept: list[_Found] = []
     bad: set[tuple[int, Metric, str]] = set()
@@ -97,7 +97,7 @@ def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
 
 
 def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Found]:
-    """Return the level changes that survive the correction, in which comparisons without a change count as well."""
+    """Return the level changes that pass Holm's correction. Comparisons without a change are included, with p = 1."""
     held: set[_Found] = set()
     for scenario in {item.block.scenario for item in changes}:
         family = [
@@ -121,8 +121,8 @@ def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Foun
 
 
 def _between(change: Change) -> Sequence[int]:
-    """Return all positions between the two sides: versions that could not run, and versions that resemble both sides.
-    Between the ends of a drift every version has its part, so only the untestable ones are returned.
+    """Return all positions between the two sides of a change: versions that could not run or resemble both sides. In a
+    drift, every version has a part in the change, so only the untestable versions are returned.
     """
     if change.before is None or change.kind == "drift":
         return change.untestable

@@ -26,11 +26,11 @@ from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
-"""Most rows of a trace that reports show; the journal has all of them."""
+"""Most rows of a trace that reports show; the journal keeps all rows."""
 LEAST_ROWS = 16
 """Fewest rows of a trace that reports show."""
 HELD_ROWS = 480_000
-"""Rows of all traces of a run that are held together: some 30 MB."""
+"""Most rows that all traces of a run hold in memory together: about 30 MB."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -61,7 +61,7 @@ class JudgedBlock:
 
 
 def to_be_continued(block: JudgedBlock, remedy: str) -> JudgedBlock:
-    """Return an unfinished block, with the remedy for each verdict that its launches so far do not allow."""
+    """Return an unfinished block with `remedy` for each signal that its launches so far do not settle."""
     cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in block.cells)
     return replace(block, cells=cells)
 
@@ -79,9 +79,9 @@ def judge_block(
 ) -> JudgedBlock:
     """Judge a block whose launches are done.
 
-    `least` is the number of trials that a good cell needs, `noise` that of its lane and scenario, `searched` the
-    scheduler that chose its launches if it was bisected, `rows` the number of rows kept of each trace, and `blocks` the
-    number of blocks of its scenario.
+    `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, `searched`
+    the scheduler that chose its launches if it was bisected, `rows` the number of rows to keep of each trace, and
+    `blocks` the number of blocks of its scenario.
     """
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
@@ -114,25 +114,25 @@ def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) ->
 
 
 def noise_place_of(block: Block) -> tuple[str, str]:
-    """Return the lane and the scenario: blocks with the same two share their A/A noise."""
+    """Return the names of the lane and the scenario: blocks in which both are the same share their A/A noise."""
     return str(block.lane), block.variant.scenario.name
 
 
 def baseline_of(block: Block) -> int | None:
-    """Return the position of the image that bad is measured against; None if the matrix names none."""
+    """Return the position of the baseline image; None if the matrix names none."""
     versions = [image.version for image in block.series.images]
     return versions.index(block.series.baseline) if block.series.baseline in versions else None
 
 
 def _sized(changes: Iterable[Change], compared: Compared) -> Iterator[Change]:
-    """Yield the changes without the sizes that mean nothing: ratios to levels too small to be compared."""
+    """Yield the changes, without an effect where a level is too small for its ratio to mean anything."""
     for change in changes:
         little = compared.little(change.metric) if change.metric in LEVELS else {}
         yield replace(change, effect=None) if little.keys() & {change.before, change.after} else change
 
 
 def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """Return the cell with the minimum detectable effects of the whole comparison, if it took part in that."""
+    """Return the cell with the minimum detectable effects of the whole comparison, if the cell took part in it."""
     judged = cell.verdict
     is_compared = judged.compared_step_ms is not None or judged.compared_peak_mib is not None
     return replace(cell, verdict=replace(judged, smallest_visible=seen)) if is_compared else cell
@@ -154,19 +154,19 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
 
 
 def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
-    """Warn of step times that were measured while other lanes of the host were at work."""
+    """Warn of changed step times that were measured while other lanes of the host were busy."""
     if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
         yield (
-            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other cards of "
-            f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them"
+            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+            f"{block.lane.host.name} were busy (`parallel: true`); run it alone before relying on them"
         )
 
 
 def _changes(
     block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
-    """Return the changes, judged on all launches. A bisection ends at its own chance of an error (`rules.alpha`), and
-    has not launched enough for the chance that a whole history requires (MISS).
+    """Return the changes, judged on all launches. A bisection stops at its own error probability (`rules.alpha`), with
+    too few launches for the stricter one of a full sweep (MISS).
     """
     scenario = block.variant.scenario
     changes = find_changes(
@@ -187,13 +187,13 @@ def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[C
     """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         yield (
-            f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
-            "neighbours; --search full runs them all"
+            f"{block.series.name} on {block.lane}: after a bisection, versions that were not launched may differ "
+            "from their neighbours; --search full runs them all"
         )
 
 
 def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
-    """Warn of versions that look good, but have too few launches for a finding to rely on."""
+    """Warn of versions that look good but have too few launches for a finding to rely on."""
     doubted = sorted(
         {
             place
@@ -206,9 +206,9 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
     if doubted:
         versions = ", ".join(block.cells[place].image.version for place in doubted)
         yield (
-            f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it "
-            "may have missed the failure beside it by luck, so the finding names a range of versions; run more "
-            "launches (`--trials`) to narrow it"
+            f"{block.series.name} {versions} on {block.lane}, {block.variant}: passed in too few launches to rule out "
+            "the failure of the neighbouring version, so the finding names a range of versions; run more launches "
+            "(`--trials`) to narrow it"
         )
 
 
@@ -226,8 +226,8 @@ def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequenc
             if old is not None and new is not None and old[0] != new[0]:
                 yield (
                     f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed "
-                    f"as {old[0]} ({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}): the change "
-                    "may lie in that"
+                    f"as {old[0]} ({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}), which "
+                    "may be the cause"
                 )
 
 
@@ -255,7 +255,9 @@ def _warnings(
 
 
 def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> Iterator[str]:
-    """Warn of trials that the findings leave out, with the remedy: not measured alike, or not side by side."""
+    """Warn, with the remedy, of trials that the findings leave out: measured under other conditions, not side by side,
+    or against a baseline that was not measured.
+    """
     place = f"on {block.lane}, {block.variant}"
     scenario = block.variant.scenario
     compared = not searched and scenario.limits.step_time is not None
@@ -264,22 +266,22 @@ def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
     usual = baseline_of(block)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
         yield (
-            f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
-            "worse than the version before, and a series that begins worse than the baseline is not reported"
+            f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so a version is "
+            "bad if it is worse than the one before, and a series that begins worse than the baseline is not reported"
         )
     if apart:
         yield (
             f"{block.series.name} {versions} {place}: measured in {_other_runs(apart, trials)}, so step times are not "
-            "compared; --fresh measures all side by side"
+            "compared; --fresh measures all versions side by side"
         )
     left_out = "; ".join(map(str, set_apart(trials)[1]))
     if left_out:
         yield (
-            f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
-            f"{left_out}; --fresh measures all alike"
+            f"{block.series.name} {place}: some trials are not compared with the others, because they differ in: "
+            f"{left_out}; --fresh measures all under the same conditions"
         )
 
 
 def _other_runs(apart: Sequence[int], trials: Sequence[Sequence[Trial]]) -> str:
     is_rest = any(version and place not in apart for place, version in enumerate(trials))
-    return "another run than the others" if is_rest else "different runs"
+    return "a different run from the others" if is_rest else "different runs"

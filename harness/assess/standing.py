@@ -1,4 +1,4 @@
-"""Summarizes the judged cells of a row while it runs, which decides which row is launched next."""
+"""Summarizes the judged cells of a running row, for the choice of the row that is launched next."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from harness.schedule.confirming import to_confirm
 from harness.schedule.priority import RowStanding
 
 ENOUGH = 2
-"""Launches on each side of a change that is confirmed; with fewer, a side has no verdict."""
+"""Fewest launches on each side of a confirmed change; with fewer, a side has no verdict."""
 
 
 def launches_beside(change: Change, judged: JudgedBlock) -> int:
-    """Return the number of launches on that side of a change that has fewer."""
+    """Return the number of launches on the side of a change that has fewer."""
     sides = [place for place in (change.before, change.after) if place is not None]
     return min(judged.cells[place].verdict.trials for place in sides)
 
 
 def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
-    """Return how near to a limit a row is, whether a finding has to be confirmed, and whether one is."""
+    """Return how near a row is to a limit, whether anything has to be confirmed, and whether a change is confirmed."""
     cells = [cell.verdict for cell in judged.cells]
     worse = [change for change in judged.changes if change.kind != "first_fixed"]
     confirmed = [launches_beside(change, judged) >= ENOUGH for change in worse]
@@ -36,13 +36,13 @@ def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
 
 
 def _suspects(cell: CellVerdict) -> list[str]:
-    """Return the signals that seem much worse in a version that is good otherwise."""
+    """Return the suspect signals of a version that is otherwise good."""
     return [name for name, signal in cell.signals.items() if signal.seen == "suspect"] if cell.verdict in GOOD else []
 
 
 def _shares(cells: Sequence[CellVerdict], named: Set[str]) -> Iterator[float]:
-    """Yield which share of its limit each signal of each version reaches, without signals of which a change is `named`;
-    an undecided version stands at its limit.
+    """Yield the share of its limit that each signal of each version reaches, leaving out the signals in `named`. An
+    undecided version counts as being at its limit.
     """
     if any(cell.verdict in UNSURE for cell in cells):
         yield 1.0
@@ -62,7 +62,7 @@ def _of_growth(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
 
 
 def _of_level(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
-    """Yield how much worse a level is than in the version before, as a share of the limit."""
+    """Yield by how much a level is worse than in the version before, as a share of the limit."""
     signals = [cell.signals[name] for cell in cells if name in cell.signals]
     figures = [
         (max(signal.value, RULES[name].least), signal.limit)

@@ -1,4 +1,4 @@
-"""Tells the kind of card that a GPU is by its name: data centre, consumer, or unknown."""
+"""Classifies GPUs by name: data-centre cards, consumer cards, and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the needs of an image for a GPU from its labels and environment, else from the compatibility table."""
+"""Reads what an image requires of a GPU from its labels and environment, else from the compatibility table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from harness.compat.table import Release, shipped
 from harness.compat.versions import numbers
 
-TRUE = ("1", "t", "true")  # as nvidia-container-runtime reads it, whatever the case
+TRUE = ("1", "t", "true")  # in any case, as in nvidia-container-runtime
 ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 
@@ -55,7 +55,7 @@ class Needs:
 
 
 def needs_of(image: DescribedImage) -> Needs:
-    """Return what `image` needs. Its environment wins over its labels, and both win over the table."""
+    """Return what `image` needs. Its environment takes precedence over its labels, and both over the table."""
     release = _release(image)
     cuda = _version(image.environment.get("CUDA_VERSION")) or _version(image.labels.get("com.nvidia.cuda.version"))
     driver = _version(image.environment.get("CUDA_DRIVER_VERSION"))
@@ -72,7 +72,7 @@ def needs_of(image: DescribedImage) -> Needs:
 
 
 def _release(image: DescribedImage) -> Release | None:
-    """Return the release that the image's environment names, else the one of its reference or its version."""
+    """Return the release that the image's environment names, else that of its reference or its version."""
     said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
         return shipped().release(said)
@@ -84,7 +84,7 @@ def _version(text: str | None) -> str | None:
 
 
 def _architectures(image: DescribedImage) -> tuple[Architecture, ...]:
-    """Return the architectures that torch and its extensions are built for; none if one is a family (`Ampere`)."""
+    """Return the architectures that torch and its extensions are built for; () if one is a family (`Ampere`)."""
     listed = image.environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
     matches = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
     if None in matches:

@@ -1,7 +1,7 @@
 """Evaluates requirements of the container runtime, such as `cuda>=11.8 brand=tesla,driver>=470`, before a start.
 
-Conditions that are joined by commas must all hold; of groups that are separated by spaces, one must hold. A condition
-holds (True), does not hold (False), or cannot be evaluated here (None).
+All conditions of a group (joined by commas) must hold, for at least one of the groups (separated by spaces). A
+condition holds (True), does not hold (False), or cannot be evaluated here (None).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _condition(text: str, gpu: Gpu) -> bool | None:
 
 
 def _brand(wanted: str, gpu: Gpu) -> bool | None:
-    """Evaluate a brand. Drivers report data-centre cards as `tesla` or, later, otherwise, but never consumer cards."""
+    """Evaluate a brand. No driver reports a consumer card as `tesla`; older ones report data-centre cards as such."""
     return False if wanted == "tesla" and is_data_centre(gpu.name) is False else None
 
 

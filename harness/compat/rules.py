@@ -1,4 +1,4 @@
-"""Judges whether an image runs on a GPU, before anything is started: it does, it does not, or that is unknown."""
+"""Judges, before anything is started, whether an image runs on a GPU: it does, it does not, or that is unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def can_run(image: DescribedImage, gpu: Gpu) -> str | None:
 
 
 def compatibility_on(state: HostState, gpu: Gpu | None, image: DescribedImage) -> Compatibility:
-    """Judge `image` on a host; `gpu` is None where it uses none, or reported none."""
+    """Judge `image` on a host; `gpu` is None if the host uses no GPU or reported none."""
     if state.problem is not None:
         return _unknown(state.problem)
     if gpu is not None:
@@ -42,10 +42,10 @@ def compatibility_on(state: HostState, gpu: Gpu | None, image: DescribedImage) -
 
 
 def compatibility(image: DescribedImage, gpu: Gpu) -> Compatibility:
-    """Judge `image` on `gpu`: by the first check that forbids it, else by the first that leaves doubt."""
+    """Judge `image` on `gpu` by the first check that finds it incompatible, else by the first that is unknown."""
     needs = needs_of(image)
     if not needs.known:
-        return _unknown("nothing is known of what it needs")
+        return _unknown("nothing is known about its requirements")
     checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu))
     objections = [check for check in checks if check is not None]
     forbidden = [check for check in objections if check.state == "incompatible"]
@@ -66,18 +66,18 @@ def _met(needs: Needs, gpu: Gpu) -> str:
         if needs.cuda and gpu.compute_capability
         else ""
     )
-    driver = f"driver {gpu.driver}, {needs.driver} asked for" if needs.driver else ""
+    driver = f"driver {gpu.driver}, {needs.driver} required" if needs.driver else ""
     return ", ".join(part for part in (cuda, driver) if part) or "its requirements are met"
 
 
-# ---------------------------------------------------------------- the checks: None where nothing is wrong
+# ---------------------------------------------------------------- the checks; each returns None if nothing is wrong
 
 
 def _requirements(needs: Needs, gpu: Gpu) -> Compatibility | None:
     """Check the conditions under which the container runtime refuses to start the image."""
     for name, text in needs.requirements.items():
         if is_met(text, gpu) is False:
-            return _incompatible(f"{name} asks for {text}; {_host(gpu)}")
+            return _incompatible(f"{name} requires {text}; {_host(gpu)}")
     return None
 
 
@@ -87,7 +87,7 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
     if wanted is None:
         return None
     if had is None:
-        return _unknown(f"the driver's version is not known; {needs.driver} or later is asked for")
+        return _unknown(f"the driver's version is not known; {needs.driver} or later is required")
     if had >= wanted:
         return None
     older = f"needs driver {needs.driver} or later, but the host has {gpu.driver}"
@@ -97,7 +97,7 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """Check the driver's CUDA: an older one suffices within a major version, else only with such a package."""
+    """Check the driver's CUDA: an older one works within a major version, else with a compatibility package at most."""
     had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
     if had is None or wanted is None or had[:1] >= wanted[:1]:
         return None
@@ -120,29 +120,30 @@ def _code(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 def _code_of(cuda: str, needs: Needs, capability: str) -> Compatibility | None:
     """Check whether `cuda`, the oldest version that the image may have, has code for a GPU that the table lists."""
-    lacks = f"CUDA {major_minor(cuda)} has no code for {sm(capability)}"
+    name = f"CUDA {major_minor(cuda)}"
+    lacks = f"{name} has no code for {sm(capability)}"
     least, dropped = shipped().capabilities[capability], numbers(shipped().dropped.get(capability))
     if dropped is not None and (numbers(cuda) or ()) >= dropped:
-        return _incompatible(f"{lacks} any more")
+        return _incompatible(f"{name} no longer has code for {sm(capability)}")
     newest = numbers(needs.cuda_newest) or ()
     wanted = numbers(least) or ()
     if newest[:2] >= wanted:
         return None
     if not needs.said_cuda and _next_minor(newest) >= wanted:
-        return _unknown(f"{lacks}, if that is its version: {major_minor(least)} has, and the table may be off by one")
+        return _unknown(f"{lacks}, but the table may be off by one minor version, and {major_minor(least)} has it")
     return _incompatible(lacks)
 
 
 def _built_code(needs: Needs, capability: str) -> Compatibility | None:
-    """Check listed code: machine code runs on later GPUs of its major version, PTX is compiled for any later one."""
+    """Check the listed code: machine code runs on later GPUs of the same major version, PTX on any later GPU."""
     card = numbers(capability) or ()
     listed = [(numbers(built.capability) or (), built.ptx) for built in needs.architectures]
     if any(built[:1] == card[:1] and built <= card for built, _ in listed):
         return None
     if any(ptx and built <= card for built, ptx in listed):
-        return _unknown(f"only PTX can run on {sm(capability)}: compiled anew at the first start, or refused")
+        return _unknown(f"only PTX can run on {sm(capability)}: it is compiled at the first start, or refused")
     names = " ".join(sm(built.capability) for built in needs.architectures)
-    return _incompatible(f"it has code for {names}, and none for {sm(capability)}")
+    return _incompatible(f"it has code for {names}, but none for {sm(capability)}")
 
 
 def _next_minor(version: Numbers) -> Numbers:
@@ -151,5 +152,5 @@ def _next_minor(version: Numbers) -> Numbers:
 
 
 def _host(gpu: Gpu) -> str:
-    cuda = f" has CUDA {gpu.cuda}" if gpu.cuda else " is what the host has"
-    return f"the host's driver {gpu.driver or 'of unknown version'}{cuda}"
+    cuda = f", with CUDA {gpu.cuda}" if gpu.cuda else ""
+    return f"the host's driver is {gpu.driver or 'of unknown version'}{cuda}"

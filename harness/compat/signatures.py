@@ -1,5 +1,5 @@
-"""Recognises known failure messages: out of memory, incompatible with the GPU, or disturbed by the machine. SIGNS is
-the whole table; the tests check it against messages of real systems.
+"""Recognises known failure messages: out of memory, incompatible with the GPU, or a fault of the machine. SIGNS is the
+whole table; the tests check it against messages of real systems.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FailurePattern:
     at_start: bool = True
 
     def read(self, text: str) -> Signature | None:
-        """Return the meaning of a text that matches; None if it does not."""
+        """Return the meaning of a text; None if it does not match."""
         match = re.search(self.pattern, text, re.IGNORECASE)
         if match is None:
             return None
@@ -44,17 +44,17 @@ class FailurePattern:
 
 
 BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
-"""Xid numbers of faults of the hardware or of the driver itself; a program can cause the others (13, 31, 43, 45, …)."""
+"""Xid numbers of faults of the hardware or the driver itself; programs can cause the others (13, 31, 43, 45, …)."""
 
 SIGNS = (
-    # The first match counts: a GPU that is lost causes errors of every other kind.
+    # The first match counts: a lost GPU causes errors of every other kind.
     FailurePattern(
         "infrastructure", r"fallen off the bus|\bGPU is lost",
-        "the GPU has fallen off the bus; see `dmesg` of the host", at_start=False,
+        "the GPU has fallen off the bus; see `dmesg` on the host", at_start=False,
     ),
     FailurePattern(
         "infrastructure", rf"\bXid(?: \(PCI:[^)]*\):)? ({BROKEN_XIDS})\b",
-        "the driver reported Xid {1}, a fault of the GPU; see `dmesg` of the host", at_start=False,
+        "the driver reported Xid {1}, a fault of the GPU; see `dmesg` on the host", at_start=False,
     ),
     FailurePattern(
         "infrastructure", r"uncorrectable (?:NVLink |ECC )?error",
@@ -62,22 +62,22 @@ SIGNS = (
     ),
     FailurePattern(
         "infrastructure", r"Failed to initialize NVML: ([\w/ ]+)",
-        "the container has lost the driver (NVML: {1}); see `nvidia-smi` of the host", at_start=False,
+        "the container has lost the driver (NVML: {1}); see `nvidia-smi` on the host", at_start=False,
     ),
     FailurePattern(
         "infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"
     ),
     FailurePattern(
         "infrastructure", r"Error 802: system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
-        "the host's GPUs are not ready (CUDA error 802): its fabric manager does not run",
+        "the host's GPUs are not ready (CUDA error 802): its fabric manager is not running",
     ),
     FailurePattern(
         "infrastructure", r"device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
-        "the GPU is busy: another process has it for itself",
+        "the GPU is busy: another process has exclusive use of it",
     ),
     FailurePattern(
         "incompatible", r"unsatisfied condition: ([^,\n\\\"]+)",
-        "the image requires {1}, and the host's driver is older",
+        "the image requires {1}, but the host's driver is older",
     ),
     FailurePattern(
         "incompatible", r"forward compatibility was attempted on non supported HW|cuInit\(0\) returned 804",
@@ -154,7 +154,7 @@ def explain_failure(trial: Trial) -> Signature | None:
 
 
 def _steps(trial: Trial) -> int:
-    """Return the number of steps; 0 for a command that is sampled in time alone, whose rows have no durations."""
+    """Return the number of steps; 0 for a command that is sampled by time only, whose rows have no durations."""
     durations = trial.trace.column("step_s") if trial.trace is not None else None
     timed = durations is not None and bool(np.isfinite(durations).any())
     return trial.last_step if timed or trial.trace is None else 0

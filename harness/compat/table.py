@@ -39,7 +39,7 @@ class Release:
 @dataclass(frozen=True, kw_only=True)
 class CompatibilityTable:
     """`capabilities` maps a compute capability to the oldest CUDA that has code for it; `dropped` maps it to the first
-    that has none any more, where there is one.
+    CUDA that no longer has any.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

@@ -1,20 +1,20 @@
-"""Detects GPU throttling: clocks that were held down in a trial, so that its step times say nothing of the image."""
+"""Detects GPU throttling: clocks that were reduced in a trial, so that its step times say nothing about the image."""
 
 from __future__ import annotations
 
 from harness.model import Look, Trial
 
 LEAST_SHARE = 0.05
-"""Least share of the time between two looks that counts as throttling: less moves no median."""
+"""Smallest share of the time between two looks that counts as throttling; less does not move a median."""
 CLOCK_FELL = 0.9
-"""Share of a trial's highest clock below which the clock has fallen. Most cards run at their power cap all the time, in
-every trial alike; that does no harm as long as the clock stays."""
+"""Share of a trial's highest clock below which the clock has fallen. Most cards always run at their power cap, in every
+trial alike, which does no harm as long as the clock does not fall."""
 HARDWARE = 0x08 | 0x80
-"""NVML's bits for hardware slowdown: by power draw, power supply or an external signal."""
+"""NVML's bits for hardware slowdown, caused by power draw, power supply or an external signal."""
 
 
 def throttled(trial: Trial) -> str | None:
-    """Return in a few words why the step times of `trial` must not be compared; None if no clock was held down."""
+    """Return why the step times of `trial` must not be compared; None if no clock was reduced."""
     looks = trial.trace.looks if trial.trace is not None else ()
     clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
     highest = max(clocks, default=0.0)

@@ -1,4 +1,4 @@
-"""Parses versions of drivers, CUDA and compute capabilities, to compare them number by number."""
+"""Parses versions of drivers, CUDA and compute capabilities into comparable tuples of numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ LEADING = re.compile(r"\s*[vVrR]?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def numbers(text: str | None) -> Numbers | None:
-    """Parse `535.104.05-server` into (535, 104, 5), without trailing zeros: `11.8.0` is (11, 8). None without a
-    number.
+    """Parse `535.104.05-server` into (535, 104, 5), without trailing zeros: `11.8.0` is (11, 8). None if the text does
+    not begin with a number.
     """
     match = LEADING.match(text or "")
     if match is None:

@@ -1,7 +1,8 @@
-"""Keeps `index.sqlite`, a database of everything that the runs of a folder measured.
+"""Keeps `index.sqlite`, a database of everything that the runs in one folder measured.
 
-It is made from the runs' directories alone (`plan.json`, `result.json`, `probes.json`), which stay the truth: whoever
-opens it brings it up to date first, and makes it anew if it is damaged. `docs/history.md` documents its tables.
+The index is derived from the runs' directories alone (`plan.json`, `result.json`, `probes.json`), which remain the
+source of truth. Opening the index updates it first, and rebuilds it if it is damaged. `docs/history.md` documents its
+tables.
 """
 
 from harness.index.database import FILE, with_index

@@ -1,4 +1,4 @@
-"""Concludes from all runs of a history together, and keeps in the index, the lives of findings and the drifts."""
+"""Computes the lives of findings and the drifts from all runs of a history together, and stores them in the index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.model.answers.history import FindingLife, IndexedHistory, Measureme
 
 
 def conclude(connection: sqlite3.Connection) -> None:
-    """Conclude again the histories that new or removed runs may have changed."""
+    """Recompute the lives and drifts of the histories that new or removed runs may have changed."""
     index = OpenIndex(connection)
     orders: dict[tuple[str, str], dict[str, int]] = {}
     for history in index.stale_histories():
@@ -122,8 +122,10 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
 
 
 def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements that a drift may be seen in. Left out are those that a run took over from an earlier one,
-    those of bad cells, and of a version that was published again all images but the newest.
+    """Return the measurements that may show a drift.
+
+    Leave out measurements that a run took over from an earlier run, bad cells, and all but the newest image of a
+    version that was published more than once.
     """
     newest = {measurement.version: measurement.digest for measurement in measured}
     known: set[tuple[str, float | None]] = set()
@@ -146,14 +148,14 @@ def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _amount(signal: str, found: DriftFound, values: Sequence[float]) -> float:
-    """Return how much the newest version has more than the oldest, in the signal's unit."""
+    """Return by how much the newest version differs from the oldest, in the signal's unit, as an absolute value."""
     last = values[-1]
     return abs(last - last * math.exp((1 if SIGNALS[signal].falls else -1) * found.size))
 
 
 def _drift_row(signal: str, found: DriftFound) -> tuple[Any, ...]:
-    """Return the columns of a drift. Its effect is the ratio of the last version to the first, which is below one for a
-    signal that falls.
+    """Return the columns of a drift. The effect is the ratio of the last version's level to the first version's, which
+    is below one for a signal that falls.
     """
     sign = -1 if SIGNALS[signal].falls else 1
     low, high = sorted(math.exp(sign * bound) for bound in found.interval)

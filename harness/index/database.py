@@ -1,4 +1,4 @@
-"""Opens the index. Its file is checked before anything in it is used, and is made anew if it cannot be used."""
+"""Opens the index: checks its file before using it, and rebuilds the file if it is unusable."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 
 class _Unusable(Exception):
-    """Raised for a file that is not an index of this format. It is set aside and made anew; the text says why."""
+    """Raised for a file that is not an index of this format; the message says why. The caller rebuilds the file."""
 
 
 def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: bool = False) -> T:
-    """Bring the index of the runs in `out` up to date, and return the answer of `ask` from it.
+    """Bring the index of the runs in `out` up to date, and return what `ask` returns for it.
 
-    An index that is damaged, or of an older format, is set aside and made anew, as `say` reports. One that cannot be
-    written to (a folder of somebody else) is made in memory. Raises InfrastructureError for one that another process
-    holds for too long or that is not a regular file, UsageError for one of a newer harness and where `out` is missing.
+    A damaged index, or one in an older format, is set aside and rebuilt, which `say` reports. If the index cannot be
+    written to (another user's folder), it is built in memory. Raises InfrastructureError if another process keeps the
+    index locked for BUSY_S or if it is not a regular file; UsageError if a newer harness wrote it or `out` is missing.
     """
     if not out.is_dir():
         raise UsageError(
@@ -44,25 +44,25 @@ def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: b
     seen = _inode(path)
     try:
         if rebuild:
-            _set_aside(path, seen, "made anew, as asked", say=say)
+            _set_aside(path, seen, "rebuilt, as requested", say=say)
         try:
             return _ask(path, ask, say=say)
         except (_Unusable, sqlite3.DatabaseError) as error:
             if not _is_damage(error):
                 raise
-            _set_aside(path, seen or _inode(path), f"{error}; it is made anew from the runs", say=say)
+            _set_aside(path, seen or _inode(path), f"{error}; it is rebuilt from the runs", say=say)
             return _ask(path, ask, say=say)
     except (_Unusable, sqlite3.DatabaseError) as error:
         if "locked" in str(error):
-            text = f"another process has held it for {BUSY_S:.0f} s; try again"
+            text = f"another process has kept it locked for {BUSY_S:.0f} s; try again"
             raise InfrastructureError(f"{path}: {text}") from error
-        to_do = "remove it: it is made anew from the runs" if _is_damage(error) else "make room"
+        to_do = "remove it; it will be rebuilt from the runs" if _is_damage(error) else "free some disk space"
         raise InfrastructureError(f"{path}: {error}; {to_do}") from error
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether a new file is the cure. Python raises DatabaseError itself only for a damaged file; locks, a full
-    disk and the like are subclasses of it.
+    """Return whether rebuilding the file would help. `sqlite3` raises DatabaseError itself only for a damaged file; for
+    locks, a full disk and the like it raises subclasses.
     """
     return type(error) in (_Unusable, sqlite3.DatabaseError)
 
@@ -80,10 +80,10 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
     if is_writable:
         _refuse_links(path)
     else:
-        say(f"{path}: cannot be written to; the index is made in memory, which takes longer")
+        say(f"{path}: not writable; the index is built in memory, which takes longer")
     connection = sqlite3.connect(path if is_writable else ":memory:", timeout=BUSY_S, isolation_level=None)
     try:
-        # A file that somebody copied here may hold anything: its triggers and views run nothing, its pages are checked.
+        # A file copied from elsewhere may hold anything: keep its triggers and views from running, and check its pages.
         for pragma in (
             "trusted_schema = OFF",
             "cell_size_check = ON",
@@ -99,21 +99,23 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise InfrastructureError for anything but regular files: SQLite follows links and waits for pipes."""
+    """Raise InfrastructureError unless the index and its side files are regular files, because SQLite follows links and
+    waits for pipes.
+    """
     for end in _BESIDE:
         beside = path.with_name(f"{path.name}{end}")
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(beside.lstat().st_mode):
-                raise InfrastructureError(f"{beside}: not a regular file; remove it: it is made anew from the runs")
+                raise InfrastructureError(f"{beside}: not a regular file; remove it; it will be rebuilt from the runs")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or make sure that they are the harness's. Raises _Unusable and UsageError."""
+    """Create the tables in a new file, or check that they are the harness's. Raises _Unusable and UsageError."""
     if _is_ours(connection, path):
         return
-    connection.execute("PRAGMA journal_mode = WAL")  # some network file systems have none: then it stays as it was
+    connection.execute("PRAGMA journal_mode = WAL")  # has no effect on a network file system without WAL
     connection.execute("BEGIN IMMEDIATE")
-    if not _is_ours(connection, path):  # another process may have been faster
+    if not _is_ours(connection, path):  # another process may have created them meanwhile
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -121,8 +123,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the harness's tables are there; False for a new file. They are compared word by word, so that a
-    copied file with triggers or views of its own is refused.
+    """Return whether the file holds the harness's tables; False for a new file. Their SQL is compared word for word, so
+    that a copied file with extra triggers or views is refused. Raises _Unusable and UsageError.
     """
     format_ = connection.execute("PRAGMA user_version").fetchone()[0]
     there = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
@@ -130,13 +132,13 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     if format_ > SCHEMA:
         raise UsageError(
-            f"{path}: of a newer harness (format {format_}; this one knows {SCHEMA}); update this harness, or remove "
-            "the file: it is made anew from the runs"
+            f"{path}: written by a newer harness (format {format_}; this one supports {SCHEMA}); update this harness, "
+            "or remove the file; it will be rebuilt from the runs"
         )
     if format_ < SCHEMA:
-        raise _Unusable(f"of an older harness (format {format_}, now {SCHEMA})")
+        raise _Unusable(f"written by an older harness (format {format_}, now {SCHEMA})")
     if sorted(there) != sorted(TABLES):
-        raise _Unusable("has other tables than the harness makes")
+        raise _Unusable("its tables are not those of the harness")
     return True
 
 
@@ -148,13 +150,14 @@ def _inode(path: Path) -> int | None:
 
 
 def _set_aside(path: Path, inode: int | None, why: str, *, say: Say) -> None:
-    """Rename the file to `index.sqlite.old`, in place of an older one, unless another process has done so since it was
-    seen with that inode.
+    """Rename the file to `index.sqlite.old`, replacing any earlier one. Do nothing if the file no longer has `inode`,
+    because another process has already set it aside. Raises InfrastructureError.
     """
     try:
         handle = opened(path.with_name(LOCK), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise InfrastructureError(f"{path.with_name(LOCK)}: cannot be made: {error.strerror}; make room") from error
+        text = f"{path.with_name(LOCK)}: cannot be created: {error.strerror}; free some disk space"
+        raise InfrastructureError(text) from error
     try:
         file_locks.lock(handle)
         if inode is not None and _inode(path) == inode:

@@ -1,6 +1,6 @@
-"""Brings the index up to date with the runs' directories, one run in one transaction.
+"""Updates the index from the runs' directories, one transaction per run.
 
-If the process is killed, the index holds whole runs, and the next call goes on from there.
+If the process is killed, the index holds only complete runs, and the next call continues from there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from harness.model.watching import Say
 
 MOST_TOLD = 3
 FILES = ("result.json", "probes.json")
-"""The files that a run is known by."""
+"""The files that mark a directory as a finished run, and whose stamps show that the run has changed."""
 
 
 def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
-    """Add the runs in `out` that are new or changed, and remove those that are gone. A directory that cannot be read
-    is remembered with its problem, and `say` is told once.
+    """Add the runs in `out` that are new or changed, and remove those that no longer exist. A directory that cannot be
+    read is stored with its problem, and reported once through `say`.
     """
     there = dict(_runs(out))
     known = dict(connection.execute("SELECT path, stamp FROM runs"))
@@ -38,7 +38,7 @@ def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
 
 
 def _runs(out: Path) -> Iterator[tuple[str, str]]:
-    """Yield every run that has come to an end, and the stamp of its files: it changes when they are written anew."""
+    """Yield the path of every finished run, and a stamp of its files, which changes when they are rewritten."""
     for matrix in _folders(out):
         for run in _folders(matrix):
             if run.name[:1].isdigit():
@@ -48,10 +48,10 @@ def _runs(out: Path) -> Iterator[tuple[str, str]]:
 
 
 def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:
-    """Return the folders in a folder, without links; none if it cannot be listed."""
+    """Return the subfolders of a folder, without symbolic links; [] if the folder cannot be listed."""
     try:
         with os.scandir(path) as entries:
-            # SQLite holds only names that are text.
+            # SQLite can store only names that are valid text.
             return [entry for entry in entries if entry.name.isprintable() and entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
@@ -59,7 +59,7 @@ def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 def _stamp(folder: str, name: str) -> str:
     try:
-        found = os.lstat(f"{folder}/{name}")  # making thousands of Path objects takes longer than asking the system
+        found = os.lstat(f"{folder}/{name}")  # creating thousands of Path objects takes longer than the system calls
     except OSError:
         return ""
     kind = "" if stat.S_ISREG(found.st_mode) else "!"
@@ -67,7 +67,7 @@ def _stamp(folder: str, name: str) -> str:
 
 
 def _write(connection: sqlite3.Connection, out: Path, gone: Iterable[str], changed: Mapping[str, str]) -> list[str]:
-    """Remove runs, and write those that are new or changed. Return why some of these cannot be read."""
+    """Remove the runs in `gone`, and write those in `changed`. Return a text on each run that cannot be read."""
     from harness.index import writing  # noqa: PLC0415 - slow, and needed only where a run is new
 
     for path in gone:

@@ -1,4 +1,4 @@
-"""Follows findings over all runs of a history: from the version that began one to the version that fixed it."""
+"""Follows each finding over all runs of a history, from the version that began it to the version that fixed it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from harness.model.judged import SignalState
 
 @dataclass(frozen=True, kw_only=True)
 class RunOfHistory:
-    """The findings of one run for one signal of a history. `states` are those of the versions that it measured."""
+    """The findings of one run for one signal of a history. `states` holds the signal's state in each version that the
+    run measured.
+    """
 
     run: int
     findings: tuple[SeenFinding, ...]
@@ -20,8 +22,8 @@ class RunOfHistory:
 
 
 def lives_of(runs: Iterable[RunOfHistory], *, history: int, order: Order) -> list[FindingLife]:
-    """Return the findings of one signal over its runs, which are given from old to new. A finding of two runs is one
-    if both may have begun at the same version.
+    """Return the lives of one signal's findings over `runs`, oldest run first. Findings of two runs belong to the same
+    life if they may have begun at the same version.
     """
     lives: list[FindingLife] = []
     for run in runs:
@@ -43,7 +45,7 @@ def _by_version(findings: Sequence[SeenFinding], order: Order) -> list[SeenFindi
 
 
 def _begin(lives: list[FindingLife], finding: SeenFinding, *, history: int, order: Order) -> int:
-    """Add a finding to the life that it belongs to (the newest of several), or to a new one. Return its place."""
+    """Add a finding to the newest life that it matches, or to a new life. Return the position of that life."""
     for place in reversed(range(len(lives))):
         if _is_same(lives[place], finding, order):
             lives[place] = _seen(lives[place], finding, order)
@@ -60,8 +62,8 @@ def _seen(life: FindingLife, finding: SeenFinding, order: Order) -> FindingLife:
 
 
 def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
-    """Return whether a finding may be the one of a life, seen again. In a run whose oldest version is bad, the finding
-    began before that version.
+    """Return whether a finding may continue a life. A finding of kind `bad_from_start` began before the oldest version
+    of its run.
     """
     if (life.begins.kind == "worse") != (finding.kind == "worse"):
         return False
@@ -73,7 +75,7 @@ def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
 
 
 def _bounds(finding: SeenFinding, order: Order) -> tuple[int, int]:
-    """Return two positions: the change came after the first one, and at the second one at the latest."""
+    """Return the positions of two versions: the change came after the first, and no later than the second."""
     return -1 if finding.before is None else order[finding.before], order[finding.after]
 
 
@@ -83,7 +85,7 @@ def _width(finding: SeenFinding, order: Order) -> int:
 
 
 def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set[int]:
-    """End every life that lasts until the version that is good again. Return their places."""
+    """End every life that lasts until the version that is good again. Return the positions of these lives."""
     last, good = _bounds(finding, order)
     ended = set()
     for place, life in enumerate(lives):
@@ -97,6 +99,6 @@ def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set
 
 
 def _is_missed(life: FindingLife, states: Mapping[str, SignalState]) -> bool:
-    """Return whether a run knew both sides of a life's beginning and called both good."""
+    """Return whether a run measured both versions at which a life begins, and called both good."""
     before = life.begins.before
     return states.get(life.begins.after) == "good" and (before is None or states.get(before) == "good")

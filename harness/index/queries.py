@@ -1,4 +1,4 @@
-"""Answers the questions that commands and pages ask of the index."""
+"""Queries the index for commands and pages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from harness.model.answers.history import (
 )
 
 _MOST_AT_ONCE = 500
-"""Most ids in one query; SQLite allows more."""
+"""Most ids in one query; SQLite's own limit is higher."""
 
 
 class OpenIndex:
-    """The open index. Runs are in the order in which they began."""
+    """The open index. Methods return runs in the order in which they started."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class OpenIndex:
         return iter(cursor.execute(query, values))
 
     def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[sqlite3.Row]:
-        """Yield the rows of `query`, in which `(?)` stands for the ids; it runs for some of them at a time."""
+        """Yield the rows of `query`, in which `(?)` stands for the ids. It runs for _MOST_AT_ONCE ids at a time."""
         every = list(ids)
         for start in range(0, len(every), _MOST_AT_ONCE):
             some = every[start : start + _MOST_AT_ONCE]
@@ -44,7 +44,7 @@ class OpenIndex:
     # ------------------------------------------------------------ runs
 
     def runs(self, *, matrix: str | None = None) -> list[IndexedRun]:
-        """Return all runs, or those of one matrix, also directories that cannot be read."""
+        """Return all runs, or those of one matrix, including directories that cannot be read."""
         sentences: dict[int, list[str]] = {}
         for run, sentence in self._rows("SELECT run, sentence FROM causes ORDER BY run, number"):
             sentences.setdefault(run, []).append(sentence)
@@ -65,7 +65,7 @@ class OpenIndex:
         return [row["id"] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
 
     def series_of(self) -> dict[int, frozenset[str]]:
-        """Return the names of the series of each run, by its id."""
+        """Return the names of each run's series, by run id."""
         found: dict[int, set[str]] = {}
         for run, series in self._rows("SELECT DISTINCT run, series FROM images"):
             found.setdefault(run, set()).add(series)
@@ -74,7 +74,7 @@ class OpenIndex:
     # ------------------------------------------------------------ histories
 
     def histories(self, *, matrix: str | None = None, series: str | None = None) -> list[IndexedHistory]:
-        """Return the histories that some run has cells of."""
+        """Return the histories with at least one cell in any run."""
         rows = self._rows(
             f"SELECT {_HISTORY} FROM histories WHERE (? IS NULL OR matrix = ?) AND (? IS NULL OR series = ?)"
             " AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
@@ -87,7 +87,9 @@ class OpenIndex:
         return [_history(row) for row in self._rows(f"SELECT {_HISTORY} FROM histories WHERE stale")]
 
     def versions(self, matrix: str, series: str) -> list[str]:
-        """Return the versions of a series over all runs, oldest first. The newest run's order counts most."""
+        """Return the versions of a series over all runs, oldest first. Start from the run that has most of them (of
+        several, the newest), and merge in the order of every other run.
+        """
         orders: dict[int, list[str]] = {}
         for run, version in self._rows(
             "SELECT run, version FROM images JOIN runs ON runs.id = run WHERE matrix = ? AND series = ?"
@@ -112,8 +114,10 @@ class OpenIndex:
         since: str = "",
         run: int | None = None,
     ) -> list[Measurement]:
-        """Return the cells of these histories in all runs, from old to new: those of `versions` (None: of all), in runs
-        that began at `since` or later or in one run, with the figures of `signals` (None: of all).
+        """Return the cells of these histories, oldest run first, with their figures.
+
+        `versions` and `signals` select versions and figures (None: all). `since` leaves out runs that started earlier;
+        `run` selects one run by its id.
         """
         chosen = list(histories)
         condition = f"history IN (?) AND started >= {_quoted(since)}"
@@ -158,11 +162,11 @@ class OpenIndex:
         return [(row["history"], _finding(row)) for row in self._rows(query, (run,))]
 
     def histories_of(self, run: int) -> list[int]:
-        """Return the ids of the histories that a run has cells of."""
+        """Return the ids of the histories of a run's cells."""
         return [row["history"] for row in self._rows("SELECT DISTINCT history FROM cells WHERE run = ?", (run,))]
 
     def lives(self, histories: Iterable[int]) -> list[FindingLife]:
-        """Return the findings of these histories over all runs, with their life."""
+        """Return the lives of these histories' findings."""
         chosen = list(histories)
         findings = {
             (row["run"], row["number"]): _finding(row)
@@ -182,7 +186,7 @@ class OpenIndex:
         ]  # fmt: skip
 
     def drifts(self, histories: Iterable[int]) -> list[Drift]:
-        """Return the drifts that these histories have now."""
+        """Return the current drifts of these histories."""
         return [
             Drift(
                 history=row["history"], signal=row["signal"], first=row["first"], last=row["last"], p=row["p"],
@@ -227,5 +231,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a text of SQL. Its characters are in hexadecimal, so that none of them has a meaning there."""
+    """Return a name as an SQL text expression, in hexadecimal so that no character of it has a meaning in SQL."""
     return f"CAST(x'{name.encode().hex()}' AS TEXT)"

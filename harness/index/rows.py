@@ -1,7 +1,7 @@
-"""Turns one run into the rows that the index keeps of it.
+"""Turns one run into the rows that the index stores for it.
 
-The run's directory may have been copied from anywhere. Texts are cut, characters that are not Unicode are replaced, and
-a number that is not finite is stored as none.
+The run's directory may have been copied from anywhere. Texts are truncated, characters that are not valid Unicode are
+replaced, and a number that is not finite is stored as NULL.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries
 
 MOST_LETTERS = 2000
-"""Most characters of one text in the index."""
+"""Maximum length in characters of one text in the index."""
 
 SqlRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellRows:
-    """A cell with its figures. `history` is a place in `RunRows.histories`."""
+    """A cell with its figures. `history` is a position in `RunRows.histories`."""
 
     history: int
     row: SqlRow
@@ -39,9 +39,9 @@ class CellRows:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRows:
-    """The rows of one run, each in the order of the columns of `schema.py`, without the columns that the index adds.
+    """The rows of one run, in the column order of `schema.py` but without the columns that the index adds.
 
-    The first field of a finding is a place in `histories`. `problem` is also the last field of `run`.
+    The first field of a finding is a position in `histories`. `problem` is also the last field of `run`.
     """
 
     run: SqlRow
@@ -60,12 +60,12 @@ def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> Sql
 
 
 def refused_rows(problem: str, *, began: str) -> RunRows:
-    """Return a run whose directory cannot be read."""
+    """Return the rows of a run whose directory cannot be read, for the reason `problem`."""
     return RunRows(run=_run("sweep", started=began, problem=_text(problem)), problem=_text(problem))
 
 
 def probe_rows(folder: Path, *, began: str) -> RunRows:
-    """Return a directory that `harness probe` made, with the number of cells that it looked into. Raises UsageError."""
+    """Return the rows of a directory that `harness probe` made; `cells` is the number of probes. Raises UsageError."""
     entries = read_entries(folder / PROBES)
     failed = sum(bool(entry.problem) for entry in entries)
     warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
@@ -73,12 +73,14 @@ def probe_rows(folder: Path, *, began: str) -> RunRows:
 
 
 def sweep_rows(folder: Path, *, began: str) -> RunRows:
-    """Return a run that has a report. `began` is the time in its name, for a result without one. Raises UsageError."""
+    """Return the rows of a run that has a report. `began`, the time in the run's name, serves if the result has no
+    start time. Raises UsageError.
+    """
     plan = plan_from_file(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
     told = result_file.read_result(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
     cells = tuple(_cells(plan, told))
-    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # merged, as reports have them
+    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # the faults that reports show
     return RunRows(
         run=_run(
             "sweep",
@@ -103,7 +105,7 @@ def _histories(plan: Plan) -> Iterator[SqlRow]:
         lane, variant = block.lane, block.variant
         params = json.dumps(dict(variant.params))
         if len(params) > MOST_LETTERS:
-            raise UsageError(f"params of more than {MOST_LETTERS:,} letters")
+            raise UsageError(f"params longer than {MOST_LETTERS:,} characters")
         names = (block.series.name, lane.host.name, lane.gpu, variant.scenario.name, params, str(lane), str(variant))
         yield tuple(None if name is None else _text(name) for name in names)
 
@@ -115,7 +117,7 @@ def _images(plan: Plan) -> Iterator[SqlRow]:
 
 
 STATE = 3
-"""The place of `state` in the row of a cell."""
+"""Position of `state` in the row of a cell."""
 
 
 def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
@@ -139,7 +141,9 @@ def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
 
 
 def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
-    """Yield each signal in its own unit. Memory, step time and peak memory have the figures that reports show."""
+    """Yield a row per signal, in the signal's unit. Memory, step time and peak memory have the figures that reports
+    show.
+    """
     shown = _shown(verdict)
     for name in dict.fromkeys((*verdict.signals, *shown)):
         signal = verdict.signals.get(name)
@@ -177,7 +181,7 @@ def _findings(told: ResultFile) -> Iterator[SqlRow]:
 
 
 def _duration(value: float | None) -> float | None:
-    """Return a duration in seconds; None for one of a damaged file."""
+    """Return a duration in seconds; None if a damaged file holds a negative or infinite one."""
     known = _number(value)
     return known if known is not None and known >= 0 else None
 
@@ -187,5 +191,5 @@ def _number(value: float | None) -> float | None:
 
 
 def _text(value: str) -> str:
-    """Return a text that SQLite can hold, at most MOST_LETTERS long."""
+    """Return the first MOST_LETTERS characters of a text, in a form that SQLite can store."""
     return value[:MOST_LETTERS].encode(errors="replace").decode()

@@ -1,6 +1,6 @@
-"""Defines the tables of the index. Every time is UTC in ISO 8601; a number that is not finite is stored as NULL.
+"""Defines the tables of the index. Times are UTC in ISO 8601; a number that is not finite is stored as NULL.
 
-The format is 1, the first one. An index of an older format is made anew from the runs.
+SCHEMA is the number of the format. An index in an older format is rebuilt from the runs.
 """
 
 from __future__ import annotations

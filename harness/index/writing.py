@@ -1,4 +1,4 @@
-"""Writes runs into the index, each in one transaction."""
+"""Writes runs into the index, one transaction per run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def remove(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _delete(connection: sqlite3.Connection, path: str) -> None:
-    """Remove a run, and mark its histories to be concluded again."""
+    """Remove a run, and mark its histories as stale, so that their lives and drifts are recomputed."""
     connection.execute(
         "UPDATE histories SET stale = 1 WHERE id IN"
         " (SELECT history FROM cells JOIN runs ON runs.id = cells.run WHERE runs.path = ?)",
@@ -27,15 +27,15 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
 
 
 def replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> str:
-    """Write a run in place of what was known of it. Return why it cannot be read, or ""."""
+    """Write a run, replacing its earlier rows. Return why the run cannot be read, or ""."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _delete(connection, path)
         _insert(connection, rows, path=path, stamp=stamp)
     except (OverflowError, sqlite3.IntegrityError) as error:
-        # A copied run may hold numbers that no column holds, or one cell twice.
+        # A copied run may hold numbers too large for a column, or the same cell twice.
         connection.execute("ROLLBACK")
-        refused = refused_rows(f"not of this harness: {error}", began=_began(Path(path).name))
+        refused = refused_rows(f"not written by this harness: {error}", began=_began(Path(path).name))
         return replace(connection, refused, path=path, stamp=stamp)
     connection.execute("COMMIT")
     return rows.problem
@@ -69,7 +69,7 @@ def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
 
 
 def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...]) -> int:
-    """Return the number of a history, and mark it to be concluded again."""
+    """Return the id of a history, adding it if it is new, and mark the history as stale."""
     found = connection.execute(
         "INSERT INTO histories (matrix, series, host, gpu, scenario, params, lane, variant) VALUES (?,?,?,?,?,?,?,?)"
         " ON CONFLICT (matrix, series, lane, scenario, params) DO UPDATE SET stale = 1 RETURNING id",
@@ -79,7 +79,7 @@ def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...
 
 
 def rows_of(folder: Path) -> RunRows:
-    """Return what the index keeps of a run; a directory that cannot be read is a row with its problem."""
+    """Return the rows of a run; for a directory that cannot be read, a single row with its problem."""
     began = _began(folder.name)
     try:
         has_result = (folder / result_file.FILE).exists()
@@ -91,6 +91,6 @@ def rows_of(folder: Path) -> RunRows:
 
 
 def _began(name: str) -> str:
-    """Return the time in a run's name; "" if there is none."""
+    """Return the time in a run's name in ISO 8601; "" if the name has none."""
     began = began_at(name)
     return "" if began is None else began.isoformat()

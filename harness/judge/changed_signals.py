@@ -1,4 +1,4 @@
-"""Marks the signals of a block's cells that changes make bad, or suspect."""
+"""Marks the signals of a block's cells that the block's changes make bad or suspect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def with_changes(
     cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
-    version before the first fixed one. The signals of `dropped` changes, which Holm's correction or too few rounds did
-    not confirm, are marked `suspect` up to the version that a kept change says is fixed.
+    version before the first fixed one. The signals of `dropped` changes, which Holm's correction rejected or which had
+    too few rounds, are marked `suspect` up to the first fixed version of a kept change.
     """
     marked = [dict(cell.signals) for cell in cells]
     doubtful = sorted(
@@ -30,8 +30,8 @@ def with_changes(
 
 
 def _is_covered(name: str, signal: SignalVerdict) -> bool:
-    """Return whether changes of a signal may say something of a version: a level that was not compared with the others
-    is not theirs, even between two of their changes or after the last one.
+    """Return whether the changes of a signal apply to a version. They do not apply to a level that was not compared
+    with the others, even if it lies between two changes or after the last one.
     """
     if name.startswith(METRIC_PREFIX):
         return True
@@ -39,15 +39,16 @@ def _is_covered(name: str, signal: SignalVerdict) -> bool:
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:
-    """Return why a change of a level or a value is not named."""
+    """Return why a change of a level or a value is not a finding."""
     if cell.trials < signal_of(name).rounds:
-        return f"a change that {signal_of(name).rounds} launches of each version have to confirm"
-    return "a change that may be chance among so many comparisons"
+        return f"a change that needs {signal_of(name).rounds} launches of each version to be confirmed"
+    return "a change that may be due to chance among so many comparisons"
 
 
 def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
-    """Return (signal, position) wherever these changes make a level or a value bad. One signal may be bad in several
-    ways, each with its own changes. `whole`: no change is missing; else a `first_fixed` without a beginning is ignored.
+    """Return (signal, position) wherever these changes make a level or a value bad. A signal may be bad in several
+    ways, each with its own changes. Unless the changes are `whole` (none is missing), a way that begins with a
+    `first_fixed` is ignored.
     """
     ways: dict[tuple[str, bool | str], list[Change]] = {}
     for change in changes:

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.model import Trial
 
-PAGE_BYTES = 64 << 10  # the largest of those that Linux has by default
+PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
 HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
 """Fields of the fingerprint that the engine reports for its machine."""
 SEEN_FIELDS = {
@@ -74,7 +74,7 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """Return the field in words: `host kernel`."""
+        """Return the name of the field in messages, such as `host kernel`."""
         return NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
 
 
@@ -110,8 +110,8 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
 
 
 def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
-    """Return a launch's memory limit; None for that which every container of its host gets, as it says nothing more
-    than the host's memory does. An engine rounds it down to whole pages.
+    """Return a launch's memory limit; None if it is the host's default limit, which says no more than the host's memory
+    does. An engine rounds the default down to whole pages.
     """
     default_bytes = fingerprint.get("memory_limit_bytes")
     both = isinstance(limit_bytes, int | float) and isinstance(default_bytes, int | float)
@@ -119,21 +119,21 @@ def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
 
 
 def set_apart(trials: Sequence[Sequence[Trial]]) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
-    """Return each version's trials that differ in nothing but their image, and the differences that exclude the others.
+    """Return each version's trials whose conditions differ only in the image, and the differences that exclude others.
 
     The most frequent conditions are the standard; in a tie, the conditions of the earliest trial.
     """
-    profiles = {id(trial): _profile(trial) for cell in trials for trial in cell if trial.measured}
+    profiles = {trial: _profile(trial) for cell in trials for trial in cell if trial.measured}
     counts = Counter(profiles.values())
     standard = dict(counts.most_common(1)[0][0]) if counts else {}
     differing = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
-    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(id(trial), ()))) for cell in trials)
+    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(trial, ()))) for cell in trials)
     reasons = {str(difference): difference for group in differing.values() for difference in group}
     return kept, tuple(reasons.values())
 
 
 def _profile(trial: Trial) -> tuple[tuple[str, Any], ...]:
-    """Return the known conditions of a trial beside its image, hashable: a container is replaced by its `repr`."""
+    """Return the known conditions of a trial except those of its image, hashable: a collection becomes its `repr`."""
     return tuple(
         (field, value if isinstance(value, str | int | float) else repr(value))
         for field, value in conditions(trial).items()
@@ -146,12 +146,12 @@ def _is_on(field: str, axis: Collection[str]) -> bool:
 
 
 def _field(value: Any, name: str) -> Any:
-    """Return a field of a mapping, or None: an image may send anything in place of the mapping."""
+    """Return a field of a mapping; None if `value` is not a mapping, because an image may send anything."""
     return value.get(name) if isinstance(value, Mapping) else None
 
 
 def _of_gpus(gpus: Sequence[Any], name: str) -> str | None:
-    """Return a field of all GPUs of a trial, in order; None without GPUs or if no driver reports the field."""
+    """Return a field of all GPUs of a trial, in order; None if there are no GPUs or no driver reports the field."""
     values = [_field(gpu, name) for gpu in gpus]
     return ", ".join(map(str, values)) if any(value is not None for value in values) else None
 

@@ -44,6 +44,6 @@ def log_t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def widest(intervals: Sequence[Interval | None]) -> Interval | None:
-    """Return the widest of the known intervals; None without any."""
+    """Return the widest of the known intervals; None if none is known."""
     known = [interval for interval in intervals if interval is not None]
     return max(known, key=lambda interval: interval[1] - interval[0]) if known else None

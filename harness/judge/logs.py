@@ -1,11 +1,11 @@
-"""Converts logs to ratios and shares, within what a float holds: a file or an image may send any figure."""
+"""Converts natural logs to ratios and relative changes, clamped to what a float can hold: any input may be extreme."""
 
 from __future__ import annotations
 
 import math
 
 MOST = 700.0
-"""Largest log that is converted: a float holds no ratio above e^709, and none below e^-745 but zero."""
+"""Largest absolute log that is converted: in a float, a ratio above e^709 overflows, and one below e^-745 is zero."""
 
 
 def ratio_of(log: float) -> float:

@@ -22,16 +22,16 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
 OFF = "its limit is none"
-COLD = "no launch began with its files in memory and nothing beside it"
-UNUSABLE = "no launch of it can be compared"
-HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
-SEARCHED = "a search compares no level but the step time; `--search full` compares all"
+COLD = "no launch started with its files in the page cache while no other launch ran"
+UNUSABLE = "none of its launches can be compared"
+HASTY = "its steps are so slow that its launches ended early, and only their times are compared"
+SEARCHED = "a bisection does not compare this signal; `--search full` does"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
     """The precision at which the levels of a block were compared. `visible` is the minimum detectable effect by signal,
-    as a fraction. `searched`: a search chose the launches, so that there are no full rounds.
+    as a fraction. `searched`: a bisection chose the launches, so that there are no full rounds.
     """
 
     limits: Limits
@@ -52,7 +52,7 @@ def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> t
 def _with_signals(
     cells: Sequence[CellVerdict], added: Mapping[str, Sequence[SignalVerdict]]
 ) -> tuple[CellVerdict, ...]:
-    """Return the cells with these signals added; of each signal, `added` has a verdict for each cell."""
+    """Return the cells with these signals added; for each signal, `added` has one verdict per cell."""
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(cells)
@@ -95,7 +95,7 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One level signal of a block. `launches`: the most of a version; `measured`: number of versions launched;
+    """One level signal of a block. `launches`: most launches of any version; `measured`: number of versions launched;
     `others`: number of versions with a figure; `highest`: the highest of these figures.
     """
 
@@ -132,23 +132,25 @@ def _of_place(
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
-    # A search compares each version with some others.
+        return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
+    # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why = "it was not measured in the rounds of the others"
+        why = "it was not measured in the same rounds as the others"
         return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
 def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
-    """Return why a level is not judged, or "". An image has a size although its program never started: no tick."""
+    """Return why a level is not judged; "" if it is. An untested image has a size, which must not count as good."""
     if cell.verdict == "untested":
         return "not measured: untested"
     return SEARCHED if asked.searched and name not in EXACT | {"step_time"} else ""
 
 
 def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, others: int) -> SignalVerdict:
-    """Judge a version without a figure: `blind` if it should have one as other versions do, else `none`."""
+    """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure; else
+    `none`.
+    """
     if not cell.trials:
         return replace(plain, why="not measured")
     if not others:
@@ -159,18 +161,18 @@ def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, oth
 
 
 def _is_little(row: _Row) -> bool:
-    """Return whether no version lies above the signal's least amount, so that nothing is to be compared. Figures below
-    it count as that amount, which a mean of logs gives back with an error of rounding.
+    """Return whether every version is at or below the signal's least amount, so that there is nothing to compare. Lower
+    figures count as that amount, which a mean of logs reproduces only up to a rounding error.
     """
     least = SIGNALS[row.name].least
     return not row.asked.searched and not SIGNALS[row.name].falls and row.highest <= least * (1 + ROUNDING)
 
 
 def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Judge a level that is not bad: good if a change of the limit, or of its least amount, would have shown."""
+    """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
     name = row.name
     if row.asked.searched:
-        return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
+        return replace(plain, seen="good", visible=None, why="according to the comparisons of the bisection")
     if _is_little(row):
         return replace(plain, seen="good")
     if plain.visible is None:
@@ -182,11 +184,11 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
 
 
 def _more(row: _Row, limit: float) -> str:
-    """Return "more launches (`--trials N`)" where so many would show the limit, else ""."""
+    """Return "more launches (`--trials N`)" with the N that would show a change by the limit; "" if there is none."""
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
         return at_least() if row.launches < ENOUGH_LAUNCHES else ""
-    return more_launches(row.launches, visible=visible, limit=limit)
+    return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
 
 
 def _remedy(row: _Row, more: str) -> str:
@@ -203,9 +205,9 @@ def _with_suspects(
     by_one: bool,
     apart: Collection[int],
 ) -> list[SignalVerdict]:
-    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`, and
-    those above it by the limit, not `good`: a change as large as the limit may yet be confirmed.
-    `by_one`: single launches of versions are compared. `apart`: positions that were not measured beside the others.
+    """Return the verdicts with a `blind` figure far above the previous version's marked `suspect`, and a `good` one
+    that exceeds it by the limit, because so large a change may yet be confirmed. `by_one`: versions are compared by
+    single launches. `apart`: positions that were not measured side by side with the others.
     """
     falls = SIGNALS[name].falls
     at_limit = 1 / max(1 - limit, 1e-3) if falls else 1 + limit
@@ -223,13 +225,13 @@ def _with_suspects(
         ratio = old / new if falls else new / old
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
-            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
+            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, in {by}"
             marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)
     return marked
 
 
 def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
-    """Return the level in the signal's own unit: for a signal that falls, the comparison uses the reciprocal."""
+    """Return the level in the signal's unit. For a signal that is worse if it falls, reciprocals were compared."""
     value, ci = level
     if not SIGNALS[name].falls:
         return level

@@ -1,7 +1,7 @@
-"""Compares one cell in two places, on two hosts or two days, whose launches do not form pairs.
+"""Compares one cell in two places (two hosts or two days) whose launches do not form pairs.
 
-The two places share no rounds, so that heat or load in one of them is part of the difference. Each launch counts once,
-by its median, and launches of two places are never pooled: Welch's unequal-variances t test (1947) on the logs.
+The two places share no rounds, so heat or load in one of them is part of the difference. Each launch counts once, by
+its median, and launches of two places are never pooled: the test is Welch's unequal-variances t-test (1947) on logs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from harness.model import (
 )
 
 MAIN = ("step_time", "peak_memory")
-"""The levels whose difference counts whatever its size."""
+"""Levels whose difference counts at any size above the A/A noise."""
 REVERSED: Mapping[Standing, Standing] = {"more": "less", "less": "more"}
 _BAD_STATES: Mapping[SignalState, bool] = {"bad": True, "good": False}
 SAME_LEAK = 0.01
-"""Log ratio up to which two leak rates are the same. Rates of one leak repeat within 0.3 % from launch to launch."""
+"""Log ratio up to which two leak rates count as equal. A leak's rate varies by up to 0.3 % between launches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
     """Compare every signal of `one` and `other`, in the units of the table of signals: the outcome, the growth of
     memory, the levels, the other counts that grow, and the scenario's own numbers.
 
-    Step time and peak memory may differ by anything beyond the A/A noise; another level differs from its limit on, at
-    a level of significance that all of them share, because many levels are many chances of a false difference.
+    Step time and peak memory differ if they differ by more than the A/A noise. Any other level must also differ by at
+    least its limit, at a significance level divided by the number of levels (Bonferroni).
     """
     both = [_countable(one), _countable(other)]
     outcome = Measured(metric="outcome", one=None, other=None, standing=_standing(one, other))
@@ -72,8 +72,8 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
 
 
 def _countable(side: ComparedCell) -> Sequence[Trial]:
-    """Return the trials of a side. Trials that waited for an image count as normal ones if the step times of the cell
-    were compared with fewer than FEWEST_ROUNDS launches in turn: the equivalence test then rests on them.
+    """Return the trials of a side. If the cell's step times were compared with fewer than FEWEST_ROUNDS launches in
+    turn, launches that waited for an image count like the others, because the equivalence test rested on them.
     """
     in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
     if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
@@ -82,7 +82,9 @@ def _countable(side: ComparedCell) -> Sequence[Trial]:
 
 
 def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
-    """Return Welch's interval of the ratio of geometric means, `other` / `one`; None if a side has one launch."""
+    """Return Welch's confidence interval of the ratio of geometric means, `other` / `one`; None if a side has fewer
+    than two values.
+    """
     sides = [np.log(np.asarray(values, dtype=np.float64)) for values in (one, other)]
     if any(len(side) < 2 for side in sides):
         return None
@@ -156,7 +158,7 @@ def _values(one: CellVerdict, other: CellVerdict) -> list[Metric]:
 
 
 def _state(name: Metric, one: CellVerdict, other: CellVerdict) -> Measured | None:
-    """Compare by the state of a signal in each run: growth other than leaks, and numbers, have no paired figures."""
+    """Compare a signal by its state on each side: growth other than leaks, and numbers, have no paired figures."""
     seen = [verdict.signals.get(name) for verdict in (one, other)]
     if None in seen:
         return None

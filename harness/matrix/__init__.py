@@ -1,4 +1,4 @@
-"""Reads matrix.yaml into a Matrix: what to run, where, and by which limits. Every error names file, line and key."""
+"""Reads matrix.yaml into a Matrix: what to run, where, and with which limits. Every error names file, line and key."""
 
 from __future__ import annotations
 

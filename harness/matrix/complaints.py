@@ -23,8 +23,8 @@ WORDS = {
     "list_type": "must be a list, not {got}",
     "literal_error": "{got} is not allowed; allowed: {expected}",
     "too_short": "is empty; give at least one",
-    "greater_than_equal": "{got} is too small; the least is {ge}",
-    "less_than_equal": "{got} is too large; the most is {le}",
+    "greater_than_equal": "{got} is too small; it must be at least {ge}",
+    "less_than_equal": "{got} is too large; it must be at most {le}",
     "less_than": "{got} is too large; it must be less than {lt}",
     "value_error": "{error}",
 }
@@ -50,7 +50,7 @@ def check_shape(data: Any, problems: Problems) -> MatrixFile:
 
 
 def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
-    """Yield the keys without a value: pydantic would use the default. In params null is an ordinary value."""
+    """Yield the keys without a value, for which pydantic would use the default. In params, null is a normal value."""
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
@@ -97,7 +97,7 @@ def _words(detail: ErrorDetails) -> str:
 
 
 def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
-    """Return the keys that are allowed at a path of pydantic's, with their descriptions."""
+    """Return the keys that are allowed at one of pydantic's paths, with their descriptions."""
     annotation: Any = MatrixFile
     for step in path:
         annotation = _inside(annotation, step)
@@ -107,7 +107,7 @@ def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
 
 
 def _inside(annotation: Any, step: int | str) -> Any:
-    """Return the annotation of what lies one step below an annotation."""
+    """Return the annotation that lies one step below another."""
     model = _model(annotation)
     if model:
         return model.model_fields[str(step)].annotation if step in model.model_fields else None

@@ -1,4 +1,4 @@
-"""Holds what all later checks share: the file's data, its problems, and the folder that paths start from."""
+"""Holds what all later checks share: the file's data, its problems, and the folder that paths are relative to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One version of a series as written, its place in the file, and where its image comes from."""
+    """One version of a series as written, its place in the file, and the source of its image."""
 
     version: str
     key: KeyPath
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A file's `data` as written. `folder` is where its paths start; `default_base`, the image to install over."""
+    """A file's `data` as written. Its paths are relative to `folder`; `default_base` is the default base image."""
 
     data: Any
     problems: Problems
@@ -50,7 +50,7 @@ class Context:
             path.stat()
         except OSError as error:
             reason = "does not exist" if isinstance(error, FileNotFoundError) else error.strerror
-            self.problems.add(key, f"{shown(text)} {reason}; paths start at the folder of the matrix file")
+            self.problems.add(key, f"{shown(text)} {reason}; paths are relative to the matrix file's folder")
             return None
         return path
 

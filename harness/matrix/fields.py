@@ -66,7 +66,7 @@ ScalarValue = Annotated[
 
 
 def _form(value: Any) -> str:
-    """Return which of a key's forms is used. The <> distinguish it from keys in the path of an error."""
+    """Return the form of a key's value. The <> distinguish it from the keys in the path of an error."""
     if isinstance(value, dict):
         return "<mapping>"
     return "<list>" if isinstance(value, list) else "<text>"

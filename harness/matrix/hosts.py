@@ -21,7 +21,7 @@ ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:P
 UUIDS = ("GPU-", "MIG-")
 SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
 NO_MACHINES = {
-    "process": "process is this machine alone, and a pool has several machines; write engine: process",
+    "process": "process is only this machine, but a pool has several machines; write engine: process",
     "slurm": "a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
 }
 """The message for each engine that cannot be in a pool."""
@@ -40,7 +40,7 @@ def read_hosts(file: MatrixFile, context: Context) -> tuple[model.Host, ...]:
 
 
 def names_of(file: MatrixFile) -> dict[str, tuple[str, ...]]:
-    """Return the hosts that each name means: for named nodes of a cluster one each, else the host itself."""
+    """Return the hosts that each name stands for: one for each named node of a cluster, else the host itself."""
     if file.hosts is None:
         return {DEFAULT_NAME: (DEFAULT_NAME,)}
     groups = {name: tuple(f"{name}.{node}" for node in _nodes(entry)) or (name,) for name, entry in file.hosts.items()}
@@ -84,7 +84,7 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
     for option, value in chosen.items():
         if not OPTION.fullmatch(value):
-            context.problems.add((*key, "select", option), f"{shown(value)} has characters that salloc does not take")
+            context.problems.add((*key, "select", option), f"{shown(value)} has characters that salloc does not accept")
     images = None if entry.images is None else context.folder / entry.images
     return model.SlurmRequest(
         container=entry.container or "none",
@@ -130,7 +130,7 @@ def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
         earlier = first.setdefault(model.machine_name(engine), number)
         complaint = NO_MACHINES.get(engine) or _complaint(engine)
         if earlier < number and not complaint:
-            complaint = f"{shown(engine)} is the machine of engine[{earlier}] again; keep one"
+            complaint = f"{shown(engine)} is the same machine as engine[{earlier}]; keep one"
         if complaint:
             context.problems.add((*key, number), complaint)
 
@@ -143,7 +143,7 @@ def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None
 
 
 def _complaint(engine: str) -> str | None:
-    """Return what is wrong with an engine's address, None if nothing is."""
+    """Return what is wrong with an engine's address; None if nothing is."""
     if not ENGINE.fullmatch(engine):
         return f"unknown engine {shown(engine)}; allowed: {ALLOWED}"
     try:

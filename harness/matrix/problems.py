@@ -14,7 +14,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Problems:
-    """The problems found so far in `file` (the path as typed). `lines` has the line of every key path in it."""
+    """The problems found so far in `file` (the path as typed). `lines` holds the line of every key path in it."""
 
     file: str
     lines: Mapping[KeyPath, int]
@@ -57,7 +57,7 @@ def key_text(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text with every character escaped that could break or colour a terminal's line."""
+    """Return the text with every character escaped that could break or colour a line of a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -1,6 +1,6 @@
 """Parses single values of a matrix file: sizes, durations, fractions, and numbers that keep their written form.
 
-Each parser takes a YAML value and raises ValueError with what is wrong and what to write.
+Each parser takes a YAML value, and raises ValueError with the problem and the remedy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FloatAsWritten(float):
 
 
 def kind(value: object) -> str:
-    """Return what a value is, in words for a message: `a list`, `text 'x'`."""
+    """Return a description of a value for a message: `a list`, `'x'`."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def kind(value: object) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return text, or a number as it was written in the file. It must not be empty."""
+    """Return text, or a number as written in the file. It must not be empty."""
     result = getattr(value, "written", value)
     if not isinstance(result, str):
         hint = "; put it in quotes" if isinstance(value, bool) else ""
@@ -76,7 +76,7 @@ def plain_text(value: Any) -> str:
 
 
 def anything(value: Any) -> str:
-    """Return any text, also empty or of several lines: an environment variable, a command's argument."""
+    """Return any text, even if it is empty or has several lines: an environment variable, a command's argument."""
     return value if isinstance(value, str) else plain_text(value)
 
 
@@ -139,10 +139,10 @@ def whole_bytes(value: Any) -> int:
 def leak_kib(value: Any) -> float:
     """Return a size per step in KiB; it must be positive."""
     if not (isinstance(value, str) and _SIZE.fullmatch(value)):
-        raise ValueError(f"{kind(value)} is not a size a step; write one such as 0.5KiB")
+        raise ValueError(f"{kind(value)} is not a size per step; write one such as 0.5KiB")
     result = exact_size(value)
     if result <= 0:
-        raise ValueError("0 would call every trace a leak; write a size such as 0.5KiB")
+        raise ValueError("0 would make every trace a leak; write a size such as 0.5KiB")
     return float(result / 1024)
 
 
@@ -157,7 +157,7 @@ def seconds(value: Any) -> float:
 
 
 def _written(value: Any) -> str:
-    """Return a number or text as the file has it; "" for true and false."""
+    """Return a number or text as written in the file; "" for true and false."""
     return "" if isinstance(value, bool) else str(getattr(value, "written", value))
 
 
@@ -198,10 +198,10 @@ def amount_per_step(value: Any) -> float:
     """Return a positive amount per step, such as 0.01. Its key also accepts the word none."""
     written = _written(value)
     if not _NUMBER.fullmatch(written):
-        raise ValueError(f"{kind(value)} is not an amount a step; write a number such as 0.01, or none")
+        raise ValueError(f"{kind(value)} is not an amount per step; write a number such as 0.01, or none")
     result = float(written)
     if not 0 < result <= MOST_A_STEP:
-        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most {MOST_A_STEP:g} a step")
+        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most {MOST_A_STEP:g} per step")
     return result
 
 

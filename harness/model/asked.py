@@ -1,4 +1,4 @@
-"""Records what the user asked for: a matrix file, checked, with its hosts."""
+"""Defines records of what the user requested: a checked matrix file with its hosts and lanes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class SlurmRequest:
     """The node that a host with `engine: slurm` requests from the queue, and how a trial is started on it.
 
     `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
-    long names. `node` is the only node to be used, if given. `time_s` limits an allocation; `wait_s` limits how long
-    the harness waits for one. `images` is a folder that this machine shares with the nodes. `place` is the number of
-    the node in its pool, from 1. `preferred` is the node to be requested first, because it measured rows before.
+    long names. `node` is the only node to use, if given. `time_s` limits an allocation; `wait_s` limits how long the
+    harness waits for one. `images` is a folder that this machine shares with the nodes. `place` is the number of the
+    node in its pool, from 1. `preferred` is the node to request first, because it measured rows in an earlier run.
     """
 
     container: ContainerKind
@@ -39,9 +39,9 @@ class SlurmRequest:
 class Host:
     """One engine, or a pool: several equal machines that share the rows.
 
-    `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`. Of a pool, `pool` holds the
-    engines and `engine` lists them in words. `machine` is the name of one machine of a pool; a node that the queue
-    chooses is `node 1` until its name is known. `slurm` is set for the engine `slurm` alone.
+    `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`. For a pool, `pool` holds the
+    engines, and `engine` is a text that lists them. `machine` is the name of one machine of a pool; a node that the
+    queue chooses is `node 1` until its name is known. `slurm` is set only for the engine `slurm`.
 
     `parallel` is the number of launches that run side by side if their times are not compared, `auto` for as many as
     the host has room for. False: one launch at a time. True: all lanes at the same time, whatever is compared.
@@ -59,7 +59,7 @@ class Host:
 
     @property
     def machines(self) -> tuple[Host, ...]:
-        """Return each machine as a host of its own; a host that is not a pool is one machine."""
+        """Return one host for each machine; a host that is not a pool is its only machine."""
         if not self.pool:
             return (self,)
         if self.slurm is not None:
@@ -122,8 +122,7 @@ class Trials:
 class Stop:
     """The conditions that end a sweep before every result is as certain as it can be: after the first confirmed
     finding (`first_bad`), after one round and the launches that confirm what looks bad (`quick`), or after a time
-    (`time_s`). A launch that is running is not cut off. `first_look`: `quick` was set by `harness init`, not by the
-    user.
+    (`time_s`). A running launch is not cut off. `first_look`: `quick` was set by `harness init`, not by the user.
     """
 
     first_bad: bool = False

@@ -1,4 +1,4 @@
-"""Records the causes of faults: the image, the GPU, the host or several, and the params with which they appear."""
+"""Defines records of the causes of faults: the image, the GPU, the host or several, and the params that matter."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Rule:
     """The variants that are bad, by their params (`judge/attribution/param_rules.py`): those that fulfil all
     conditions, or any of them with `any_of`. Without conditions all variants are bad.
 
-    `indifferent` are the params that made no difference among the bad variants. `bad` and `good` count the variants
-    behind the rule, `otherwise` those that are bad there by another fault. `exceptions` are variants that the rule gets
-    wrong, `never_run` those that were not judged there. `also` are rules of equally many params that fit the results
-    equally well.
+    `indifferent` are the params that made no difference among the bad variants. `bad` and `good` are the numbers of
+    variants behind the rule, `otherwise` that of variants with another fault. `exceptions` are variants that the rule
+    misclassifies, `never_run` those that were not judged. `also` are rules over the same number of params that fit the
+    results equally well.
     """
 
     conditions: tuple[ParamCondition, ...]
@@ -57,11 +57,11 @@ class Attribution:
     and in all variants of a scenario.
 
     `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and
-    `open_lanes` those where it is unknown. `cleared` are bad lanes that have no good image of their own to compare
-    with, and are bad only where others are. `missing` are cells that would add evidence, most informative first.
+    `open_lanes` those where it is unknown. `cleared` are bad lanes without any good image that are not at fault,
+    because other lanes share their bad images. `missing` are cells that would add evidence, most informative first.
     `rule` is None if the scenario has no params to choose, or no small rule separates bad from good (`unruly`).
     `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants not known to be bad on one of
-    `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
+    `bad_lanes`. `apart`: lanes became bad at different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
     are those of the bad lanes, in the order of variants and lanes. `machines` are those of a pool where it was seen;
     `suspect` is the only one of them, if nothing is good there and something is good on another machine of the pool.
     """

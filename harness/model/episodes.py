@@ -18,7 +18,7 @@ Order = Mapping[str, int]
 class Episode:
     """One period in which one metric is bad at one place. `begins` is None if only its end was found, `ends` is None
     if it lasts. `seen`: the last version in which it was seen. `depth`: number of episodes that were already open
-    when it began. `states`: the state of the metric in all versions of the place, oldest first, whatever the
+    when it began. `states`: the state of the metric in all versions of the place, oldest first, also outside the
     episode."""
 
     begins: Finding | None
@@ -88,7 +88,7 @@ def span(episode: Episode, order: Order) -> range:
 @dataclass(frozen=True, kw_only=True)
 class EpisodeBounds:
     """Bounds of several episodes that count as one, by positions. `begins` (low, high): it began after low (-1:
-    possibly before all versions) and at high at the latest; None: its begin is unknown. `ends` is the same for its
+    possibly before all versions) and at high at the latest; None: its start is unknown. `ends` is the same for its
     end; None: it lasts. `seen` is the last position at which it was seen. `open`: the end is known for some of the
     episodes only. `gradual`: it became worse with each version of `begins`."""
 

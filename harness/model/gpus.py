@@ -1,4 +1,4 @@
-"""Records the GPUs of a host, as its driver reports them."""
+"""Defines the record of a GPU of a host, as its driver reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records the versions under test: images, what they are made from, and series; and places in a matrix file."""
+"""Defines records of the versions under test (images, their sources, series), and of places in a matrix file."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
+    """Packages installed on top of `base` (container engines) or in a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require. `hashes`:
-    a requirement -> the hashes (`sha256:...`) of which its file must have one. All requirements have an entry, or none:
-    pip demands a hash of each as soon as one has it.
+    for the interpreter that runs the harness. `exact`: only these are installed, without what they require. `hashes`
+    maps a requirement to the accepted hashes of its file (`sha256:...`). Either all requirements have an entry or none:
+    once one requirement has hashes, pip demands them for all.
     """
 
     base: str

@@ -1,4 +1,4 @@
-"""Records the judge's results: verdicts on traces and cells, changes along a history, findings."""
+"""Defines records of the judge's results: verdicts on traces and cells, changes along a history, findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ limit of `none`)."""
 class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
-    for growths); `why` is the reason for the state, "" where the figures say it; `remedy` would let it be judged."""
+    for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
+    """
 
     seen: SignalState
     value: float | None = None
@@ -73,13 +74,13 @@ class SignalVerdict:
     @property
     def is_uncompared(self) -> bool:
         """Return whether this version could not be compared with the others: it was measured on another day, or in too
-        few rounds. Changes of other versions then say nothing of it.
+        few rounds. Changes between other versions then say nothing about this one.
         """
         return self.seen == "blind" and self.visible is None
 
 
 CellState = Literal["bad", "good", "unsure", "none"]
-"""What a cell is over all its signals; `none`: nothing is known of the image."""
+"""State of a cell over all its signals; `none`: nothing is known about the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +97,10 @@ class CellVerdict:
     why: str
     trials: int = 0
     agreeing: int = 0
-    """Number of launches on which the verdict rests; 0 in results of harnesses that did not record it."""
+    """Number of launches on which the verdict rests; 0 in results of older harnesses, which did not record it."""
     failed: int = 0
     said: str = ""
-    """The last words of the launch that the reason of a failure quotes; "" if it said none, or did not fail."""
+    """The gist of the failure message that `why` quotes; "" if the launch left none, or did not fail."""
     signal: int | None = None
     steps: int = 0
     layer: str | None = None
@@ -140,14 +141,14 @@ class CellVerdict:
 
     @property
     def step_level(self) -> tuple[float | None, Interval | None]:
-        """Return the step time in ms that reports show, and its interval: the compared one, if there is one."""
+        """Return the step time in ms that reports show, and its interval: the compared one, if known."""
         if self.compared_step_ms is None:
             return self.step_ms, self.step_ms_ci
         return self.compared_step_ms, self.compared_step_ms_ci
 
     @property
     def peak_level(self) -> tuple[float | None, Interval | None]:
-        """Return the peak memory in MiB that reports show, with its interval: the compared one, if there is one."""
+        """Return the peak memory in MiB that reports show, and its interval: the compared one, if known."""
         if self.compared_peak_mib is None:
             return self.peak_rss_mib, None
         return self.compared_peak_mib, self.compared_peak_mib_ci
@@ -157,7 +158,7 @@ class CellVerdict:
 class Noise:
     """A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image in one round differ.
 
-    `spread` is the standard deviation of one launch, of the figure's log; `freedom` is the number of pairs behind it.
+    `spread` is the standard deviation of the log of one launch's figure; `freedom` is the number of pairs behind it.
     """
 
     spread: Mapping[str, float]
@@ -167,8 +168,8 @@ class Noise:
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
 FindingKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
-"""`worse`: bad before as well, and even worse since. `drift`: it becomes worse from version to version; `before` and
-`after` are the first and the last of them."""
+"""`worse`: already bad before, and even worse since. `drift`: it becomes worse from version to version; `before` and
+`after` are the first and the last of these versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +181,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change along one history (`judge/history/changes.py`), by position in the series. A Finding is made from it.
+    """A change along one history (`judge/history/changes.py`), by position in the series, from which a Finding is made.
 
     `before` is the position of the last image on the old side (None before the start of the history), `after` that of
     the first image on the new side; `untestable` are the positions between them that could not run.

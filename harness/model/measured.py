@@ -1,4 +1,4 @@
-"""Records measurements: trials and their samples."""
+"""Defines records of measurements: trials and their samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 else:
-    Floats = Any  # commands that only list runs do not wait for the import of numpy
+    Floats = Any  # so that commands that only list runs need not import numpy
 LARGEST = 1e100
 """Largest measurement that is accepted; sums of squares of smaller ones stay finite."""
 
@@ -23,7 +23,7 @@ MOST_VALUES = 5_000_000
 
 
 def beyond_any_trace(*, rows: int, columns: int) -> str:
-    """Say why no trace of ours has so many samples; "" where one may have them."""
+    """Return the limit that a trace of this size exceeds; "" if it exceeds none."""
     if columns > MOST_COLUMNS:
         return f"more than {MOST_COLUMNS} columns"
     if rows > MOST_ROWS:
@@ -32,10 +32,10 @@ def beyond_any_trace(*, rows: int, columns: int) -> str:
 
 
 End = Literal[
-    "completed",  # ran all the steps of the budget (or the command ended with 0)
-    "stopped",  # at a look, at its time limit with steps made, or a program by itself: a valid, shorter trace
+    "completed",  # ran all the steps of the budget (or the command exited with 0)
+    "stopped",  # stopped at a look, or at its time limit after some steps, or a program ended early: a valid trace
     "crash",  # a step raised, or the process died by a signal or by os._exit
-    "oom",  # out of memory:  reported by the cgroup or engine, MemoryError, or the framework's error
+    "oom",  # out of memory: reported by the cgroup or the engine, a MemoryError, or an error of the framework
     "hang",  # no progress past the timeout
     "setup",  # a failure before the first step: the scenario could not be tested
     "infrastructure",  # no image, lost connection, killed from outside: says nothing about the image
@@ -53,8 +53,8 @@ class Look:
 
     GPU fields (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator
     (in use, and reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of
-    the working time in which heat and power did, and the highest temperature, power and load (percent). `gpu_xid` is
-    the driver's last error. For several GPUs, memory is the sum, and each other field that of the worst GPU.
+    the working time in which heat and power reduced it, and the highest temperature, power and load (percent).
+    `gpu_xid` is the driver's last error. For several GPUs, memory is the sum, other fields are of the worst GPU.
     """
 
     step: int
@@ -97,25 +97,25 @@ AGENT_COLUMNS = frozenset(
 
 Shortfall = Literal["", "timeout", "own_end", "no_step"]
 """Why a trial made fewer steps than its budget without a fault: `timeout` ended it, the program ended by itself, or
-nothing that a program or a command with a pattern did was seen as a step."""
+no step of a program, or of a command with a pattern, was seen."""
 Remedy = Literal["", "function", "slow", "command"]
 _FUNCTION = (
-    'name what trains with steps_are: {function: "module:name"} (__main__:name is in the program itself), or run it as'
-    " a command with a step_pattern"
+    'name the function that trains with steps_are: {function: "module:name"} (__main__:name if the program defines it),'
+    " or run the program as a command with a step_pattern"
 )
 REMEDIES: Mapping[Remedy, str] = {
     "": "",
     "function": _FUNCTION,
-    "slow": f"{_FUNCTION}; if it only starts slowly, name its framework, such as steps_are: torch, and `timeout` is the"
-    " limit",
-    "command": "start that one, or measure it as a command with a step_pattern",
+    "slow": f"{_FUNCTION}; if the program only starts slowly, name its framework, such as steps_are: torch, so that"
+    " only `timeout` limits the wait",
+    "command": "start that program, or measure it as a command with a step_pattern",
 }
-"""What a matrix file may say instead, if no step of a program was seen."""
+"""Advice on the matrix file for a program of which no step was seen."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """The samples of one trial; a trace equals itself alone.
+    """The samples of one trial; a trace is equal only to itself.
 
     `step` is the 1-based number of the step after which row i was sampled, shape (n,).
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step
@@ -142,7 +142,7 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
@@ -150,11 +150,12 @@ class Trial:
     `run` and `round` identify the trials that ran side by side, whose times may be compared. `image_digest` and
     `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
     launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
-    reduced). `pulled`: an image was pulled `beside` it, which is ordinary noise; or the trial was launched while images
-    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside` is the
-    largest number of other launches that ran on the host at the same time; the times of such a trial are not compared.
+    reduced). `pulled`: `beside` if an image was pulled at the same time, which is ordinary noise; `awaited` if images
+    of its round were not ready yet, so that the choice of versions that ran during a pull was not random. `beside` is
+    the largest number of other launches that ran on the host at the same time; the times of such a trial are not
+    compared.
 
-    `time_asked_s` is the limit of the seconds in steps that it was asked for; None: there was no limit.
+    `time_asked_s` is the requested limit on the seconds in steps; None: there was no limit.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
     image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
     the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
@@ -201,24 +202,24 @@ class Trial:
 
     @property
     def told(self) -> str:
-        """Return its message with what a matrix file may say instead."""
+        """Return the trial's message, followed by the advice on the matrix file."""
         return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
 
     @property
     def measured(self) -> bool:
-        """Return whether it is evidence about the image."""
+        """Return whether the trial is evidence about the image."""
         return self.end not in ("infrastructure", "interrupted")
 
     @property
     def unsteady(self) -> str:
-        """Return why a rise of its step time may come from outside; "" if nothing disturbed it."""
+        """Return why a rise of the step time may have an outside cause; "" if nothing disturbed the trial."""
         if self.beside and not self.disturbed:
-            return "other launches ran beside it"
-        return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
+            return "other launches ran at the same time"
+        return self.disturbed or ("an image was pulled at the same time" if self.pulled else "")
 
     @property
     def ended_well(self) -> bool:
-        """Return whether it completed its steps, or was stopped before that without a fault."""
+        """Return whether the trial completed its steps, or was stopped before that without a fault."""
         return self.end in ("completed", "stopped")
 
     @property
@@ -228,26 +229,26 @@ class Trial:
 
     @property
     def ended_early(self) -> bool:
-        """Return whether it is a program that ended by itself before its budget."""
+        """Return whether the trial is a program that ended by itself before its budget of steps."""
         return self.end == "stopped" and self.shortfall == "own_end"
 
     @property
     def stepless(self) -> bool:
-        """Return whether it ran, but nothing in it counted as a step: another launch would end in the same way."""
+        """Return whether the trial ran, but nothing counted as a step: another launch would end in the same way."""
         return self.end == "setup" and self.shortfall == "no_step"
 
     @property
     def made_its_steps(self) -> bool:
-        """Return whether its samples are those of a launch that ran for its full length."""
+        """Return whether the samples are those of a launch that ran to its end."""
         return self.ended_well or self.at_exit
 
     @property
     def machine(self) -> str:
-        """Return the machine that it ran on, where its host is a pool; else ""."""
+        """Return the machine that the trial ran on if its host is a pool, else ""."""
         return str(self.fingerprint.get("machine") or "")
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
+        """Return the GPUs of the fingerprint; () if the field is malformed, as in a directory that was edited."""
         gpus = self.fingerprint.get("gpus")
         return tuple(card for card in gpus if isinstance(card, Mapping)) if isinstance(gpus, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""Records components, hybrids of two versions, and what `harness narrow` concluded from them.
+"""Defines records of components, of hybrids of two versions, and of what `harness narrow` concludes from them.
 
 A is the last good version, B the first bad one. A hybrid is one of them with some groups of components from the other.
 """
@@ -33,11 +33,11 @@ class Component:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentGroup:
-    """Components that are only swapped together. `id` is unique among the groups and is what people read: a lone
-    component's name. `together`: why the components are one group, as a sentence; "" for a lone one.
+    """Components that are only swapped together. `id` is unique among the groups and shown to users: for a single
+    component, its name. `together`: why the components are one group, as a sentence; "" for a single component.
 
-    `swaps`: the bases into which the other side's group can be put. {"A"}: the newer one into the older version only.
-    Empty: the group cannot be swapped at all and goes with the base (the operating system, Python, the C library).
+    `swaps`: the bases into which the other side's group can be put. {"A"}: only the newer group into the older version.
+    Empty: the group cannot be swapped at all and stays with the base (the operating system, Python, the C library).
     """
 
     id: str
@@ -55,8 +55,8 @@ class Hybrid:
     """A hybrid to make: `base`, changed until exactly the groups `from_b` are as in B, and all others as in A.
 
     A itself is base A with no group from B; B is base B with all of them. `sham`: groups that are taken out and put in
-    again from the base's own side, by the method by which others are swapped; it changes nothing but shows what the
-    method does.
+    again from the base's own side, by the same method as a swap; this changes no component and shows the effect of the
+    method.
     """
 
     base: Side
@@ -77,8 +77,8 @@ class HybridOutcome:
 
     `state` says whether this launch shows the fault of B. It is None where the `figure` decides (a level, such as the
     step time in seconds), which is compared with those of A and B in the same `round`. It is `unresolved` if the hybrid
-    could not be made, did not load what was asked for, or fails in a way that B does not, or if the launch says
-    nothing. `lasting`: another launch would say no more.
+    could not be made, did not load the requested libraries, or fails in a way that B does not, or if the launch is no
+    evidence. `lasting`: further launches would be `unresolved`, too.
     """
 
     hybrid: Hybrid
@@ -93,9 +93,9 @@ class HybridOutcome:
 class HybridResult:
     """The result of all launches of one hybrid. `reason`: why it is unresolved, or how it fails.
 
-    `bad`, `good`, `unsure`: how many launches were so; for a level they count none and `measured` counts. `share`: how
-    much of the effect from A (0) to B (1) it has, with its 95 % interval; None unless a level decides. `short`: it
-    surely has less than all of it.
+    `bad`, `good`, `unsure`: numbers of launches with that outcome; `measured`: number of launches with a figure, where
+    a level decides. `share`: the hybrid's share of the effect from A (0) to B (1), with its 95 % confidence interval;
+    None unless a level decides. `short`: the share is significantly less than 1.
     """
 
     hybrid: Hybrid
@@ -119,8 +119,8 @@ ProofRole = Literal["A + c", "B - c", "sham A", "sham B"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProofCell:
-    """One hybrid of a proof. `groups` are those it is about: c. `beside`: groups that had to be swapped with them,
-    because c alone could not be made.
+    """One hybrid of a proof. `groups` are the groups in question, c. `beside`: groups that had to be swapped along with
+    c, because the hybrid with c alone could not be made.
     """
 
     role: ProofRole
@@ -130,19 +130,19 @@ class ProofCell:
 
 
 CulpritKind = Literal["culprit", "together", "needed", "enough", "switch"]
-"""`culprit`: A with it is bad, B without it is good. `together`: A with all parts is bad, and B without any one of
-them is good. `needed`: B without it is good; whether it is enough was not found out. `enough`: A with it is bad, and B
-has another cause as well, or it was not found out whether. `switch`: of two hybrids that differ in it alone, one is
-good and the other is bad; what it does alone was not found out."""
+"""`culprit`: A with it is bad, and B without it is good. `together`: A with all parts is bad, and B without any one of
+them is good. `needed`: B without it is good; whether it suffices is unknown. `enough`: A with it is bad, and B has, or
+may have, another cause as well. `switch`: of two hybrids that differ only in it, one is good and the other is bad; its
+effect alone is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
     """One cause that was found, with its proof.
 
-    `parts`: the groups that it takes, by their ids; several groups in one part were not separated: it is one of them.
-    `part_of_it`: it reaches only `share` of the effect (with its 95 % interval), which is surely not all of it.
-    `partners`: for what is `needed` or a `switch`, the groups among which a partner would be.
+    `parts`: the ids of the groups that it takes; where a part has several groups, they were not separated, and one of
+    them is meant. `part_of_it`: it has only `share` of the effect (95 % confidence interval: `share_ci`), which is
+    significantly less than all. `partners`: for `needed` and `switch`, the groups that may contain its partner.
     """
 
     kind: CulpritKind
@@ -159,16 +159,16 @@ class Culprit:
 
 
 NarrowedVerdict = Literal["found", "method", "not reproduced", "undecided", "interrupted"]
-"""`found`: each of `culprits` is named. `method`: a sham swap changes the result, so that hybrids prove nothing.
-`not reproduced`: A and B do not differ now. `undecided`: the hybrids that could be made separate too little."""
+"""`found`: `culprits` names the causes. `method`: a sham swap changes the result, so that hybrids prove nothing.
+`not reproduced`: A and B do not differ now. `undecided`: the hybrids that could be made do not separate the groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowed:
-    """Which component it is. `about` names the finding, `good` and `bad` are the versions A and B (or the files).
+    """The component that causes a fault. `good` and `bad` are the names of the versions A and B (or of the files).
 
-    `a` and `b` are what A and B themselves were found to be. `hybrids` are all others, in the order in which they were
-    first asked for. `open`: groups that may hold it, or another cause, and were not cleared. `reason`: why it is
+    `a` and `b` are the results of A and B themselves. `hybrids` are all others, in the order in which they were first
+    requested. `open`: groups that were not cleared, and may hold the cause or another one. `reason`: why the verdict is
     undecided, interrupted or not reproduced. `effect`: of B against A, where a level decides.
     """
 

@@ -1,4 +1,4 @@
-"""Records the plan of a run: its cells and blocks."""
+"""Defines the records of a plan: its cells and blocks, and its cost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Block:
 @dataclass(frozen=True, kw_only=True)
 class Skip:
     """The reason why a cell that could be launched was not, or not often enough: the search did not need it, `--decide`
-    did not ask for it, or the sweep was to `stop` before (`Stop`)."""
+    did not ask for it, or a `stop` condition ended the sweep first (`Stop`)."""
 
     by: Literal["search", "decide", "stop"]
     why: str
@@ -64,9 +64,9 @@ class Skip:
 
 SearchMode = Literal["full", "bisect", "auto"]
 FEWEST_SEARCHED = 3
-"""Number of images from which a block is searched: for fewer, a search saves nothing."""
+"""Smallest number of images for which a block is searched; with fewer, a search saves nothing."""
 AUTO_SEARCHED = 9
-"""Number of images from which `auto` searches a block; it runs every image of smaller blocks."""
+"""Smallest number of images for which `auto` searches a block; it runs every image of smaller blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,8 @@ class HostCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The probable cost of a sweep, by earlier runs of its matrix: launches by lane (`str(lane)`), and the time of
-    the slowest host in `seconds`, without pulls and builds."""
+    """The probable cost of a sweep, estimated from earlier runs of its matrix: `launches` by lane (`str(lane)`), and
+    the time of the slowest host in `seconds`, without pulls and builds."""
 
     launches: Mapping[str, int]
     seconds: float
@@ -124,7 +124,7 @@ class Explanation:
     seed: int
     cells: int
     searched: int
-    """Number of cells in blocks where a search chooses what is launched."""
+    """Number of cells in blocks where a search chooses the launches."""
     excluded: int
     search: str
     launches_least: int

@@ -1,4 +1,4 @@
-"""Records the results of probes. No verdict uses their trials."""
+"""Defines records of the results of probes. No verdict uses the trials of probes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LineTable:
 class Leak:
     """Blocks that valgrind reports as lost, by kind and by the native part of the stack.
 
-    `bytes` and `blocks` are valgrind's own sums; `*_a_step` is what each further step added.
+    `bytes` and `blocks` are valgrind's own sums; `*_a_step` is the growth with each further step.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeTry:
-    """One launch of the search for the largest size; `end` as a Trial's, `message` its last line."""
+    """One launch of the search for the largest size; `end` as in Trial, `message` the last line of the trial's."""
 
     size: int
     fits: bool

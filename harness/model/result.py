@@ -1,4 +1,4 @@
-"""Records a whole run."""
+"""Defines the records of a whole run: its cells, its hosts and its verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CellResult:
     """A cell with its trials and verdict.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
-    was not launched, if nobody needed it.
+    was not launched, if it was not needed.
     """
 
     cell: Cell
@@ -35,7 +35,7 @@ class CellResult:
 
     @property
     def machine(self) -> str:
-        """Return the machine of a pool that ran it; "" where the host is one machine, or it never ran."""
+        """Return the machine of the pool that ran it; "" if its host is not a pool, or if it never ran."""
         return ", ".join(dict.fromkeys(trial.machine for trial in self.trials if trial.machine))
 
 
@@ -49,7 +49,7 @@ class HostState:
 
 
 RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok", "running"]
-"""`running`: it goes on, and this is what is known so far."""
+"""`running`: the run has not finished, and the result is what is known so far."""
 EXIT_CODES: Mapping[str, int] = {
     "interrupted": exit_codes.INTERRUPTED,
     "regression": exit_codes.BAD,
@@ -62,8 +62,8 @@ EXIT_CODES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`. `narrowed`: of
-    `harness narrow`. `replicates`: the number of launches of A/A replicates, which are none of the cells'."""
+    """A whole run. Every report is a pure function of it. `probed` and `narrowed`: later results of `harness probe` and
+    `harness narrow`. `replicates`: the number of launches of A/A replicates, which `cells` do not contain."""
 
     matrix: str
     verdict: RunVerdict

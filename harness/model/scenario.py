@@ -1,4 +1,4 @@
-"""Records what is run on the versions: scenarios with their steps, limits and params."""
+"""Defines records of what runs on each version: scenarios with their steps, limits and params."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class Limits:
     metrics: tuple[MetricLimit, ...] = ()
 
     def of(self, signal: str) -> float | None:
-        """Return the limit of a signal in its own unit; None if it has none, or is off."""
+        """Return the limit of a signal in the signal's unit; None if the signal has none, or is off."""
         own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
         defaults = {name: row.limit for name, row in SIGNALS.items()}
         return {**defaults, **own, **dict(self.others)}[signal]
 
 
 FIRST_LOOK_S = 10.0
-"""Seconds in steps after which the first look at a trial is due at the latest. Later ones are twice as late each: where
-the steps are so few that they show nothing yet, the trial goes on."""
+"""Seconds in steps after which the first look at a trial is due at the latest. Each further look is due after twice the
+time: if a look has too few steps to show anything, the trial goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
-    steps (None: as long as they take). A look is due after its steps, or after its time if that comes first: its share
-    of `time_s`, and FIRST_LOOK_S for the first, twice as long for the next.
+    steps (None: no limit). A look is due after its steps, or after its time if that comes first: its share of `time_s`,
+    and at most FIRST_LOOK_S for the first, twice that for the second, and so on.
     """
 
     first: int = 500
@@ -84,7 +84,7 @@ class Steps:
         return (*shares, time_s)
 
     def ended_at(self, step: int) -> Steps:
-        """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
+        """Return the settings of a trial whose time ended at `step`: the same number of looks, and `step` as budget."""
         if step >= self.budget:
             return self
         return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
@@ -94,15 +94,16 @@ class Steps:
 
 
 Depth = Literal["brief", "usual", "thorough"]
-"""How far launches go. `brief`: a later one runs the whole budget. `usual`: after one that was not good they run it
-until two agree. `thorough`: then they always do, for a search, which counts every launch by itself.
+"""When launches may stop early. `brief`: while all are good, since a later one runs the whole budget. `usual`: once one
+has run the whole budget; after one that was not good, once two agree. `thorough`: as `usual`, but never after one that
+was not good, since a search counts every launch by itself.
 """
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A measurement inside a scenario, in trials of its own. `settings` are passed to the agent."""
+    """A measurement inside a scenario, in separate trials. `settings` are passed to the agent."""
 
     name: ProbeName
     steps: int
@@ -110,7 +111,7 @@ class Probe:
 
 
 StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
-"""What can be a program's steps, beside a named function."""
+"""What can count as a program's steps, other than a named function."""
 
 
 @dataclass(frozen=True, kw_only=True)

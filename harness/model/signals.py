@@ -1,15 +1,15 @@
 """Defines every signal that the harness judges or reports, with one record each.
 
-The agent's job, the judge, the matrix file, all reports and the documentation are made from this table. The judge
-distinguishes kinds, not single signals:
+The agent's job, the judge, the matrix file, all reports and the documentation use this table. The judge distinguishes
+kinds, not single signals:
 
-    outcome      how a launch ended, its exit included
+    outcome      how a launch ended, including its exit
     growth       an amount that rises with every step of a launch
     level        one figure per launch, compared between versions in rounds
     value        a number that the scenario returns
-    observation  reported beside a finding, but not judged
+    observation  reported with a finding, but not judged
 
-`docs/signals.md` shows how a signal is added.
+`docs/signals.md` shows how to add a signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 SignalKind = Literal["outcome", "growth", "level", "value", "observation"]
 Group = Literal["outcome", "memory", "resources", "step time", "start-up", "values"]
 GROUPS: tuple[Group, ...] = ("outcome", "memory", "resources", "step time", "start-up", "values")
-"""The segments of the strip that each cell shows, in order."""
+"""The segments of each cell's strip in reports, in order."""
 LimitUnit = Literal["share", "size a step", "count a step"]
 
 
@@ -29,15 +29,15 @@ LimitUnit = Literal["share", "size a step", "count a step"]
 class Signal:
     """One thing that can be worse in another version.
 
-    `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is that of its figure.
+    `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is the unit of its figure.
     `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
-    unless the matrix file sets one. `least` is the smallest change that counts whatever its share, in `unit`. `absent`
-    says why a launch may have no figure. `falls`: a lower value is worse. `noun` names the regression (`slower steps`),
-    `verb` is its predicate (`has slower steps`), `title` names the figure (`step time`). `explains` are the signals
-    that a change of this one moves as well: their finding at the same version is a consequence of this one's. `weight`
-    is its share of the false-alarm probability that all levels of a scenario have together. `rounds` is the smallest
-    number of rounds that names a change of this level: neighbours on the machine disturb some figures so much that
-    fewer rounds accuse equal versions.
+    unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share.
+    `absent` says why a launch may have no figure. `falls`: a lower value is worse. `noun` names the regression
+    (`slower steps`), `verb` is its predicate (`has slower steps`), `title` names the figure (`step time`). `explains`
+    are the signals that a change of this one moves as well: a finding of theirs at the same version is a consequence of
+    this one's. `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is
+    the smallest number of rounds in which a change of this level is named: other load on the machine disturbs some
+    figures so much that fewer rounds accuse equal versions.
     """
 
     name: str
@@ -129,7 +129,7 @@ _TABLE = (
         verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
         explains=("throughput", "cpu_time"),
         absent="too few steps",
-        help="the duration that one step in a hundred exceeds (p99), after the warm-up",
+        help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
@@ -141,13 +141,13 @@ _TABLE = (
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
         absent="the scenario returns no `items`",
-        help="`items` a second, if the scenario returns them",
+        help="`items` per second, if the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
         verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
-        absent="a command or a program has no setup of its own",
-        help="importing the script and its `setup`",
+        absent="a command or a program has no separate setup",
+        help="the time to import the script and run its `setup`",
     ),
     Signal(
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
@@ -158,35 +158,35 @@ _TABLE = (
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
         verb="needs more memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=3.0,
-        help="the most memory that was resident at once",
+        help="the largest resident memory at any time",
     ),
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
         verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
         explains=("pool_peak",),
         absent="no GPU",
-        help="the most memory in use on the GPUs at once",
+        help="the largest memory in use on the GPUs at any time",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
         noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5,
         least=1024.0, absent="no GPU pool",
-        help="the most that the framework's own GPU allocator handed out at once",
+        help="the largest memory that the framework's own GPU allocator handed out at any time",
     ),
     Signal(
         name="output", kind="level", group="resources", title="output", noun="more output", verb="prints more",
         unit="B/step", limit=1.0, weight=0.5, least=100.0,
-        help="bytes a step on stdout and stderr",
+        help="bytes per step on stdout and stderr",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
         verb="is a larger image", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
-        help="what the image, or the environment, takes on disk",
+        help="the size of the image, or of the environment, on disk",
     ),
     # ------------------------------------------------------------ reported, not judged
     Signal(
         name="log", kind="observation", group="values", title="log", noun="new lines in the log",
-        verb="prints new lines", unit="lines", help="lines of output that no version before printed",
+        verb="prints new lines", unit="lines", help="lines of output that no earlier version printed",
     ),
 )  # fmt: skip
 
@@ -198,7 +198,8 @@ LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
 TIMES = tuple(
     signal.name for signal in _TABLE if signal.group == "step time" or signal.name in ("setup_time", "first_step")
 )
-"""The levels that a busy machine changes. `step_time: none` switches off those for which the file gives no limit."""
+"""The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
+"""
 METRIC_PREFIX = "metrics."
 
 
@@ -207,7 +208,7 @@ SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes"
 
 
 def signal_of(name: str) -> Signal:
-    """Return the signal of that name; `metrics.NAME` is made from the name of the scenario's own metric."""
+    """Return the signal of a name; for `metrics.NAME`, a new one made from the name of the scenario's metric."""
     if not name.startswith(METRIC_PREFIX):
         return SIGNALS[name]
     metric = name.removeprefix(METRIC_PREFIX)

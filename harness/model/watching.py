@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 Say = Callable[[str], None]
-"""Takes one short line on what is being done now. It is called several times a second during a long operation,
-because it may raise Interrupted; the operation is then abandoned."""
+"""Receives one short line about what is being done now. It is called several times a second during a long operation,
+because it may raise Interrupted to abandon the operation."""
 
 
 class Waiting(str):
-    """A line of Say on a wait that may be long, so that it is shown again from time to time."""
+    """A line of Say about a wait that may be long; it is shown again from time to time."""
 
     __slots__ = ()
 
 
 def unheard(text: str) -> None:
-    """Discard a line: a quick operation has nothing to tell."""
+    """Discard a line, for operations too quick to report."""
 
 
 class ProgressListener(Protocol):
@@ -25,7 +25,7 @@ class ProgressListener(Protocol):
 
     def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many
-        unless something fails; `about`: as many are likely, where that is known. Launches of a twin are not counted."""
+        unless something fails; `about`: the likely number, where known. Launches of A/A replicates do not count."""
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         """Report how an image is being prepared: `pulling 120/900 MiB`, `installing numpy==2.0.0`."""
@@ -42,7 +42,7 @@ class ProgressListener(Protocol):
         `reused`: taken over from an earlier run. `twin`: a launch of the A/A replicate."""
 
     def so_far(self, text: str) -> None:
-        """Report in one sentence what the run has found so far; it replaces the sentence before."""
+        """Report in one sentence what the run has found so far; it replaces the previous sentence."""
 
     def note(self, text: str) -> None:
         """Report one line that must not be lost: a warning, or a lost host."""

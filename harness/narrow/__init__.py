@@ -1,1 +1,1 @@
-"""Finds the component that is at fault, with hybrids of the last good version and the first bad one."""
+"""Finds the component at fault, with hybrids of the last good version and the first bad one."""

@@ -12,12 +12,12 @@ BASE = "operating system, Python and C library"
 OF_THE_BASE = re.compile(
     r"^(ld-linux|ld-musl|lib(c|m|dl|rt|util|pthread|resolv|nss_\w+|python[\d.]*|stdc\+\+|gcc_s)[-.])|lib-dynload/"
 )
-"""Libraries that are one with the C library or the interpreter: another one under the same program proves nothing."""
+"""Libraries that belong to the C library or the interpreter: to swap one of them alone proves nothing."""
 SONAME = re.compile(r"^(lib.+?)(?:-[\d.]+)?\.so(?:\..*)?$")
 
 
 def components(a: Inventory, b: Inventory) -> tuple[Component, ...]:
-    """Return what differs between two sides; what the scenario maps comes first."""
+    """Return the components that differ between two sides; those that the scenario maps come first."""
     differing = (*_distributions(a, b), *_libraries(a, b), *_variables(a, b), *_base(a, b))
     return tuple(sorted(differing, key=lambda component: (not component.mapped, component.kind, component.name)))
 
@@ -39,7 +39,7 @@ def _distributions(a: Inventory, b: Inventory) -> Iterator[Component]:
 
 
 def _libraries(a: Inventory, b: Inventory) -> Iterator[Component]:
-    """Yield the libraries that both sides map, outside distributions, with different content."""
+    """Yield the libraries outside distributions that both sides map, with different content."""
     old, new = libraries(a), libraries(b)
     for name in sorted(old.keys() & new.keys()):
         if a.mapped[old[name]] != b.mapped[new[name]]:
@@ -55,7 +55,7 @@ def _libraries(a: Inventory, b: Inventory) -> Iterator[Component]:
 
 
 def libraries(side: Inventory) -> Mapping[str, str]:
-    """Return the path of each library that can be swapped by itself, by its name without the version."""
+    """Return the path of each library that can be swapped on its own, by its name without the version."""
     paths: dict[str, str] = {}
     for path in sorted(side.mapped):
         match = SONAME.match(_file_name(path))

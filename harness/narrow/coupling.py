@@ -1,9 +1,8 @@
 """Groups the components that can only be swapped together, and finds the mixtures that an installer would refuse.
 
 A hybrid takes each component from A or from B. A mixture that the distributions' own metadata rules out is never
-launched. Two components of which neither can go without the other are one group. Where only one needs the other, each
-is in a group of its own, and the one that is needed comes first: a search that goes from the front then meets few
-mixtures that cannot be made.
+launched. Two components that need each other form one group. If only one needs the other, they are in two groups, and
+the needed one comes first, so that a search from the front meets few mixtures that cannot be made.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ VERSION = re.compile(r"\d+(\.\d+)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """`name` on side `side` cannot go with `other` of the other side; `why` as a clause."""
+    """The distribution `name` of side `side` does not work with `other` of the other side; `why` is a clause."""
 
     name: str
     side: Side
@@ -42,13 +41,13 @@ class Need:
 
     @property
     def from_b(self) -> tuple[str, str]:
-        """Return the distribution that cannot be from B unless the second one is, and the second one."""
+        """Return (x, y), two distributions of which x cannot be from B unless y is, too."""
         return (self.name, self.other) if self.side == "B" else (self.other, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coupling:
-    """The groups, in the order in which they are best swapped, and the needs between them."""
+    """The groups, in the best order for swapping them, and the needs between their distributions."""
 
     groups: tuple[ComponentGroup, ...]
     needs: tuple[Need, ...]
@@ -61,7 +60,7 @@ class Coupling:
         return frozenset(pair for pair in pairs if pair[0] != pair[1])
 
     def refused(self, hybrid: Hybrid) -> str:
-        """Return why no installer would make this hybrid; "" if nothing speaks against it."""
+        """Return why an installer would refuse this hybrid; "" if none would."""
         side = {name: hybrid.side_of(group) for name, group in self._groups_of_distributions().items()}
         for need in self.needs:
             if side[need.name] == need.side and side[need.other] != need.side:
@@ -75,7 +74,7 @@ class Coupling:
 def couple(
     differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
 ) -> Coupling:
-    """Return the groups of the components that differ. `extras`: those that the user asked for, by distribution."""
+    """Return the groups of the components that differ. `extras`: those that the user requested, by distribution."""
     needs = tuple(_needs(differing, a=a, b=b, extras=extras))
     needed = [(_distribution(need.from_b[0]), _distribution(need.from_b[1]), need.why) for need in needs]
     tied = [*_sharing(differing, a=a, b=b), *_families(differing), *_with_base(differing, a=a, b=b)]
@@ -89,7 +88,7 @@ def couple(
 
 
 def _key(component: Component) -> Key:
-    """Return the key of a component: a variable may have the name of a distribution."""
+    """Return the key of a component, because a variable and a distribution may have the same name."""
     return component.kind, component.name
 
 
@@ -97,13 +96,13 @@ def _distribution(name: str) -> Key:
     return "distribution", name
 
 
-# ---------------------------------------------------------------- what refuses what
+# ---------------------------------------------------------------- mixtures that an installer refuses
 
 
 def _needs(
     differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
 ) -> Iterator[Need]:
-    """Yield what the metadata rules out; a requirement that its own side does not keep either rules nothing out."""
+    """Yield the needs that the metadata states, except requirements that are not met on their own side, either."""
     names = _distributions(differing)
     sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
     for side, own, other in sides:
@@ -116,7 +115,7 @@ def _needs(
 
 
 def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Return the extras in use: those that the user asked for, and those that distributions ask of each other."""
+    """Return the extras in use, by distribution: requested by the user, or required by other distributions."""
     required = (
         requirement
         for name in side.distributions
@@ -126,7 +125,7 @@ def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, f
 
 
 def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:
-    """Return the extras by distribution, with those of the requirements."""
+    """Return the extras by distribution: `asked`, and those that the requirements name."""
     extras = dict(asked)
     for requirement in requirements:
         name = canonicalize_name(requirement.name)
@@ -147,11 +146,11 @@ def _kept(requirement: Requirement, side: Inventory) -> bool:
 def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) -> str:
     target = canonicalize_name(requirement.name)
     unfit = other.distributions.get(target)
-    instead = f"{target} is {unfit.version}" if unfit else f"{target} is not there"
+    instead = f"{target} is {unfit.version}" if unfit else f"{target} is not installed"
     return f"{name} {own.distributions[name].version} requires {target}{requirement.specifier}, and {instead}"
 
 
-# ---------------------------------------------------------------- what goes together
+# ---------------------------------------------------------------- components that belong together
 
 
 def _distributions(components: Sequence[Component]) -> set[str]:
@@ -159,7 +158,7 @@ def _distributions(components: Sequence[Component]) -> set[str]:
 
 
 def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
-    """Yield distributions that have a file in common with different content: one would overwrite the other's."""
+    """Yield pairs of distributions that share a file with different content: one would overwrite the other's."""
     digests: dict[str, dict[str, str]] = {}
     for side in (a, b):
         for name in sorted(_distributions(differing) & side.distributions.keys()):
@@ -171,14 +170,14 @@ def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> I
 
 
 def _families(differing: Sequence[Component]) -> Iterator[Tied]:
-    """Yield libraries that are parts of one: cuDNN's check each other's versions when they are loaded."""
+    """Yield pairs of libraries that belong to one product: cuDNN's check each other's versions when loaded."""
     parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
     why = "the libraries of cuDNN check each other's versions"
     yield from ((part, following, why) for part, following in pairwise(parts))
 
 
 def _with_base(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
-    """Yield what cannot go without its base: a distribution is installed for one Python and one kind of C library."""
+    """Yield the distributions tied to the base: each is installed for one Python and one kind of C library."""
     if a.installs_for != b.installs_for:
         why = "a distribution is installed for one minor version of Python and one kind of C library"
         yield from ((("files", BASE), _distribution(name), why) for name in sorted(_distributions(differing)))
@@ -202,16 +201,16 @@ def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
 
 
 def _together(members: Sequence[Component], tied: Sequence[Tied]) -> str:
-    """Return the first reason that ties two of the members; "" for a lone one."""
+    """Return the first reason that ties two of the members; "" for a single one."""
     keys = {_key(component) for component in members}
     return next((why for first, second, why in tied if {first, second} <= keys), "") if len(members) > 1 else ""
 
 
 def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> frozenset[Side]:
-    """Return the bases that can take these members of the other side.
+    """Return the bases that can take these members from the other side.
 
-    A program runs with a newer cuDNN of the same major version than it was built with, and compiled code with a newer
-    glibc; neither runs with an older one.
+    A program runs with a newer cuDNN than it was built with, if the major version is the same, and compiled code runs
+    with a newer glibc; neither runs with an older one.
     """
     sides = BOTH_SIDES
     if all(each.name.startswith(CUDNN) for each in members):
@@ -260,7 +259,7 @@ def _reached(key: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
 
 
 def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) -> list[ComponentGroup]:
-    """Return the groups so that each comes after those that it needs; mapped ones, and what they need, first."""
+    """Return the groups so that each comes after those that it needs; mapped groups and their needs come first."""
     own = [{_key(component) for component in group.components} for group in groups]
     reach = [set[Key]().union(*(_reached(key, follows) for key in keys)) for keys in own]
     needed = set[Key]().union(*(keys for group, keys in zip(groups, reach, strict=True) if group.mapped))
@@ -276,7 +275,7 @@ def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) 
 
 
 def asked_extras(*sources: Source) -> dict[str, frozenset[str]]:
-    """Return the extras that the requirements of these sources ask for, by distribution."""
+    """Return the extras that the requirements of these sources request, by distribution."""
     texts = [text for source in sources if isinstance(source, Install) for text in source.packages]
     parsed = (parsed_requirement(text) for text in texts)
     return _with_extras({}, (requirement for requirement in parsed if requirement is not None))

@@ -1,4 +1,4 @@
-"""Makes hybrids as images: what to install so that some groups are as in B and all others as in A."""
+"""Turns hybrids into images: determines what to install so that some groups are as in B and all others as in A."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sides:
         if self.is_end(hybrid):
             return version
         if len(hybrid.sham) == len(self.groups) > 1:
-            return f"{version} put together again from its own parts"
+            return f"{version} reassembled from its own parts"
         swapped = sorted(hybrid.sham) or [group.id for group in self.groups if self._is_foreign(group, hybrid)]
         names = ", ".join(swapped)
         if len(swapped) > MOST_NAMED:
@@ -48,20 +48,20 @@ class Sides:
         return not hybrid.sham and not any(self._is_foreign(group, hybrid) for group in self.groups)
 
     def _is_foreign(self, group: ComponentGroup, hybrid: Hybrid) -> bool:
-        """Return whether a hybrid has the group of the side that is not its base."""
+        """Return whether a hybrid takes the group from the side that is not its base."""
         return hybrid.side_of(group) != hybrid.base
 
     def variables(self, hybrid: Hybrid) -> dict[str, str]:
-        """Return the environment that the images of a hybrid's sides give a launch."""
+        """Return the environment variables of a hybrid's launches, each from its group's side."""
         return self._mixed({side: each.variables for side, each in self.inventories.items()}, "variable", hybrid)
 
     def pins(self, hybrid: Hybrid) -> tuple[str, ...]:
-        """Return a requirement for each distribution of the hybrid, which names exactly that version."""
+        """Return a requirement for exactly the version of each distribution of the hybrid."""
         installed = {side: each.distributions for side, each in self.inventories.items()}
         return tuple(each.pin for _, each in sorted(self._mixed(installed, "distribution", hybrid).items()))
 
     def _mixed(self, parts: Mapping[Side, Mapping[str, Part]], kind: ComponentKind, hybrid: Hybrid) -> dict[str, Part]:
-        """Return the parts of a hybrid by name: its base's, and those of its groups, each from the group's side."""
+        """Return the parts of a hybrid by name: those of its base, with each group's taken from the group's side."""
         mixed = dict(parts[hybrid.base])
         for group in self.groups:
             theirs = parts[hybrid.side_of(group)]
@@ -71,13 +71,13 @@ class Sides:
         return mixed
 
     def swapped(self, hybrid: Hybrid, kind: ComponentKind) -> tuple[str, ...]:
-        """Return the components of a kind that are put into the base of a hybrid: the other side's, or its own."""
+        """Return the components of a kind that are put into a hybrid's base: the other side's, or its own (sham)."""
         groups = [group for group in self.groups if group.id in hybrid.sham or self._is_foreign(group, hybrid)]
         return tuple(each.name for group in groups for each in group.components if each.kind == kind)
 
 
 def installed_hybrid(sides: Sides, hybrid: Hybrid) -> Image:
-    """Return the hybrid as an environment with exactly its distributions; A and B are their own images."""
+    """Return the hybrid as an environment with exactly its distributions; for A and B themselves, their images."""
     image = sides.images[hybrid.base]
     if sides.is_end(hybrid):
         return image
@@ -88,7 +88,7 @@ def installed_hybrid(sides: Sides, hybrid: Hybrid) -> Image:
 
 
 def grafted_hybrid(sides: Sides, hybrid: Hybrid) -> Image:
-    """Return the hybrid as its base's image with files of the other side's in it; A and B are their own images."""
+    """Return the hybrid as its base's image with files from the other side; for A and B themselves, their images."""
     image = sides.images[hybrid.base]
     if sides.is_end(hybrid):
         return image
@@ -118,7 +118,7 @@ def _interface(path: str) -> str:
 
 
 def _place(base: Inventory, added: Distribution) -> str:
-    """Return the site-packages of the base into which a distribution goes: that of its own version there, if any."""
+    """Return the site-packages of the base for a distribution: that of the version it replaces, if any."""
     replaced = base.distributions.get(added.name)
     if replaced is not None:
         return replaced.place
@@ -127,7 +127,7 @@ def _place(base: Inventory, added: Distribution) -> str:
 
 
 def _places(distribution: Distribution, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the source and the target of each file of a distribution; its folder of metadata as a whole."""
+    """Yield the source and the target of each file of a distribution; its metadata folder counts as one file."""
     for path in (*distribution.files, distribution.folder):
         if not path.startswith(f"{distribution.folder}/"):
             yield normpath(f"{distribution.place}/{path}"), normpath(f"{place}/{path}")
@@ -142,7 +142,7 @@ def _environment(variables: Mapping[str, str], *, with_libraries: bool) -> dict[
 
 
 def not_loaded(sides: Sides, hybrid: Hybrid, seen: Inventory) -> str:
-    """Return which library a hybrid mapped instead of the one that was asked for; "" if all are right."""
+    """Return the libraries that a hybrid mapped instead of the requested ones, as text; "" if all are right."""
     wrong = []
     mapped = libraries(seen)
     for group in sides.groups:
@@ -151,5 +151,5 @@ def not_loaded(sides: Sides, hybrid: Hybrid, seen: Inventory) -> str:
             wanted = library.new_hash if side == "B" else library.old_hash
             if seen.mapped.get(mapped.get(library.name, "")) != wanted:
                 loaded = mapped.get(library.name, "none")
-                wrong.append(f"{library.name} of {sides.images[side].version} was asked for, and {loaded} was mapped")
+                wrong.append(f"{library.name} of {sides.images[side].version} was requested, but {loaded} was mapped")
     return "; ".join(wrong)

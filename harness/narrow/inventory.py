@@ -24,7 +24,7 @@ LIBRARY = re.compile(r"\.so(\.[^/]*)?$")
 class Distribution:
     """An installed distribution. `place` is its site-packages; `files` maps paths below it to hashes, as in RECORD.
 
-    `origin`: the address that it was installed from, where that was no index; else "".
+    `origin`: the URL that it was installed from; "" if it came from a package index.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Distribution:
 
     @cached_property
     def content(self) -> str:
-        """Return a hash over the hashes of its files, without scripts, which contain their environment's path."""
+        """Return a hash over the hashes of all files except scripts, which contain their environment's path."""
         lines = sorted(f"{path},{digest}" for path, digest in self.files.items() if not path.startswith(("../", "/")))
         return hashlib.sha256("\n".join([self.name, self.version, *lines]).encode()).hexdigest()
 
@@ -47,15 +47,15 @@ class Distribution:
         return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
 
     def holds(self, path: str) -> bool:
-        """Return whether the file at an absolute path is one of its own."""
+        """Return whether the file at an absolute path belongs to this distribution."""
         absolute = PurePosixPath(path)
         return absolute.is_relative_to(self.place) and str(absolute.relative_to(self.place)) in self.files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """The contents of one side. `distributions` have their normalised names as keys. `mapped` gives the SHA-256 of each
-    library that the scenario maps, by path. `variables` is the environment that image and series give a launch.
+    """The contents of one side. `distributions` are by normalised name. `mapped` holds the SHA-256 of each library that
+    the scenario maps, by path. `variables` is the environment that the image and the series set for a launch.
     """
 
     python: str
@@ -68,7 +68,7 @@ class Inventory:
 
     @property
     def markers(self) -> dict[str, str]:
-        """Return the environment in which requirements' markers are read (PEP 508)."""
+        """Return the environment in which the markers of requirements are evaluated (PEP 508)."""
         return {
             "implementation_name": self.implementation.lower(),
             "implementation_version": self.python,
@@ -83,7 +83,7 @@ class Inventory:
 
     @property
     def installs_for(self) -> tuple[str, str, str]:
-        """Return what distributions are built for: Python's implementation and minor version, the kind of C library."""
+        """Return the target of all distributions: Python's implementation, its minor version, the kind of C library."""
         return self.implementation, self.markers["python_version"], self.libc.partition(" ")[0]
 
     def compiled(self, name: str) -> bool:
@@ -98,11 +98,11 @@ class Inventory:
 
     @cached_property
     def mapped_distributions(self) -> frozenset[str]:
-        """Return the distributions of which the scenario maps a library."""
+        """Return the names of the distributions with a library that the scenario maps."""
         return frozenset(name for path in self.mapped if (name := self.owner(path)) is not None)
 
     def requirements(self, name: str, extras: frozenset[str]) -> tuple[Requirement, ...]:
-        """Return what a distribution requires here with these extras; what cannot be parsed is left out."""
+        """Return a distribution's requirements that apply here with these extras; unparsable ones are left out."""
         parsed = (parsed_requirement(text) for text in self.distributions[name].requires)
         return tuple(each for each in parsed if each is not None and self._applies(each, extras))
 
@@ -134,13 +134,13 @@ class _InventoryFile(BaseModel):
 
 
 def read_inventory(text: str, *, variables: Mapping[str, str]) -> Inventory:
-    """Return the inventory that the agent sent. Raises InfrastructureError: an image can have sent anything."""
+    """Return the inventory that the agent sent. Raises InfrastructureError if an image sent anything else."""
     try:
         sent = _InventoryFile.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InfrastructureError(f"{FILE}: {place}: {first['msg']}; the image sent no list of its parts") from error
+        raise InfrastructureError(f"{FILE}: {place}: {first['msg']}; the image sent no component list") from error
     distributions = (replace(each, name=canonicalize_name(each.name)) for each in sent.distributions)
     return Inventory(
         python=sent.python,

@@ -1,1 +1,1 @@
-"""Turns a matrix into a plan: its cells, their order, and the possible cost of running them. Pure."""
+"""Turns a matrix into a plan: its cells, their order, and the possible cost of running them. Pure functions."""

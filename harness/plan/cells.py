@@ -29,8 +29,6 @@ from harness.model import (
     written,
 )
 
-NEEDS_ENGINE = "needs a container engine"
-
 
 def make_plan(
     matrix: Matrix,
@@ -48,7 +46,7 @@ def make_plan(
 
     `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. `lanes` are the lanes of the
     hosts whose GPUs are known (`choose_lanes`); other hosts have the lanes that the matrix names. Raises UsageError for
-    a name or pattern that fits nothing.
+    a name or pattern that matches nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
@@ -62,18 +60,17 @@ def make_plan(
         if lane.host.name in (variant.scenario.hosts or (lane.host.name,))
     )
     if not blocks:
-        raise UsageError("no cell is left: the chosen scenarios are not for the chosen hosts and series; choose fewer")
+        raise UsageError("no cell is left: no chosen scenario is for the chosen hosts and series; change these options")
     return Plan(
         matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed, search=search, stop=stop or matrix.stop
     )
 
 
 def including(plan: Plan, cells: Collection[str]) -> Plan:
-    """Return the plan with these cells (ids) included, even if the matrix excludes them, where they can run."""
+    """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
     def kept(cell: Cell) -> Cell:
-        lifted = cell.excluded is not None and cell.excluded.why != NEEDS_ENGINE and cell.id in cells
-        return replace(cell, excluded=None) if lifted else cell
+        return cell if cell.id not in cells or _needs_engine(cell.image, cell.lane) else replace(cell, excluded=None)
 
     blocks = tuple(replace(block, cells=tuple(map(kept, block.cells))) for block in plan.blocks)
     return replace(plan, blocks=blocks)
@@ -91,10 +88,10 @@ def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> I
 
 
 def matches(variant: Variant, pattern: str) -> bool:
-    """Return whether a pattern fits a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
+    """Return whether a pattern matches a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
 
-    A word with a `=` must fit one of the params, any other word the scenario's name; all words must fit. `*`, `?` and
-    `[…]` have the meaning that they have in file names. A pattern may also fit the whole text, for values with spaces.
+    Every word must match: a word with a `=` one of the params, any other word the scenario's name. `*`, `?` and `[…]`
+    are wildcards, as in file names. A pattern may also match the whole text, for values with spaces.
     """
     params = [f"{name}={written(value)}" for name, value in variant.params]
 
@@ -113,7 +110,7 @@ def _chosen_variants(matrix: Matrix, only: Sequence[str]) -> list[Variant]:
         if not any(matches(variant, pattern) for variant in every):
             names = ", ".join(scenario.name for scenario in matrix.scenarios)
             what = f"scenarios: {names}; a variant: {str(every[0])!r}"
-            raise UsageError(f"--only {pattern!r} fits no scenario or variant; {what}")
+            raise UsageError(f"--only {pattern!r} matches no scenario or variant; {what}")
     return [variant for variant in every if not only or any(matches(variant, pattern) for pattern in only)]
 
 
@@ -129,7 +126,7 @@ def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> lis
 
 
 def _lanes(host: Host) -> list[Lane]:
-    """Return the lanes of a host whose GPUs are unknown, under the names that the matrix gives them."""
+    """Return the lanes of a host whose GPUs are unknown, by the names in the matrix."""
     names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
     return [Lane(host=host, gpu=None if name == "none" else name) for name in names]
 
@@ -138,7 +135,7 @@ def _lanes(host: Host) -> list[Lane]:
 
 
 def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
-    """Return the cells of a block, oldest image first; excluded cells stay in it, with the reason."""
+    """Return the cells of a block, oldest image first, including excluded ones, with the reason."""
     return tuple(
         Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane, variant))
         for image in series.images
@@ -156,11 +153,13 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    if lane.host.in_environments and not isinstance(image.source, Install):
-        return Excluded(why=NEEDS_ENGINE)
-    return None
+    return Excluded(why="needs a container engine") if _needs_engine(image, lane) else None
+
+
+def _needs_engine(image: Image, lane: Lane) -> bool:
+    return lane.host.in_environments and not isinstance(image.source, Install)
 
 
 def _same(a: Scalar, b: Scalar) -> bool:
-    """Return whether two values of a parameter are the same; 1, 1.0 and True are three values."""
+    """Return whether two values of a param are the same; 1, 1.0 and True are three values."""
     return type(a) is type(b) and a == b

@@ -1,4 +1,4 @@
-"""Computes the work and the possible cost of a plan, for `--dry-run`."""
+"""Computes the workload and the possible cost of a plan, for `--dry-run`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explain(plan: Plan) -> Explanation:
 
 
 def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, int]:
-    """Return the largest number of launches by lane; `only`: of these cells (ids). A/A replicates are not counted."""
+    """Return the maximum number of launches by lane, without A/A replicates; `only`: count only these cells (ids)."""
     by_lane: Counter[str] = Counter()
     for block in plan.blocks:
         chosen = 0 if only is None else sum(cell.id in only for cell in block.cells)
@@ -41,7 +41,7 @@ def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, 
 
 
 def typical_launches(plan: Plan) -> dict[str, int]:
-    """Return the number of launches by lane if every result is clear at once. A/A replicates are not counted."""
+    """Return the number of launches by lane, without A/A replicates, if every result is clear."""
     by_lane: Counter[str] = Counter()
     for block in plan.blocks:
         by_lane[str(block.lane)] += round(_expected(block, plan).typical)
@@ -77,7 +77,7 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 
 def _expected(block: Block, plan: Plan) -> Expected:
-    """Return the launches of a block, without the A/A replicate that is launched in each round."""
+    """Return the launches of a block, without the A/A replicate of each round."""
     cells = sum(cell.excluded is None for cell in block.cells)
     if plan.searched(block):
         return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))
@@ -86,13 +86,13 @@ def _expected(block: Block, plan: Plan) -> Expected:
 
 
 def _left_out(cells: Sequence[Cell]) -> list[str]:
-    """Return one line for each reason, with the number of cells."""
+    """Return one line for each reason to leave cells out, with their number."""
     whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
     return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
 
 
 def _source_text(image: Image, host: Host) -> str:
-    """Return the name of an image, and in a few words how the host gets it."""
+    """Return the name of an image and a short description of how the host gets it."""
     mark = " (yanked)" if image.yanked else ""
     name, source = f"{image.series} {image.version}", image.source
     if isinstance(source, Pull):

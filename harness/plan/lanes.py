@@ -12,12 +12,12 @@ MOST_GPUS = 64  # of a host: a larger number is not an index
 
 
 def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:
-    """Return the lanes of `host`: one without a GPU, one with `all`, one for `each`, or one for each GPU that is
-    listed.
+    """Return the lanes of `host`: one without a GPU (`none`), one with all GPUs (`all`), or one per GPU (`each`, or a
+    list of entries).
 
     An entry is an index, a UUID or MIG id (or its beginning), or a name in any case: the whole name of a card, else a
-    part. Raises InfrastructureError, which lists the GPUs that are there: a card may have fallen off the bus, and the
-    other hosts go on.
+    part. For an entry that does not match exactly one GPU, raises InfrastructureError with the GPUs of the host, not a
+    usage error: a card may have fallen off the bus, and the other hosts go on.
     """
     if host.gpus == "none":
         return (Lane(host=host),)
@@ -38,7 +38,9 @@ def _chosen(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> list[G
         place = f"{host.where}.gpus[{number}]"
         gpu = _named(entry, listed, place=place, host=host)
         if gpu.uuid in chosen:
-            raise InfrastructureError(f"{chosen[gpu.uuid]!r} and {entry!r} are one GPU, {gpu}; keep one", place=place)
+            raise InfrastructureError(
+                f"{chosen[gpu.uuid]!r} and {entry!r} are the same GPU, {gpu}; keep one", place=place
+            )
         chosen[gpu.uuid] = entry
     return [gpu for uuid in chosen for gpu in listed if gpu.uuid == uuid]
 
@@ -50,15 +52,15 @@ def _named(entry: str, listed: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
         return matching[0]
     if not matching:
         there = "; ".join(map(str, listed))
-        raise InfrastructureError(f"no GPU like {entry!r} on host {host.name}; it has: {there}", place=place)
+        raise InfrastructureError(f"no GPU matches {entry!r} on host {host.name}; it has: {there}", place=place)
     several = "; ".join(map(str, matching))
     raise InfrastructureError(
-        f"{entry!r} is {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID", place=place
+        f"{entry!r} matches {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID", place=place
     )
 
 
 def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
-    """Return the GPUs that a text means: `0` is an index; `4090` is part of a name."""
+    """Return the GPUs that a text can mean: `0` is an index; `4090` is part of a name."""
     if text.startswith(("GPU-", "MIG-")):
         whole = [gpu for gpu in listed if text in (gpu.uuid, gpu.parent)]
         return whole or [gpu for gpu in listed if len(text) > 4 and gpu.uuid.startswith(text)]
@@ -70,14 +72,12 @@ def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _is_whole(text: str, gpu: Gpu) -> bool:
-    """Return whether a text is a whole name, with or without the vendor's words: `gtx 1080` is not that of a `GTX 1080
-    Ti`.
-    """
+    """Return whether a text is a GPU's whole name, with or without the vendor: not `gtx 1080` for a `GTX 1080 Ti`."""
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
 
 
 def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:
-    """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`: an index changes, a UUID does not."""
+    """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`, because an index may change."""
     twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
     if len(twins) == 1:
         return gpu.short_name
@@ -86,6 +86,6 @@ def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:
 
 
 def _label_in_pool(gpu: Gpu, listed: Sequence[Gpu]) -> str:
-    """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine: a UUID is of one."""
+    """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine."""
     twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
     return gpu.short_name if len(twins) == 1 else f"{gpu.short_name} #{twins.index(gpu.uuid) + 1}"

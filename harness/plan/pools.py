@@ -1,7 +1,7 @@
 """Selects the machines of a pool that are equal. Pure.
 
-A row is measured whole on one machine, so nothing is compared across machines. They must be equal nevertheless: a
-fault that shows on one of them alone would look like that of the rows that it happened to take.
+A whole row is measured on one machine, so nothing is compared across machines. They must be equal nevertheless: a fault
+of one machine would look like a fault of the rows that it happened to measure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.model.gpus import Gpu
 
 GIB = 1 << 30
 HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
-"""Fact of an engine -> its name in messages. Clock frequencies are not among them: they change by themselves."""
+"""Fact of an engine -> its name in messages. Clock frequencies are left out, because they change by themselves."""
 GPU_FIELDS = {
     "name": "GPU",
     "driver": "GPU driver",
@@ -27,7 +27,7 @@ GPU_FIELDS = {
 }
 MOST_NAMES = 3
 APART = 0.10
-"""Share by which a machine's control may differ from the usual one: limits of step times are as wide by default."""
+"""Share by which a machine's control may differ from the usual step time; equal to the default limit of step times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,8 @@ class MachineSeen:
 
     @property
     def traits(self) -> tuple[tuple[str, str], ...]:
-        """Return what must be equal, as pairs of name and value. Memory is in whole GiB because firmware takes a little
-        of it.
+        """Return what must be equal, as pairs of name and value. Memory is in whole GiB, because firmware reserves a
+        little of it.
         """
         memory = self.facts.get("memory_bytes")
         host = {text: self.facts.get(name) for name, text in HOST_FIELDS.items()}
@@ -55,9 +55,9 @@ class MachineSeen:
 
 
 def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
-    """Return, by name, how each machine differs that is not equal to most of the pool.
+    """Return, by machine, how it differs from the majority of the pool; equal machines are left out.
 
-    If two groups of equal machines are equally large, the one that has the first listed machine counts as most.
+    If two groups of equal machines are equally large, the one with the machine listed first counts as the majority.
     """
     traits = {machine.name: machine.traits for machine in machines}
     if not traits:
@@ -69,7 +69,7 @@ def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
 
 def machine_change(before: MachineSeen, now: MachineSeen) -> str:
     """Return how a machine differs from its earlier state; "" if it does not. Other cards of the same kind count as a
-    difference: its row is bound to the earlier ones.
+    difference, because its row is bound to the earlier cards.
     """
     if before.traits != now.traits:
         return odd_ones([replace(before, name="before"), replace(now, name="now")])["now"]
@@ -78,16 +78,17 @@ def machine_change(before: MachineSeen, now: MachineSeen) -> str:
 
 
 def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
-    """Return, by name, how each machine differs whose control is more than APART slower or faster than usual.
+    """Return, by machine, how its control differs from the usual step time, if by more than APART.
 
-    `control_ms`: milliseconds by machine. The lower median is the usual one, so that the slower of two is named.
+    `control_ms`: milliseconds by machine. The usual time is the lower median, so that of two machines the slower one is
+    named.
     """
     if len(control_ms) < 2:
         return {}
     usual_ms = statistics.median_low(control_ms.values())
     ratios = {name: own_ms / usual_ms for name, own_ms in control_ms.items()}
     return {
-        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than is usual in this pool"
+        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than usual in this pool"
         for name, ratio in ratios.items()
         if not 1 / (1 + APART) <= ratio <= 1 + APART
     }

@@ -1,1 +1,1 @@
-"""Interprets the files of wrapping probes, and searches for the largest size that fits. Pure."""
+"""Interprets the files and messages of probes, and searches for the largest size that fits. Pure functions."""

@@ -13,7 +13,7 @@ from harness.model import LineRow, LineTable, OpDrift
 
 
 class Unreadable(ValueError):
-    """A probe's file does not hold what it should."""
+    """Raised if a probe's file is malformed."""
 
 
 class _Shape(BaseModel):
@@ -46,15 +46,15 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_file(shape: type[Model], text: str) -> Model:
-    """Return the JSON text of a file as a `shape`. Raises Unreadable."""
+    """Parse the JSON text of a file as a `shape`. Raises Unreadable."""
     try:
         return shape.model_validate(json.loads(text))
     except (ValueError, ValidationError, RecursionError) as error:
-        raise Unreadable(f"the probe's file does not hold what it should: {type(error).__name__}") from error
+        raise Unreadable(f"the probe's file is malformed: {type(error).__name__}") from error
 
 
 def read_ops(text: str) -> tuple[OpDrift, ...]:
-    """Return the ops of `optrace.json`, those whose median rose most (in ms) first. Raises Unreadable."""
+    """Return the ops of `optrace.json`, sorted by the rise of their medians in ms, largest first. Raises Unreadable."""
     file = parse_file(_Ops, text)
     rows = [
         OpDrift(

@@ -8,9 +8,9 @@ from harness.model import CellResult, Setting
 
 
 def frontier_settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
-    """Return a setting for each cell that has a step time and a peak of memory, marked if it is on the frontier.
+    """Return a setting for each cell with a step time and a peak memory, marked if it is on the frontier.
 
-    Throughput is in items per second; a step processes as many items as its param `batch`, else 1.
+    Throughput is in items per second; the items of a step are the param `batch`, or 1 without it.
     """
     points = [
         (_label(entry), peak_mib, _rate(entry, step_ms))

@@ -10,7 +10,7 @@ from harness.model import SizeTry
 def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> tuple[SizeTry, ...]:
     """Return all tries in order. Only the given `sizes` are tried.
 
-    Doubling goes to the largest given size that is at most twice the last one, or to the next size if there is none.
+    Doubling goes to the largest given size that is at most twice the last one, else to the next size.
     `attempt` should not raise: the earlier tries would be lost.
     """
     allowed = sorted(set(sizes))

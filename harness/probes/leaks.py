@@ -1,10 +1,10 @@
 """Computes from valgrind's leak records how much each stack leaks per step.
 
-A control, the same program with fewer steps, is subtracted. Memory that is lost once (a table of a library, interned
-objects of Python) is in both; a leak grows with the steps. A command controls its own steps and has no control: blocks
-without a pointer to them count as lost in its steps, and reachable blocks as held since its start.
+The records of a control, the same program with fewer steps, are subtracted. Memory that is lost once (a table of a
+library, interned objects of Python) is in both; a leak grows with the steps. A command decides on its steps itself and
+has no control: its unreachable blocks count as lost in its steps, its reachable blocks as held since its start.
 
-Different frames of the interpreter may lead to one stack of native code, so stacks are cut where the interpreter
+The same native code may be called from different frames of the interpreter, so stacks are cut where the interpreter
 begins.
 """
 
@@ -21,7 +21,7 @@ from harness.probes.files import parse_file
 INTERPRETER = (
     "ffi_call", "libffi", "_PyEval", "PyEval_", "_PyObject_", "PyObject_", "_Py_", "cfunction_", "method_vector",
 )  # fmt: skip
-"""Parts of the names of the interpreter's frames."""
+"""Parts of function names by which the interpreter's frames are recognised."""
 
 
 class _Record(BaseModel):
@@ -48,7 +48,7 @@ CallSite = tuple[str, tuple[str, ...]]
 def read_leaks(
     text: str, control: str | None, *, further_steps: int
 ) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
-    """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control.
+    """Return (leaks, errors by kind, problem) of `valgrind.json`; growth per step is relative to the control.
 
     The control, if any, made `further_steps` fewer steps. Leaks with the most blocks per step come first, then those
     with the most bytes. Raises Unreadable.
@@ -88,7 +88,7 @@ def _sums(records: Iterable[_Record]) -> tuple[Counter[CallSite], Counter[CallSi
 
 
 def native(stack: list[str]) -> tuple[str, ...]:
-    """Return the frames up to the interpreter's; all of them if there is none, or only in the innermost frame."""
+    """Return the frames inside the interpreter's; all frames if only the innermost, or none, is the interpreter's."""
     for depth, frame in enumerate(stack):
         if depth and any(mark in frame for mark in INTERPRETER):
             return tuple(stack[:depth])

@@ -3,8 +3,8 @@
 Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
 "CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
 
-An image may print anything. Every part of a pattern therefore has a greatest length, so that the work grows no faster
-than the text, and a number has a greatest number of digits.
+An image may print anything. Every part of a pattern therefore has a maximum length, so that the time grows linearly
+with the text, and numbers have a maximum number of digits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
-"""Bytes of each unit. The programs mean powers of 1024 by KB and kB as well."""
+"""Bytes of each unit. By KB and kB, these programs mean powers of 1024 as well."""
 SIZE = r"(?<![\d.])([0-9]{1,15}(?:\.[0-9]{0,9})?) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
 TYPE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,
@@ -39,7 +39,7 @@ LARGEST_BYTES = 1 << 63
 
 
 def read_oom(text: str) -> OomReport | None:
-    """Return the report in the text, or None. A framework's report, which has more detail, precedes the kernel's."""
+    """Return the report in the text, or None. A framework's report takes precedence over the kernel's: it says more."""
     return _tensorflow(text) or _cuda(text) or _kernel(text)
 
 

@@ -1,4 +1,4 @@
 """Asks image registries for tags, digests, labels and sizes (the OCI distribution specification, and Docker's v2).
 
-Only complete answers count. Anything else raises RegistryTrouble with one line: the host, what is wrong, what to do.
+Only complete answers count. Anything else raises RegistryTrouble with one line: the host, the problem and the remedy.
 """

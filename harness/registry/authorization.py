@@ -1,4 +1,4 @@
-"""Finds the address of a registry and our authorization. Both are asked for once and kept in memory."""
+"""Determines the address of a registry and our authorization there. Both are looked up once and kept in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HANDSHAKE_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """Address of the API, and the certificates that are accepted: publicly trusted ones, one file's, or (False) any."""
+    """The address of the API. `verify`: accept trusted certificates (True), those of a CA file, or any (False)."""
 
     base: str
     verify: bool | str
@@ -33,7 +33,7 @@ class Server:
 
 
 class Access:
-    """Requests to registries, with the authorization that a repository wants."""
+    """Sends requests to registries with the authorization that each repository requires."""
 
     def __init__(self, *, exchange: Exchange, logins: Logins, certificates: Path = CERTIFICATES) -> None:
         self._exchange = exchange
@@ -43,7 +43,7 @@ class Access:
         self._authorizations: dict[str, str] = {}
 
     def server(self, name: RegistryName) -> Server:
-        """Return the server as Docker finds it: always with TLS, but on this machine with whatever answers."""
+        """Return the server as Docker finds it: always with TLS, except that this machine's may use plain HTTP."""
         if name.host not in self._servers:
             scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
             self._servers[name.host] = Server(base=f"{scheme}://{name.server}", verify=self._verify(name))
@@ -56,7 +56,7 @@ class Access:
         return not name.is_loopback
 
     def ask(self, name: RegistryName, url: str, *, method: str = "GET", accept: str = "") -> Response:
-        """Return the registry's answer after authorization, whatever its status; RegistryDenied for 401 or 403."""
+        """Return the registry's answer after authorization, with any status. Raises RegistryDenied for 401 and 403."""
         answer = self._ask(name, url, method=method, accept=accept)
         if answer.status == 401:
             self._authorizations[str(name)] = self._authorize(name, answer)
@@ -64,7 +64,7 @@ class Access:
         if answer.status in (401, 403):
             raise RegistryDenied(
                 f"{name.host}: denies access to {name.repository} (HTTP {answer.status}); "
-                f"check the name, or `docker login {name.host}`"
+                f"check the name, or run `docker login {name.host}`"
             )
         return answer
 
@@ -80,7 +80,7 @@ class Access:
         return self._exchange.ask(question)
 
     def _authorize(self, name: RegistryName, answer: Response) -> str:
-        """Return the `Authorization` that a challenge asks for: a token if that is one of the choices."""
+        """Return the `Authorization` header that a 401 answer asks for: with a token if the registry accepts one."""
         challenges = {
             challenge.scheme: challenge for challenge in read_challenges(answer.headers.get("WWW-Authenticate", ""))
         }
@@ -89,7 +89,7 @@ class Access:
             return f"Bearer {self._token(challenges['bearer'], name, login)}"
         if "basic" in challenges and login and login.user:
             return login.basic
-        raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; `docker login {name.host}`")
+        raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; run `docker login {name.host}`")
 
     def _token(self, challenge: Challenge, name: RegistryName, login: Login | None) -> str:
         if not may_lead(self.server(name).base, challenge.realm):
@@ -98,9 +98,10 @@ class Access:
         service = host_of(url)
         answer = self._exchange.ask(self._token_question(url, challenge, name, login))
         if answer.status in (400, 401, 403):
-            remedy = "rejects the login that Docker has" if login else "gives no token without a login"
+            problem = "rejects the login that Docker has" if login else "issues no token without a login"
             raise RegistryDenied(
-                f"{service}: {remedy} for {name} (HTTP {answer.status}); check the name, or `docker login {name.host}`"
+                f"{service}: {problem} for {name} (HTTP {answer.status}); "
+                f"check the name, or run `docker login {name.host}`"
             )
         try:
             said = Token.model_validate_json(answer.body)
@@ -109,7 +110,7 @@ class Access:
         token = said.token or said.access_token
         if not token or answer.status != 200:
             raise RegistryTrouble(
-                f"{service}: does not answer as a token service (HTTP {answer.status}); try again later"
+                f"{service}: does not respond like a token service (HTTP {answer.status}); try again later"
             )
         return token
 
@@ -135,7 +136,7 @@ class Access:
 
 
 def _is_whole(answer: Response) -> bool:
-    """Return whether an answer is complete: JSON that cannot be parsed was cut off. Callers check other content
+    """Return whether an answer is complete: JSON that cannot be parsed counts as cut off. Callers check other content
     types.
     """
     says_json = "json" in answer.headers.get("Content-Type", "")

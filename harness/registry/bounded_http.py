@@ -1,7 +1,7 @@
 """Makes HTTP requests with bounds on time, size, redirects and attempts.
 
-The library `requests` takes proxies and certificates from the environment. This module keeps it from what it does by
-default: following redirects with credentials, taking a login from ~/.netrc, waiting for ever, and reading for ever.
+The library `requests` takes proxies and certificates from the environment. This module turns off other defaults of it:
+following redirects with credentials, taking a login from ~/.netrc, and waiting and reading without limits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 5
 MOST_BYTES = 16 << 20
 MOST_VALUES = 2_000_000
-"""Most values of an answer, counted by its commas and brackets: 16 MiB of `[],[],` would take a gigabyte to read."""
+"""Most JSON values of an answer, counted by commas and brackets: parsing 16 MiB of `[],[],` would take a gigabyte."""
 CHUNK_BYTES = 1 << 16
 POLL_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeLimits:
-    """`socket_s` is the limit between two packets, `answer_s` that of a whole answer. A registry that asks for a longer
-    pause than `most_pause_s` is not waited for.
+    """`socket_s` is the limit between two packets, `answer_s` that of a whole answer. If a registry asks for a longer
+    pause than `most_pause_s`, the request fails without another attempt.
     """
 
     socket_s: float = 10.0
@@ -54,8 +54,8 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """`authorization` goes to the origin of `url` only. `verify`: False, or a file with the authorities to trust.
-    `is_whole`: whether what arrived is all of an answer, as far as can be seen. `most_bytes`: unpacked."""
+    """`authorization` is sent only to the origin of `url`. `verify`: a bool, or a file with the authorities to trust.
+    `is_whole` returns whether an answer seems complete. `most_bytes`: limit on the decompressed body."""
 
     url: str
     method: str = "GET"
@@ -68,7 +68,7 @@ class Question:
 
 
 class _Session(requests.Session):
-    """A session that never looks at redirects: even with redirects off, requests prepares to follow them."""
+    """A session that ignores redirects: even with redirects off, requests prepares to follow them."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
@@ -117,9 +117,9 @@ class Exchange:
         return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
-        """Return the answer behind all redirects. Another origin, such as a store of blobs, gets no authorization.
+        """Return the answer after all redirects. Another origin, such as a blob store, gets no authorization.
 
-        A form holds a login (a refresh token), so it goes to the origin that was asked, and to no other.
+        A form holds a login (a refresh token), so it is sent only to the origin of the question.
         """
         url = question.url
         for _ in range(MOST_REDIRECTS):
@@ -130,11 +130,11 @@ class Exchange:
             url = _joined(url, answer.headers.get("Location", ""))
             is_other = origin(url) != origin(question.url)
             if not may_lead(question.url, url) or (question.form is not None and is_other):
-                raise RegistryTrouble(f"{host_of(question.url)}: leads to an address that is not safe; not followed")
-        raise RegistryTrouble(f"{host_of(question.url)}: leads from one address to the next without end")
+                raise RegistryTrouble(f"{host_of(question.url)}: redirects to an unsafe address; not followed")
+        raise RegistryTrouble(f"{host_of(question.url)}: redirects too many times")
 
     def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Response:
-        """Make one request in its own thread: a slow answer can be abandoned, and an interrupt is not delayed."""
+        """Make one request in a separate thread: a slow answer can be abandoned, and an interrupt is not delayed."""
         outcome: list[Response | Exception] = []
         done = threading.Event()
 
@@ -152,7 +152,7 @@ class Exchange:
             self._pause(0)
             if time.monotonic() > ends_s:
                 self._session = _Session()  # the abandoned request still uses the old one
-                raise Fleeting(f"has not finished its answer in {self._patience.answer_s:.0f} s")
+                raise Fleeting(f"did not finish its answer within {self._patience.answer_s:.0f} s")
         answer = outcome[0]
         if isinstance(answer, Response):
             return answer
@@ -175,7 +175,7 @@ class Exchange:
                 body=_body(response, most_bytes=question.most_bytes),
             )
         if not question.is_whole(answer):
-            raise Fleeting("breaks off in the middle of its answer")
+            raise Fleeting("sent an incomplete answer")
         return answer
 
 
@@ -203,16 +203,16 @@ def _explained(error: Exception, host: str) -> Exception:
     if isinstance(error, requests.exceptions.SSLError):
         return RegistryTrouble(
             f"{host}: its certificate is not trusted; put its authority's into /etc/docker/certs.d/{host}/ca.crt, "
-            "as Docker needs it, or set REQUESTS_CA_BUNDLE"
+            "where Docker looks for it, too, or set REQUESTS_CA_BUNDLE"
         )
     if isinstance(error, requests.Timeout):
         return Fleeting("does not answer in time")
     if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return Fleeting("breaks off in the middle of its answer")
+        return Fleeting("sent an incomplete answer")
     if isinstance(error, requests.ConnectionError):
         return Fleeting("cannot be reached")
     if isinstance(error, requests.RequestException):
-        return RegistryTrouble(f"{host}: cannot be asked ({type(error).__name__}); is the address right?")
+        return RegistryTrouble(f"{host}: the request failed ({type(error).__name__}); is the address right?")
     return error
 
 
@@ -224,9 +224,9 @@ def _joined(url: str, location: str) -> str:
 
 
 def may_lead(asked: str, url: str) -> bool:
-    """Return whether one address may lead to another: by https to any, by http to where it already is or to this
-    machine, and never to http from https. A registry of this machine is asked by http, and a login that it led to
-    another machine would go over the network in plain text.
+    """Return whether a registry at `asked` may refer to `url`: with https to any host, with http only to the same
+    origin or to this machine, and never from https to http. A registry on this machine may use http; if it then
+    referred to http on another machine, a login would cross the network in plain text.
     """
     try:
         parts, before = urlsplit(url), urlsplit(asked)
@@ -239,7 +239,7 @@ def may_lead(asked: str, url: str) -> bool:
 
 
 def retry_after_s(text: str, *, now_s: float) -> float | None:
-    """Return the seconds of either form of Retry-After; None if it has neither."""
+    """Return the pause in seconds of a Retry-After header in either form; None if it has neither."""
     if text.strip().isdecimal():
         return float(text)
     date_s = _date_s(text)
@@ -259,6 +259,6 @@ def host_of(url: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return the origin of a URL, which an `Authorization` header belongs to."""
+    """Return the origin of a URL (scheme, host and port), for which an `Authorization` header is valid."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)

@@ -24,10 +24,10 @@ class Challenge:
     service: str = ""
 
     def token_url(self, repository: str) -> str:
-        """Return the address of a token that allows reading `repository`.
+        """Return the URL of a token that allows reading `repository`.
 
-        The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of it has one
-        in the realm that asks to push as well.
+        The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of its challenge
+        has one in the realm that requests push access as well.
         """
         parts = urlsplit(self.realm)
         asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
@@ -38,7 +38,7 @@ class Challenge:
 
 
 def read_challenges(header: str) -> tuple[Challenge, ...]:
-    """Return all challenges of a header, in its order, up to the first part that cannot be parsed."""
+    """Return all challenges of a header, in order, up to the first part that cannot be parsed."""
     found: list[dict[str, str]] = []
     at = 0
     while part := PART.match(header, at):

@@ -22,7 +22,8 @@ from harness.registry.names import DIGEST, TAG, RegistryName, parse
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
-"""Most pages of a list of tags: some registries send a hundred tags a page; one that sends a single tag never ends."""
+"""Most pages of a list of tags. Some registries send 100 tags per page; with a single tag per page, a list would never
+end."""
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
 
 T = TypeVar("T", bound=BaseModel)
@@ -35,8 +36,8 @@ class TagSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """The labels and the environment that an image states, and the layers that a pull of it fetches, its configuration
-    among them: their compressed bytes by digest.
+    """The labels and the environment of an image, and the layers that a pull fetches, including the configuration:
+    their compressed bytes by digest.
     """
 
     labels: Mapping[str, str]
@@ -45,7 +46,7 @@ class PublishedImage:
 
 
 class Registry:
-    """Client of the registries of any number of images, by their references. Keeps tokens in memory."""
+    """Client of any number of registries; each call names an image by its reference. Keeps tokens in memory."""
 
     def __init__(self, *, exchange: Exchange, access: Access) -> None:
         self._exchange = exchange
@@ -63,7 +64,7 @@ class Registry:
         return self._exchange.requests
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """Return all tags, as TagSource describes. Names that no tag can have are left out: they cannot be pulled."""
+        """Return all tags, as TagSource describes, except malformed ones, which could not be pulled."""
         name = parse(repository)
         url = self._url(name, f"tags/list?n={PAGE_TAGS}")
         found: dict[str, None] = {}
@@ -77,10 +78,12 @@ class Registry:
             if len(found) == before or len(found) > MOST_TAGS:
                 break
             url = following
-        raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} has no end; nothing of it is used")
+        raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} does not end; none of it is used")
 
     def digest(self, reference: str) -> str | None:
-        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag."""
+        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag. Raises
+        RegistryTrouble.
+        """
         name = parse(reference)
         url = self._url(name, f"manifests/{name.reference}")
         answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
@@ -91,13 +94,15 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Return the facts of an image; for an index, those of its image for Linux on this architecture."""
+        """Return the facts of an image; for an index, those of its image for Linux on `architecture`. Raises
+        RegistryTrouble.
+        """
         name = parse(reference)
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:
             index = _read(ImageIndex, answer, name, what="an index of images")
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
-        manifest = _read(Manifest, answer, name, what="a manifest that is still in use")
+        manifest = _read(Manifest, answer, name, what="a manifest in a current format")
         digest = manifest.config.digest
         answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
         config = _read(Config, answer, name, what="an image's configuration", digest=digest).config
@@ -139,12 +144,12 @@ def _read(model: type[T], answer: Response, name: RegistryName, *, what: str, di
         return model.model_validate_json(answer.body)
     except ValidationError:
         raise RegistryTrouble(
-            f"{name.host}: does not send {what} for {name.repository}; is it a registry, or a proxy's own page?"
+            f"{name.host}: does not send {what} for {name.repository}; is it a registry, or did a proxy answer?"
         ) from None
 
 
 def _other_content(name: RegistryName) -> RegistryTrouble:
-    return RegistryTrouble(f"{name.host}: sends other content than its digest says for {name.repository}; not used")
+    return RegistryTrouble(f"{name.host}: sends content that does not match its digest for {name.repository}; not used")
 
 
 def _hash(body: bytes) -> str:
@@ -159,7 +164,9 @@ def _chosen(index: ImageIndex, name: RegistryName, architecture: str) -> str:
 
 
 def _next_page(answer: Response, url: str) -> str | None:
-    """Return the next page's address from `Link`. Only its path and query are used, so that our token stays here."""
+    """Return the next page's URL from the `Link` header, None on the last page. Only the path and the query of `Link`
+    are used, so that our token goes to no other host.
+    """
     links = requests.utils.parse_header_links(answer.headers.get("Link", ""))
     following = next((link["url"] for link in links if link.get("rel") == "next"), None)
     if following is None:
@@ -168,6 +175,6 @@ def _next_page(answer: Response, url: str) -> str | None:
         target = urlsplit(urljoin(url, following))
     except ValueError:
         raise RegistryTrouble(
-            f"{host_of(url)}: the next page of its list has no address; nothing of it is used"
+            f"{host_of(url)}: the next page of its list has no valid address; none of it is used"
         ) from None
     return urlsplit(url)._replace(path=target.path, query=target.query).geturl()

@@ -1,4 +1,4 @@
-"""Finds logins for registries, only in what `docker login` stored in Docker's own configuration.
+"""Finds the logins for registries that `docker login` stored in Docker's own configuration, and no others.
 
 Secrets stay in memory: helpers are called through a pipe, and no message or representation contains one.
 """
@@ -39,7 +39,7 @@ class Login:
 
 @dataclass(frozen=True, kw_only=True)
 class Logins:
-    """Docker's `config.json` and the helpers that it names. Read at every use: `docker login` may come later."""
+    """Docker's `config.json` and the helpers that it names. Read at every use, since `docker login` may come later."""
 
     environ: Mapping[str, str]
 
@@ -69,7 +69,7 @@ class Logins:
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
-            raise RegistryTrouble(f"{self.path}: is no JSON object; repair it, or `docker login` again")
+            raise RegistryTrouble(f"{self.path}: is not a JSON object; repair it, or run `docker login` again")
         return config
 
     def _written(self, auths: Mapping[str, Any], host: str, key: str) -> Login | None:
@@ -89,16 +89,16 @@ class Logins:
         except (binascii.Error, UnicodeDecodeError):
             colon = ""
         if not colon:
-            raise RegistryTrouble(f"{self.path}: auths.{name}: cannot be read; `docker login` again")
+            raise RegistryTrouble(f"{self.path}: auths.{name}: cannot be read; run `docker login` again")
         return Login(user=user, password=password.rstrip("\0"))
 
     def _ask_helper(self, helper: str, key: str) -> Login | None:
-        """Return what a helper has for `key` (protocol of docker-credential-helpers); None if it has nothing."""
+        """Return the login that a helper has for `key` (protocol of docker-credential-helpers); None if it has none."""
         name = f"docker-credential-{helper}"
         program = shutil.which(name, path=self.environ.get("PATH"))
         if program is None:
             raise RegistryTrouble(
-                f"{self.path}: names {name}, which is not on the PATH; install it, or remove it there"
+                f"{self.path}: names {name}, which is not on the PATH; install it, or remove it from that file"
             )
         try:
             done = subprocess.run(
@@ -111,7 +111,7 @@ class Logins:
             if b"not found" in done.stdout.lower() + done.stderr.lower():
                 return None
             raise RegistryTrouble(
-                f"{name}: ended with {done.returncode} when asked for {key}; run it by hand to see why"
+                f"{name}: exited with {done.returncode} when asked for {key}; run it by hand to see why"
             )
         return self._helped(name, done.stdout)
 
@@ -120,7 +120,7 @@ class Logins:
             said = json.loads(output)
             user, secret = str(said["Username"]), str(said["Secret"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise RegistryTrouble(f"{name}: does not answer as a credential helper; see {self.path}") from None
+            raise RegistryTrouble(f"{name}: does not respond like a credential helper; see {self.path}") from None
         if user == IDENTITY:
             return Login(identity=secret)
         return Login(user=user, password=secret) if user or secret else None

@@ -1,4 +1,4 @@
-"""Describes the JSON documents of registries, as far as they are needed. A document that does not fit is refused."""
+"""Describes the JSON documents of registries, with the needed fields only. A document that does not fit is refused."""
 
 from __future__ import annotations
 

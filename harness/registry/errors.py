@@ -8,16 +8,16 @@ from harness.errors import InfrastructureError
 
 
 class RegistryTrouble(InfrastructureError):
-    """A registry does not answer, or not as a registry: nothing is known, and nothing may be concluded from that."""
+    """A registry gives no answer, or none that a registry would give; nothing may be concluded from that."""
 
 
 class RegistrySilent(RegistryTrouble):
-    """A registry cannot be reached, or stays busy, after all attempts; another request would wait as long."""
+    """A registry could not be reached, or stayed busy, in all attempts; another request would wait just as long."""
 
 
 class RegistryDenied(RegistryTrouble):
-    """Raised when there is no such repository or image, or access is denied; a registry need not say which."""
+    """A repository or image does not exist, or access is denied; a registry need not say which."""
 
 
 class Fleeting(Exception):
-    """A failure that may go away at the next attempt. Used only inside this package."""
+    """A failure that may not occur at the next attempt. Used only inside this package."""

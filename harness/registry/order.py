@@ -13,7 +13,7 @@ VERSION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 WILDCARD = re.compile(r"[*?\[]")
-MOST_CHARACTERS = 128  # of a tag: a bound that is longer fits none
+MOST_CHARACTERS = 128  # of a tag, and therefore of a bound
 PIECE = re.compile(r"\d+|\D+", re.ASCII)
 
 
@@ -46,7 +46,7 @@ def _version(text: str) -> Version | None:
 
 
 def _upto(version: Version, bound: Version) -> Version:
-    """Return `version` cut to as many parts as the bound has; all of it if the bound is a pre-release or such."""
+    """Return `version` cut to as many parts as the bound has; all of it if the bound is a pre-release or the like."""
     if bound.pre or bound.dev is not None or bound.post is not None:
         return version
     return Version(".".join(str(part) for part in version.release[: len(bound.release)]))

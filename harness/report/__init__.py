@@ -1,1 +1,1 @@
-"""Makes all reports, which are pure functions of a RunResult."""
+"""Writes all reports. Every report is a pure function of its input, usually a RunResult."""

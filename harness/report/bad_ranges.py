@@ -1,11 +1,11 @@
-"""Orders findings by their places, and finds the cells at which they begin and those in a bad range."""
+"""Orders findings by place, and selects the cells at which findings begin and the cells in a bad range."""
 
 from __future__ import annotations
 
 from harness.model import Cell, Finding, RunResult, Variant, signal_of
 
 RowKey = tuple[str, str, str, str]
-"""Series, lane, variant, and metric."""
+"""The place of a finding (series, lane, variant, metric), or of a cell (series, lane, variant, version)."""
 
 
 def place_of(finding: Finding) -> RowKey:
@@ -18,17 +18,17 @@ def place_of_cell(cell: Cell) -> RowKey:
 
 
 def side_of(finding: Finding, version: str | None) -> RowKey:
-    """Return `place_of_cell` of a version at the place of a finding."""
+    """Return the place of the cell that tested `version` in the row of a finding."""
     return *place_of(finding)[:3], version or ""
 
 
 def variant_key(variant: Variant) -> str:
-    """Return a key for scenario and params, in which `1` and `"1"` differ."""
+    """Return a key for scenario and params that distinguishes `1` from `"1"`."""
     return f"{variant.scenario.name} {variant.params!r}"
 
 
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
-    """Return, by cell id, the findings that begin with the cell's version, good or bad."""
+    """Return the findings that begin with a cell's version (first bad or first fixed), by cell id."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for finding in ordered(result):
         found.setdefault(side_of(finding, finding.after), []).append(finding)
@@ -37,10 +37,10 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 
 
 def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
-    """Return `place_of_cell` of the cells in which a level or a value is worse than before.
+    """Return the places of the cells in which a level or a value is worse than before.
 
-    That holds from each first bad version until the first good one, but for versions that were not compared with the
-    others. The verdict of such a cell alone may be good.
+    These are the cells from each first bad version until the next fix, except versions that were not compared with the
+    others. The verdict of such a cell may be good.
     """
     changes: dict[RowKey, dict[str, bool]] = {}
     for finding in ordered(result):
@@ -61,7 +61,7 @@ def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
 
 
 def _uncompared(result: RunResult) -> frozenset[tuple[RowKey, str]]:
-    """Return the metrics and versions that were not compared with the others."""
+    """Return the place and version of each level or value that was not compared with the other versions."""
     return frozenset(
         ((*place_of_cell(entry.cell)[:3], name), entry.cell.image.version)
         for entry in result.cells
@@ -80,7 +80,7 @@ def positions(result: RunResult) -> dict[tuple[str, str], int]:
 
 
 def ordered(result: RunResult) -> list[Finding]:
-    """Return the findings grouped by place, each history from old to new; those that another one explains come last."""
+    """Return the findings grouped by place, oldest version first; consequences of other findings come last."""
     where = positions(result)
     first_seen: dict[RowKey, int] = {}
     for finding in result.findings:

@@ -16,15 +16,17 @@ CUT = "the last line seems truncated and is left out"
 
 
 def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
-    """Check that the columns hold something to judge. `measured` lists the judge's names of them. Raises UsageError."""
+    """Check that the columns include `metrics` and something to judge; `measured` are the names that the judge gives
+    them. Raises UsageError.
+    """
     shown = listed(names)
     for name in metrics:
         if name not in names:
             raise UsageError(f"{where} no column {name!r}; the columns are: {shown}")
     if not (JUDGED & set(measured) or metrics):
         if len(names) == 1 and re.search(r"[;\t]", names[0]):
-            raise UsageError(f"{where} the columns are not separated by commas ({shown}); write it with commas")
-        raise UsageError(f"{where} neither memory nor step time is a column ({shown}); {REMEDY}")
+            raise UsageError(f"{where} the columns are not separated by commas ({shown}); separate them by commas")
+        raise UsageError(f"{where} no column holds memory or step time ({shown}); {REMEDY}")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -46,15 +48,17 @@ def number(cell: str, *, unit: str = "") -> float | None:
 
 
 def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Return whether a last line without a line end lacks cells, or digits of its last cell, compared with the line
-    before.
+    """Return whether a last line without a line end seems truncated: it has fewer cells than the line before, or a
+    shorter last cell.
     """
     shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
     return shorter or len(cells) < len(before)
 
 
 def measured(where: str, value: float) -> float:
-    """Return `value`, or NaN for an infinity, which some samplers write for unknown values. Raises UsageError."""
+    """Return `value`; NaN for an infinity, which some samplers write for an unknown value. Raises UsageError if it is
+    beyond LARGEST.
+    """
     if value in (math.inf, -math.inf):
         return math.nan
     if abs(value) > LARGEST:

@@ -1,4 +1,4 @@
-"""Reads a whole file that somebody names: it may be a pipe, too large, or no text at all."""
+"""Reads a whole file that the user names, which may be a pipe, too large, or binary."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 
 
 def read_content(path: Path, *, most_bytes: int, expected: str, shorten: str) -> bytes:
-    """Return the content, without a byte order mark; `-` is the standard input. A binary file is refused by its
-    beginning, because /dev/zero has no end. Raises UsageError; `expected` describes the right kind of file, `shorten`
-    is the remedy for a large one.
+    """Return the content without a byte order mark; the path `-` is standard input. Raises UsageError if the file is
+    unreadable, too large or binary, which its first bytes show: /dev/zero has no end. `expected` describes the right
+    kind of file; `shorten` is the remedy for a large one.
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:

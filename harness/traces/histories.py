@@ -1,4 +1,4 @@
-"""Reads a history from a CSV: one figure of each version, or one in each round."""
+"""Reads a history from a CSV: one value of each version, or one value of each version in each round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BYTES = 16 << 20
 MOST_VERSIONS, MOST_ROUNDS = 5000, 1000
 NAMES = ("version", "value", "round")
 SMALLEST, LARGEST = 1e-300, 1e300
-"""Bounds of values: their logs and ratios are still finite floats."""
+"""Bounds of the values: within them, logs and ratios are finite floats."""
 
 Cells = Mapping[str, Mapping[str, float]]
 """Version -> round -> value; versions and rounds in order of first appearance."""
@@ -26,14 +26,15 @@ Cells = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryFile:
-    """A history. `cells` holds positive values; `rounds` the names of all rounds: only "" if the file has no rounds."""
+    """A history: positive values in `cells`, and in `rounds` the names of all rounds (only "" if the file has none)."""
 
     cells: Cells
     rounds: tuple[str, ...]
 
 
 def read_history(path: Path) -> HistoryFile:
-    """Read the figures in `path`. With the optional header, columns may be in any order, and others are ignored.
+    """Read the history in `path`. The header is optional; with it, the columns may be in any order, and further columns
+    are ignored.
 
     Raises UsageError with `path:line:`, the problem and the remedy.
     """
@@ -58,9 +59,9 @@ def read_history(path: Path) -> HistoryFile:
         if len(cells) > MOST_VERSIONS:
             raise UsageError(f"{path}:{line}: more than {MOST_VERSIONS} versions; give the newer ones")
         if len(rounds) > MOST_ROUNDS:
-            raise UsageError(f"{path}:{line}: more than {MOST_ROUNDS} rounds; a round holds a value of every version")
+            raise UsageError(f"{path}:{line}: more than {MOST_ROUNDS} rounds; a round holds one value of every version")
     if not cells:
-        raise UsageError(f"{path}:1: has a header and no rows; give {EXPECTED}")
+        raise UsageError(f"{path}:1: has a header but no rows; give {EXPECTED}")
     return HistoryFile(cells=cells, rounds=tuple(rounds))
 
 
@@ -85,7 +86,9 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
-    """Return the position of each column, or None if the first row holds figures, whose columns are as in NAMES."""
+    """Return the position of each column; None if the first row is not a header: the columns are then as in NAMES.
+    Raises UsageError.
+    """
     names = [cell.lower() for cell in row]
     if "version" in names and "value" in names:
         double = next((name for name in NAMES if names.count(name) > 1), None)
@@ -105,7 +108,7 @@ def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
 def _row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str, float, str]:
     if len(row) <= max(places.values()):
         raise UsageError(
-            f"{where} has {len(row)} columns, {max(places.values()) + 1} are needed; complete or remove it"
+            f"{where} has {len(row)} columns, but {max(places.values()) + 1} are needed; complete or remove the row"
         )
     version, text = row[places["version"]], row[places["value"]]
     turn = row[places["round"]] if "round" in places else ""
@@ -127,7 +130,7 @@ def _number(text: str) -> float | None:
 
 
 def _twice(where: str, version: str, turn: str, line: int, *, has_rounds: bool) -> str:
-    again = f"{where} version {reprlib.repr(version)} again"
+    again = f"{where} version {reprlib.repr(version)} already has a value"
     if not has_rounds:
-        return f"{again}, as in line {line}; add a column `round` that says which values were measured side by side"
-    return f"{again} in round {reprlib.repr(turn)}, as in line {line}; remove one, or give it a round of its own"
+        return f"{again}, in line {line}; add a column `round` that says which values were measured side by side"
+    return f"{again} in round {reprlib.repr(turn)}, in line {line}; remove one, or move it to another round"

@@ -1,4 +1,4 @@
-"""Reads a trace from a CSV, a trial of the journal, or a log of mprof or psrecord, which it tells by their content."""
+"""Reads a trace from a CSV, a trial of the journal, or a log of mprof or psrecord; the content shows which it is."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from harness.traces.cells import CUT, check_columns, listed, measured, number, s
 from harness.traces.files import read_content
 from harness.traces.tables import disorder, read_columns
 
-EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
+EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, or a log of mprof or psrecord"
 MOST_BYTES = 1 << 30
 ENDING = 10
-"""Maximum number of samples, 0.1 s apart, in which a program that ends returns its memory. More are judged."""
+"""Most samples, 0.1 s apart, of falling memory that count as the end of the program; a longer fall is judged."""
 _PSRECORD = "# Elapsed time"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """The content of a file. `facts`: the facts of a trial of the journal; empty for other files."""
+    """The trace in a file. `facts` are those of a trial of the journal; empty for other files."""
 
     trace: Trace
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) -> Recorded:
-    """Read the trace in `path` once, so that it may be a pipe. Columns of a CSV in other units are converted. `note`
-    receives a message about an ambiguous unit, about memory in an unknown unit, and about a last line that seems
-    truncated, which is left out.
+    """Read the trace in `path` in one pass, so that `path` may be a pipe. The columns of a CSV are converted to the
+    judge's units. `note` receives a message about an ambiguous unit, about memory in an unknown unit, and about a last
+    line that seems truncated, which is left out.
 
-    `metrics` are further columns that must be present; other numeric columns are kept, too. Logs of samplers without
-    steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; other values are within
-    LARGEST. Raises only UsageError, for any bytes, with `path:line:` (`path: key:` for JSON), the problem and the
-    remedy.
+    `metrics` are further columns that must be present; other numeric columns are kept, too. In the logs of samplers
+    without steps (mprof, psrecord), each sample counts as one step. Blank cells and infinities are NaN; other values
+    are within LARGEST. Whatever the file holds, only UsageError is raised, with `path:line:` (`path: key:` for
+    JSON), the problem and the remedy.
     """
     content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="keep every tenth row")
     if content.lstrip().startswith(b"{"):
@@ -60,7 +60,7 @@ def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trac
     if not start:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
     if {"version", "value"} <= {name.strip() for name in start.partition("\n")[0].lower().split(",")}:
-        raise UsageError(f"{path}:1: is a history of versions, and no trace; give --history")
+        raise UsageError(f"{path}:1: is a history of versions, not a trace; use --history")
     if start.startswith(_PSRECORD):
         return _read_log(path, text, metrics, note, keyword="", column=2)
     if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):
@@ -72,14 +72,14 @@ def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trac
 
 
 class _TraceFile(BaseModel):
-    """The fields of a trace in JSON that are read. Further fields are ignored: they may be of a later format."""
+    """The fields of a JSON trace that are read. Other fields are ignored: they may belong to a later format."""
 
     columns: dict[str, list[float | None]] | None = None
     looks: list[Look] | None = None
 
 
 class _TrialFile(_TraceFile):
-    """A trial, with its trace under `trace`, or a trace by itself."""
+    """A trial with its trace under `trace`, or a bare trace."""
 
     trace: _TraceFile | None = None
     facts: Any = None
@@ -115,7 +115,7 @@ def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
 
 
 def _look(path: Path, look: Look) -> Look:
-    """Return the look with infinities as missing values."""
+    """Return the look without infinite values, which count as missing. Raises UsageError."""
     present = {name: value for name, value in asdict(look).items() if value is not None}
     numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in present.items()}
     return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
@@ -125,7 +125,7 @@ def _look(path: Path, look: Look) -> Look:
 
 
 def _read_log(path: Path, text: str, metrics: Sequence[str], note: Say, *, keyword: str, column: int) -> Trace:
-    """Read lines with MiB in one column. `keyword` begins the lines that count; "" counts all but comments."""
+    """Read a log with MiB in one column. Only lines that begin with `keyword` count; with "", all but comments."""
     memory_mib: list[float] = []
     before: list[str] = []
     for place, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -146,8 +146,8 @@ def _read_log(path: Path, text: str, metrics: Sequence[str], note: Say, *, keywo
 
 
 def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
-    """Return the samples without the end of the program, which the sampler observed from outside: memory that falls up
-    to the last line, or to 0. A fall of more than ENDING samples is behaviour of the program and stays.
+    """Return the samples without the end of the program, which a sampler observes from outside: memory that falls until
+    the last line, or is 0 there. A fall over more than ENDING samples is behaviour of the program and is kept.
     """
     alive = len(memory_mib)
     while alive > 1 and memory_mib[alive - 1] == 0:
@@ -162,13 +162,15 @@ def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
-    """Return the trace, with its rows numbered from 1 if the file has no steps. Raises UsageError."""
+    """Return the trace, with its rows numbered from 1 if the file has no steps. Raises UsageError if there are no rows
+    or the steps do not increase.
+    """
     rest = {name: values for name, values in columns.items() if name != "step"}
     rows = len(next(iter(rest.values()), ()))
     if rows == 0:
-        raise UsageError(f"{path}:1: there are no samples; give a trace with some rows")
+        raise UsageError(f"{path}:1: has no samples; give a trace with rows")
     step = columns.get("step", np.arange(1, rows + 1, dtype=np.float64))
     row = disorder(step)
     if row is not None:
-        raise UsageError(f"{path}:1: step: entry {row + 1} does not follow the one before; sort the rows by step")
+        raise UsageError(f"{path}:1: step: entry {row + 1} is not larger than the one before; sort the rows by step")
     return Trace(step=step, columns=rest, looks=looks)

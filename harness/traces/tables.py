@@ -27,8 +27,8 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> di
     _check_header(f"{path}:1:", names, metrics, known)
     _check_one_owner(path, text, names)
     for name in unjudged(names, apart=metrics):
-        remedy = "name it as `rss_mib`, `gpu_mib`, `gpu_pool_mib`"
-        note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; {remedy}")
+        remedy = "use a name such as `rss_mib`, `gpu_mib` or `gpu_pool_mib`"
+        note(f"{path}:1: {listed([name])}: not judged, because its unit is unknown; {remedy}")
     units = dict.fromkeys(("step", *metrics), "") | {column.name: column.cell_unit for column in known}
     text = _without_cut_end(path, text, note)
     columns = _fast_columns(text, names) or _careful_columns(path, text, names, units, note)
@@ -55,7 +55,7 @@ def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], know
 
 
 def _without_cut_end(path: Path, text: str, note: Say) -> str:
-    """Return the text without a truncated last line: 80000 that is cut to 8 would look like a fall of memory."""
+    """Return the text without a truncated last line: 80000 cut to 8 would look like a drop in memory."""
     rows, _, last = text.rpartition("\n")
     above, _, before = rows.rpartition("\n")
     if not last or not above or not seems_cut(*(next(csv.reader([line]), []) for line in (last, before))):
@@ -65,17 +65,17 @@ def _without_cut_end(path: Path, text: str, note: Say) -> str:
 
 
 def _check_one_owner(path: Path, text: str, names: Sequence[str]) -> None:
-    """Raise UsageError if nvidia-smi's rows are of several GPUs or processes, which are not one trace."""
+    """Raise UsageError if the rows of nvidia-smi belong to several GPUs or processes: they are not one trace."""
     for name in tells_whose(names):
         place = names.index(name)
         owners = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
         if len(owners) > 1:
             shown = listed(sorted(owners))
-            raise UsageError(f"{path}:1: {name}: the rows are of several ({shown}); keep one (`nvidia-smi -i 0`)")
+            raise UsageError(f"{path}:1: {name}: has several values ({shown}); keep rows of one (`nvidia-smi -i 0`)")
 
 
 def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
-    """Parse with numpy's C parser; None if the file holds anything but plain numbers with increasing steps."""
+    """Parse with numpy's C parser. Return None if the file holds anything but plain numbers with increasing steps."""
     rows = io.StringIO(text, newline=None)
     rows.readline()
     try:
@@ -94,8 +94,8 @@ def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
 def _careful_columns(
     path: Path, text: str, names: Sequence[str], units: Mapping[str, str], note: Say
 ) -> dict[str, Floats]:
-    """Parse cell by cell. A blank is NaN. Text is an error in a needed column, one of `units`; other columns with text
-    are left out.
+    """Parse cell by cell; a blank is NaN. Text raises UsageError in a column that is needed (a key of `units`); any
+    other column that holds text is left out.
     """
     values: dict[str, list[float]] = {name: [] for name in names}
     before = -math.inf
@@ -116,7 +116,9 @@ def _careful_columns(
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
-    """Yield the line number and the cells of each row, and whether it may be truncated: a last line without its end."""
+    """Yield the line number and the cells of each row, and whether the row may be truncated: it is the last line, and
+    has no line end.
+    """
     reader = csv.reader(io.StringIO(text, newline=""))
     next(reader)
     rows = ((reader.line_num, cells) for cells in reader if cells)
@@ -130,9 +132,9 @@ def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
 
 
 def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[str, str]) -> dict[str, float]:
-    """Return the numbers of a row by column, without text in columns that are not needed. Raises UsageError."""
+    """Return the numbers of a row by column; text in a column that is not needed is left out. Raises UsageError."""
     if len(cells) != len(names):
-        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; repair it")
+        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; repair this row")
     row: dict[str, float] = {}
     for name, cell in zip(names, cells, strict=True):
         value = number(cell, unit=units.get(name, ""))
@@ -147,12 +149,12 @@ def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[
 def _check_step(where: str, row: Mapping[str, float], *, before: float) -> float:
     step = row.get("step", before)
     if "step" in row and not step > before:
-        raise UsageError(f"{where} step: {step:g} comes after {before:g}; sort the rows by step, each once")
+        raise UsageError(f"{where} step: {step:g} comes after {before:g}; sort the rows by step, without duplicates")
     return step
 
 
 def disorder(step: Floats) -> int | None:
-    """Return the first row whose step does not exceed the one before, or None."""
+    """Return the index of the first row whose step is not larger than the one before; None if all steps increase."""
     if np.isnan(step[:1]).any():
         return 0
     wrong = np.flatnonzero(~(np.diff(step) > 0))

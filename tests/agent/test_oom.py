@@ -54,4 +54,4 @@ def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgr
         told = agent.finish()
 
     assert (told.done["end"], told.done["starved"], told.done["signal"]) == ("infrastructure", True, 9)
-    assert told.done["message"].startswith("the memory around this trial ran out, although the trial was below its own")
+    assert told.done["message"].startswith("the machine's memory ran out, although the trial was below its own")

@@ -179,7 +179,7 @@ def test_last_words(text: str, told: str) -> None:
         ([(8, 0.03, 0.03, 0.025)] * 20, ""),  # a busy machine
         ([(1, 9.0, 9.0, 3.0)] + [(8, 0.03, 0.03, 0.025)] * 10, ""),
         ([(300, 2.0, 2.0, 0.1)], "300 of 300 steps came in bursts, up to 300 at once after 2 s"),
-        ([(300, 2.0, 2.0)], "300 of 300 steps came in bursts, up to 300 at once after 2 s: it holds its output back"),
+        ([(300, 2.0, 2.0)], "300 of 300 steps came in bursts, up to 300 at once after 2 s: it buffers its output"),
         ([(40, 0.4, 0.39)] * 10, "400 of 400 steps came in bursts, up to 40 at once after 0.39 s"),
         ([(8, 80e-6, 40e-6)] * 10_000, ""),
         ([(1, 0.5, 0.5), (3, 0.02, 0.02)] * 100, "300 of 400 steps came in bursts, up to 3 at once"),

@@ -297,14 +297,14 @@ STEP = "import torch\no = torch.SGD()\n"
 @pytest.mark.parametrize(
     ("text", "end", "words"),
     [
-        ("print(1)", "setup", "no step was seen: it did not import any framework that is known"),
+        ("print(1)", "setup", "no step was seen: it did not import any known framework"),
         (STEP, "setup", "no step was seen: an optimizer's step: none was made"),
         (STEP + "import subprocess, sys; subprocess.call([sys.executable, '-c', ''])", "setup",
          "it ran other processes"),
         (STEP + "import os\nif not os.fork():\n    for _ in range(7): o.step()\n    os._exit(0)\nos.wait()", "setup",
          "7 steps were made in processes that it forked"),
         ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "setup",
-         "the program replaced itself by another (os.exec)"),
+         "the program replaced itself with another (os.exec)"),
         (STEP + "for _ in range(7): o.step()", "stopped",
          "ended by itself after 7 of 100 steps; let it make more"),
         (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
@@ -363,7 +363,7 @@ def test_an_import_hook_of_the_program_does_not_hide_the_steps(tmp_path: Path, t
 @pytest.mark.parametrize(
     ("steps_are", "words"),
     [
-        ("loop:two", "steps_are: loop:two: there is no two; there is later, one"),
+        ("loop:two", "steps_are: loop:two: there is no two; known: later, one"),
         ("train:two", "steps_are: train:two: there is no two"),
         ("loop:later", "the step function has a yield"),
         ("gone:one", "gone was not imported"),
@@ -414,7 +414,7 @@ LATER = "|".join(rf"{2 + late} s \(it imported or compiled for {late} s of them\
          r"no step was seen in 5 s \(it imported or compiled for [24] s of them\)", "function"),
         (WAITS + "go()", "torch", 5.0, "no step was seen in 5 s", "function"),
         (STEP + "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])",
-         "auto", 50.0, "the program replaced itself by another", "command"),
+         "auto", 50.0, "the program replaced itself with another", "command"),
     ],
     ids=["loads", "compiles", "named", "exec"],
 )  # fmt: skip

@@ -180,12 +180,12 @@ def test_what_the_first_step_raises(tmp_path: Path, thorough_python: str, raised
         (
             "import os\ndef setup():\n    def step():\n        os.fork()\n    return step\n",
             "crash",
-            r"^step \d+: a process that it forked returned from it; .* \(forks.py:3 in step\)$",
+            r"^step \d+: a forked process returned from it; .* \(forks.py:3 in step\)$",
         ),
         (
             "import os\ndef setup():\n    os.fork()\n    return int\n",
             "setup",
-            r"^setup: a process that it forked returned",
+            r"^setup: a forked process returned",
         ),
     ],
 )

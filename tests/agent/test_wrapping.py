@@ -105,17 +105,17 @@ def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, pytho
 @pytest.mark.parametrize(
     ("name", "function", "message"),
     [
-        ("artifacts", "return ['a']", "it must return {file name: text}, and returned list"),
-        ("artifacts", "return {'a/b': ''}", "'a/b' is not a name for a file; a to z, 0 to 9, . and -, a letter first"),
-        ("artifacts", "return {'a.png': b''}", "a.png must be text, and is bytes"),
+        ("artifacts", "return ['a']", "it must return {file name: text}, but returned list"),
+        ("artifacts", "return {'a/b': ''}", "'a/b' is not a file name: a letter, then a to z, digits, . and -"),
+        ("artifacts", "return {'a.png': b''}", "a.png must be text, but is bytes"),
         ("artifacts", "raise KeyError('mine')", "KeyError: 'mine'"),
-        ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], and returned None"),
+        ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], but returned None"),
         (
             "trace_step",
             "return [('a', 0.0, -1.0)]",
-            "trace_step() must return [(op, start_s, duration_s), ...], and returned [('a', 0.0, -1.0)]",
+            "trace_step() must return [(op, start_s, duration_s), ...], but returned [('a', 0.0, -1.0)]",
         ),
-        ("expected_bytes", "return [1]", "expected_bytes() must return {op: bytes}, and returned [1]"),
+        ("expected_bytes", "return [1]", "expected_bytes() must return {op: bytes}, but returned [1]"),
     ],
 )
 def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(

@@ -182,7 +182,7 @@ def test_what_a_container_uses_stays_whole(docker: World, client: docker_sdk.Doc
 def test_a_tag_that_was_republished_leaves_both_images_ours(
     docker: World, client: docker_sdk.DockerClient, pushed: Pushed
 ) -> None:
-    """Otherwise the old image would stay for ever."""
+    """Otherwise the old image would never be removed."""
     first = docker.engine.prepare(pulled(pushed.image("1")), quiet)
     republish(pushed, client)
     second = docker.engine.prepare(pulled(f"{pushed.repository}:1"), quiet)

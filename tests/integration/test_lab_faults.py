@@ -140,7 +140,7 @@ def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harn
     ended = tried.run("sweep", tried.write(text))
     ((verdict, why),) = cells(tried).values()
     assert (ended.code, verdict) == (0, "incompatible"), ended.out
-    assert why == "the image requires cuda>=12.9, and the host's driver is older"
+    assert why == "the image requires cuda>=12.9, but the host's driver is older"
 
 
 def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None:

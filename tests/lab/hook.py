@@ -1,15 +1,15 @@
 """A stand-in for `nvidia-container-runtime-hook`: gives doubles of GPUs to a container that asks for some.
 
-`hook.py DATA LIBRARY prestart`, the container's OCI state on stdin. DATA is read anew each time, so that a test can
+`hook.py DATA LIBRARY prestart`, the container's OCI state on stdin. DATA is read again each time, so that a test can
 change it while the engine runs:
 
     {"driver": "535.54", "cuda": "12.2",
      "gpus": [{"uuid": "GPU-…", "name": "…", "compute_capability": "8.9", "memory_mib": 24564, "power_limit_w": 450,
-               …}],                         further fields go to the stand-in library as they are; a card cut into
+               …}],                         further fields go to the stand-in library; a card divided into
                                             MIG instances has "mig": 1, "instances": 7, "mig0.uuid": "MIG-…", …
      "fail": "text",                        every container with a GPU is refused with it
      "sleeps_s": 5,                         the driver is stuck for so long
-     "gives": {"GPU-asked": "GPU-given"}}   another card than the one asked for
+     "gives": {"GPU-asked": "GPU-given"}}   a card other than the requested one
 """
 
 import json

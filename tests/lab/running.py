@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -15,8 +17,8 @@ from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError
 from tests.lab.ways import Sshd, free_port, make_certificates, tls_options
 
-FOLDER = Path("/var/tmp/harness-lab-tests")
-"""Kept between runs: loading the base image into two engines takes 20 s."""
+FOLDERS = (Path("/var/tmp/harness-lab-tests"), Path("/var/tmp/harness-lab-tests-2"))
+"""Two labs, for two test processes. Kept between runs: loading the base image into two engines takes 20 s."""
 HOSTS = Path(__file__).with_name("hosts.json")
 
 
@@ -34,10 +36,8 @@ class Lab:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    FOLDER.mkdir(exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two test runs on one machine waits
-        found = planned(tmp_path_factory.mktemp("lab"))
+    with free_folder() as folder:
+        found = planned(folder, tmp_path_factory.mktemp("lab"))
         try:
             start(found)
             yield found
@@ -49,13 +49,35 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             stop(found)
 
 
-def planned(scratch: Path) -> Lab:
+@contextlib.contextmanager
+def free_folder() -> Iterator[Path]:
+    """Yield the folder of a lab that no other process uses; wait for the first if all are in use."""
+    for folder in FOLDERS:
+        folder.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as opened:
+        locks = {folder: opened.enter_context((folder / "lock").open("w")) for folder in FOLDERS}
+        free = next((folder for folder, lock in locks.items() if _take(lock)), None)
+        if free is None:
+            free = FOLDERS[0]
+            fcntl.flock(locks[free], fcntl.LOCK_EX)
+        yield free
+
+
+def _take(lock: IO[str]) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def planned(folder: Path, scratch: Path) -> Lab:
     tcp, tls = f"tcp://127.0.0.1:{free_port()}", f"tcp://127.0.0.1:{free_port()}"
     certificates = make_certificates(scratch / "certificates")
-    old = Daemon(folder=FOLDER / "old", number=21, listen=(tls,), options=tls_options(certificates))
+    number = 21 + 2 * FOLDERS.index(folder)
+    old = Daemon(folder=folder / "old", number=number, listen=(tls,), options=tls_options(certificates))
     return Lab(
         old=old,
-        new=Daemon(folder=FOLDER / "new", number=22, listen=(tcp,)),
+        new=Daemon(folder=folder / "new", number=number + 1, listen=(tcp,)),
         sshd=Sshd(folder=scratch / "sshd", engine=old.address, port=free_port()),
         certificates=certificates,
         tls_address=tls,

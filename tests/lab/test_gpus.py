@@ -88,7 +88,7 @@ def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
     with closing(world(two_cards).engine) as engine:
         gpus = engine.gpus([], quiet)
     with pytest.raises(
-        InfrastructureError, match=r"'RTX 4090' is 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
+        InfrastructureError, match=r"'RTX 4090' matches 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
     ):
         choose_lanes(replace(host("docker"), gpus=("RTX 4090",)), gpus)
 

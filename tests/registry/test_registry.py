@@ -68,7 +68,7 @@ def test_anonymous_as_on_nvcr(guarded: Held, tokens: TokenService, tmp_path: Pat
 
 
 def test_nobody_is_told_to_log_in(private: Held, tmp_path: Path) -> None:
-    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; `docker login {private.host}`"):
+    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; run `docker login {private.host}`"):
         Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)}).tags(f"{private.host}/team/app")
 
 

@@ -180,7 +180,7 @@ def _tar(folder: Path) -> bytes:
 
 
 def test_an_image_that_was_pulled_is_removed_by_clean(node: Node, tiny: Image) -> None:
-    """Otherwise each version of a sweep would stay on the node's disk for ever."""
+    """Otherwise each version of a sweep would stay permanently on the node's disk."""
     engine = node.world.engine
     engine.prepare(tiny, quiet)
     kept = of_the_test(engine)

@@ -1,4 +1,4 @@
-"""The harness's own source, which some tests read: each file is parsed once in a process."""
+"""The harness's own source, which some tests read: each file is parsed once per process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's directory as `sweep` leaves it, for the tests of what is made from it alone."""
+"""A run's directory as `sweep` leaves it, for the tests of commands that read only that directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERIES = build.series("multidict", list(IDS))
 
 
 def scenario(folder: Path, **fields: object) -> Scenario:
-    """A real script with a file beside it, in `folder`."""
+    """Write a real script, and a file next to it, into `folder`."""
     (folder / "grow.py").write_text(SCRIPT)
     (folder / "helper.py").write_text(HELPER)
     made = Scenario(
@@ -87,7 +87,7 @@ def write(
     params: tuple[tuple[str, Scalar], ...] = (("keep", True),),
     **fields: object,
 ) -> Path:
-    """`folder/reports/quickstart/<id>` with a leak in the middle version of three."""
+    """Write `folder/reports/quickstart/<id>`, with a leak in the middle version of three."""
     variant = Variant(scenario=scenario(folder, **fields), params=params)
     found = [
         build.finding(SERIES, lane, variant, before="6.2.0", after="6.3.0"),

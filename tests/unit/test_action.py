@@ -1,4 +1,4 @@
-"""The step of a workflow, with a program in the place of the harness."""
+"""The workflow step, with a stand-in for the harness."""
 
 from __future__ import annotations
 

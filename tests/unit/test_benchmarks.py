@@ -1,4 +1,4 @@
-"""The figures that the docs publish: anyone must be able to make them again."""
+"""The figures that the docs publish: anyone must be able to reproduce them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.nightly import NIGHTLY
 def test_the_accuracy_benchmark_writes_what_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A published error rate that nobody can reproduce is an advertisement. By day without what takes seconds."""
+    """A published error rate that cannot be reproduced is only an advertisement. By day, slow parts are left out."""
     parts = {name: part for name, part in accuracy.PARTS.items() if NIGHTLY or name not in ("cells", "histories")}
     monkeypatch.setattr(accuracy, "PARTS", parts)
     target = tmp_path / "accuracy.json"
@@ -31,13 +31,13 @@ def test_the_accuracy_benchmark_writes_what_it_prints(
 
 
 def test_the_ablation_switches_off_every_pattern() -> None:
-    """A pattern had another name in the judge, and the benchmark that says what each one earns stopped there."""
+    """A pattern had another name in the judge, and the benchmark of the patterns stopped there."""
     methods = [method for method in ablation_leaks.PATTERNS.values() if method]
     assert [method for method in methods if not callable(getattr(SampledSeries, method, None))] == []
 
 
 def test_replayed_histories_come_to_their_truth() -> None:
-    """The figures of docs/figures.md rest on it: a crash is named, and nothing is where nothing changed."""
+    """The figures of docs/figures.md depend on it: a crash is named, and nothing is named where nothing changed."""
     histories = [each for each in replayed() if each.name in ("urllib3", "regex")]
     told = replay_worker.replayed(histories, search="full", seed=1)
     assert told["rows"]["urllib3"]["ends_with"] == ("2.0.0", ["2.0.0"])

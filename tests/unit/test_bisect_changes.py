@@ -1,4 +1,4 @@
-"""What a search found becomes findings: never narrower than what the search is sure of."""
+"""Results of a search become findings, which are never narrower than what the search is sure of."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_change_is_as_wide_as_the_search_says() -> None:
 
 
 def test_where_no_version_is_surely_good_none_is_called_the_last_good_one() -> None:
-    """A rare failure may be older than all that was launched: an interval would leave the truth out."""
+    """A rare failure may be older than all launched versions: an interval would not contain the truth."""
     (change,) = with_boundaries([CRASH], [outcome(None, 3, confirmed=False)], cells=CELLS, rules=RULES)
     assert (change.kind, change.before, change.after) == ("bad_from_start", None, 3)
     assert change.untestable == (0, 1, 2)
@@ -44,7 +44,7 @@ def test_a_fix_that_may_be_luck_is_none() -> None:
 
 
 def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
-    """Only the improvement was told, and a run with nothing but an improvement ends with 0."""
+    """Only the improvement was reported, and a run with nothing but an improvement exits with 0."""
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
     rules = Rules(step_limit=LIMIT, baseline=5)
     told = [("step_time", "bad_from_start", None, 0), ("step_time", "first_fixed", 2, 3)]
@@ -55,7 +55,7 @@ def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
 
 
 def test_a_baseline_that_could_not_run_says_nothing() -> None:
-    """Where it would lie among the others is a guess, and no version is bad by a guess."""
+    """Its level is unknown, and no version may be called bad by a guess."""
     cells = [*CELLS[:5], CellVerdict(verdict="untested", verdicts=("untested",), why="", trials=0)]
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
     assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()

@@ -1,4 +1,4 @@
-"""`harness clean`: what is removed, what never is, and what a dry run says of it."""
+"""`harness clean`: what it removes, what it never removes, and what a dry run prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MONTH = timedelta(days=30)
 
 
 def made(out: Path, *days_ago: int, matrix: str = "m") -> list[Path]:
-    """Directories of runs that ended; each with a trial."""
+    """Make directories of runs that ended, each with a trial."""
     paths = []
     for days in days_ago:
         directory = RunDirectory.create(out=out, matrix=matrix, now=NOW - timedelta(days=days))
@@ -156,7 +156,7 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
     away, here = on(engine)
     assert str(away) == "docker: not cleaned: no Docker here"
     assert str(here).splitlines() == [
-        "process: removed 2 left behind by killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
+        "process: removed 2 leftovers of killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
     ]  # fmt: skip
     assert (engine.left, engine.images) == ([], ["repo:used"])
 
@@ -171,7 +171,9 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
     ],
 )
 def test_all_machines_of_a_pool_are_cleaned(host: str, images: bool, names: list[str], tmp_path: Path) -> None:
-    """A node is asked for only where images are on nodes alone; all of them at once, or each would be the first one."""
+    """A node is requested only if images are on the nodes alone, and all nodes together: otherwise each would be the
+    first one.
+    """
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(
         "version: 1\nseries: {s: {images: {a: b}}}\nscenarios: {x: {command: [a]}}\n"
@@ -191,14 +193,14 @@ def test_all_machines_of_a_pool_are_cleaned(host: str, images: bool, names: list
 
 
 def test_an_image_that_lost_its_name_and_stayed_is_not_told_as_removed() -> None:
-    """So a Docker Engine on a full disk does it: "left alone: no space left on device", and listed as removed."""
+    """A Docker Engine on a full disk does this: "left alone: no space left on device", and yet listed as removed."""
 
     class Full(Planted):
         def remove_images(self, say: Callable[[str], None]) -> tuple[str, ...]:
             self.images.clear()
             return ()
 
-    assert str(on(Full())[1]).startswith("process: removed 2 left behind by killed runs, 0 images\n")
+    assert str(on(Full())[1]).startswith("process: removed 2 leftovers of killed runs, 0 images\n")
     assert "repo" not in str(on(Full())[1])
 
 
@@ -206,14 +208,14 @@ def test_a_dry_run_names_everything_and_removes_nothing() -> None:
     engine = Planted()
     text = str(on(engine, dry_run=True)[1])
     assert text.splitlines() == [
-        "process: would remove 2 left behind by killed runs, 2 images",
+        "process: would remove 2 leftovers of killed runs, 2 images",
         "  harness-1", "  harness-lease", "  repo:1", "  repo:used",
     ]  # fmt: skip
     assert len(engine.left) == len(engine.images) == 2
 
 
 def test_where_nothing_is_left_it_says_just_that() -> None:
-    """It said "removed 0 left behind by killed runs, 0 images"."""
+    """It printed "removed 0 left behind by killed runs, 0 images"."""
     engine = Planted()
     on(engine)
     engine.images.clear()
@@ -224,7 +226,7 @@ def test_where_nothing_is_left_it_says_just_that() -> None:
 def test_images_stay_unless_they_are_meant() -> None:
     engine = Planted()
     kept = "2 images kept (`--images` removes those not in use)"
-    assert str(on(engine, images=False)[1]).startswith(f"process: removed 2 left behind by killed runs; {kept}\n")
+    assert str(on(engine, images=False)[1]).startswith(f"process: removed 2 leftovers of killed runs; {kept}\n")
     assert str(on(engine, images=False)[1]) == f"process: nothing to remove; {kept}"
     assert len(engine.images) == 2
 
@@ -239,7 +241,7 @@ def test_a_wrong_folder_is_told_before_anything_is_removed(tmp_path: Path, monke
 
 
 def test_a_matrix_s_hosts_are_known_while_its_registry_is_away(tmp_path: Path) -> None:
-    """`clean` removes what a sweep left; that needs no tags, and waited for five attempts to ask for them."""
+    """`clean` removes what a sweep left, which needs no tags; it waited for five attempts to ask for them."""
     matrix = tmp_path / "nightly.yaml"
     matrix.write_text(
         'version: 1\nseries: {s: {repository: "127.0.0.1:9/app", tags: {match: "v.*"}}}\n'

@@ -1,4 +1,4 @@
-"""The command line itself: what a shell completes, how quick it is to answer, and that its lists are the program's."""
+"""The command line: what a shell completes, how fast it answers, and that its lists match the program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def completed(words: str) -> list[str]:
-    """What the shell is offered after these words; an empty last word is what a space stands before."""
+    """Return what the shell offers after these words; an empty last word stands for a space."""
     told = asked("bash_complete", COMP_WORDS=f"harness {words}", COMP_CWORD=str(1 + words.count(" ")))
     return [line.partition(",")[2] for line in told.splitlines()]
 
@@ -60,7 +60,7 @@ def test_each_shell_gets_its_script(shell: str) -> None:
 
 
 def test_help_and_completion_do_not_wait_for_statistics() -> None:
-    """numpy, pydantic and Docker's SDK take a second to import: too long for the Tab key."""
+    """numpy, pydantic and Docker's SDK take a second to import, which is too long for the Tab key."""
     code = f"""if True:
         import sys
         from harness.cli import command
@@ -73,7 +73,7 @@ def test_help_and_completion_do_not_wait_for_statistics() -> None:
 
 
 def test_a_sweep_in_environments_does_not_wait_for_the_client_of_docker() -> None:
-    """It was a fifth of the time until the first launch."""
+    """The import took a fifth of the time until the first launch."""
     code = "import harness.flows.sweep, harness.run.process.engine, sys; assert 'docker' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -93,7 +93,7 @@ def test_without_memory_for_its_imports_it_says_so_in_one_line(start: str) -> No
         {called if start == "the console script" else "runpy.run_module('harness', run_name='__main__')"}
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    line = "harness: no memory is left to start with; run the same command again\n"
+    line = "harness: not enough memory to start; free some and run the same command again\n"
     assert (done.returncode, done.stderr) == (3, line)
 
 
@@ -108,7 +108,7 @@ def test_the_lists_that_are_told_without_an_import_are_true() -> None:
 
 
 def ended(line: str) -> tuple[int, str]:
-    """The exit code of a shell's line with `harness` in it, and what it said on stderr where that was not sent away."""
+    """Return the exit code of a shell line with `harness` in it, and its stderr, unless that was redirected."""
     program = shlex.join([sys.executable, "-m", "harness"])
     done = subprocess.run(["sh", "-c", line.replace("harness", program)], capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
@@ -116,7 +116,7 @@ def ended(line: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("line", ["harness schema >/dev/full", "harness new-scenario mine --folder {} >/dev/full"])
 def test_a_full_disk_under_stdout_is_a_message(line: str, tmp_path: Path) -> None:
-    """It was a traceback, and an exit code that says "report a bug"."""
+    """It was a traceback, with an exit code that means "report a bug"."""
     code, said = ended(line.format(tmp_path))
     assert (code, said.count("\n")) == (3, 1)
     assert "stdout: cannot be written: No space left on device" in said
@@ -136,7 +136,7 @@ ESCAPES = "$(printf '\\033]0;owned\\007\\033[2Jbad\\033')"
     ],
 )
 def test_what_a_user_names_does_not_act_on_the_terminal(line: str) -> None:
-    """A shell completes the name of a file, whoever gave it."""
+    """A shell completes a file name, whoever chose it."""
     code, said = ended(line)
     assert code == 2
     assert "bad" in said
@@ -146,7 +146,7 @@ def test_what_a_user_names_does_not_act_on_the_terminal(line: str) -> None:
 def test_what_is_printed_is_harmless_on_a_terminal_and_whole_in_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A report quotes scripts, which may hold anything; a script in a file must run as it was."""
+    """A report quotes scripts, which may contain anything; a script in a file must run unchanged."""
     text = "def step():\n    print('\x1b[2J')\n"
     show(text)
     assert capsys.readouterr().out == text
@@ -162,7 +162,7 @@ def test_an_exit_code_does_not_hang_on_stderr(away: str, tmp_path: Path) -> None
 
 
 def test_a_stdout_that_is_closed_takes_no_file(tmp_path: Path) -> None:
-    """The next file to be opened would be number 1, and what is printed would go into it."""
+    """The next opened file would get number 1, and the output would be written into it."""
     assert ended(f"harness new-scenario mine --folder {tmp_path} >&-")[0] == 0
     assert (tmp_path / "mine.py").read_text() == new_scenario.SCRIPT
 
@@ -175,14 +175,14 @@ def test_a_closed_stdin_asks_nothing(tmp_path: Path) -> None:
 
 
 def test_a_scenario_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
-    """An empty file was left, which the next call took for somebody's own."""
+    """An empty file was left, which the next call took for a user's file."""
     code, said = ended(f"ulimit -f 0; harness new-scenario mine --folder {tmp_path}")
     assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "cannot write" in said
 
 
 def test_a_pipe_or_a_device_is_written_into_and_not_replaced(tmp_path: Path) -> None:
-    """`--out /dev/null`, by root, put a plain file in its place."""
+    """With `--out /dev/null`, root replaced the device with a plain file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
@@ -208,7 +208,7 @@ def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
 
 
 def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:
-    """A night's traces are judged in one go; one that is damaged must not hide the others, nor pass for read."""
+    """A night's traces are judged together; a damaged trace must neither hide the others nor count as read."""
     good = tmp_path / "good.csv"
     good.write_text("step,rss_kib\n" + "".join(f"{step},80000\n" for step in range(1, 200)) + "200")
     (tmp_path / "bad.csv").write_text("step,rss_kib\n1,five\n")
@@ -225,7 +225,7 @@ def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["nan", "inf", "-inf", "1e999", "much"])
 def test_a_limit_that_nothing_can_exceed_is_refused(limit: str, tmp_path: Path) -> None:
-    """With it every column was flat, whatever it did."""
+    """With it every column was flat, whatever it contained."""
     trace = tmp_path / "trace.csv"
     trace.write_text("step,handles\n" + "".join(f"{step},{9 * step}\n" for step in range(1, 200)))
     done = CliRunner().invoke(cli, ["judge", str(trace), "--metric", f"handles={limit}"])
@@ -234,10 +234,10 @@ def test_a_limit_that_nothing_can_exceed_is_refused(limit: str, tmp_path: Path) 
 
 
 def _broken_library() -> ImportError:
-    """An error of a library that could not be loaded, which blames its installation."""
+    """Raise the error of a library that could not be loaded, which blames its installation."""
     error = ImportError("the install you are using seems to be broken")
     error.__cause__ = ImportError("/lib/libm.so: failed to map segment from shared object")
-    error.__cause__.__cause__ = error  # a chain that leads back to itself has an end, too
+    error.__cause__.__cause__ = error  # a circular chain of causes has an end, too
     return error
 
 
@@ -253,7 +253,7 @@ def _broken_library() -> ImportError:
 def test_a_machine_without_memory_is_no_bug(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A sweep on a full machine ended with a traceback that asked its user for a bug report."""
+    """A sweep on a machine without free memory ended with a traceback that asked for a bug report."""
 
     def refuse(*arguments: object, **settings: object) -> None:
         raise error
@@ -261,5 +261,5 @@ def test_a_machine_without_memory_is_no_bug(
     monkeypatch.setattr(cli, "main", refuse)
     assert run([]) == 3
     told = capsys.readouterr().err
-    assert "no memory" in told
+    assert "ran out of memory or threads" in told
     assert "Traceback" not in told

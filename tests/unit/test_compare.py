@@ -1,4 +1,4 @@
-"""Runs that were made apart, read back from their directories and put side by side."""
+"""Separate runs, read back from their directories and compared."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
 
 
 class Runs:
-    """Writes runs below a folder, as sweep does."""
+    """Writes runs below a folder, as a sweep does."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ def test_two_machines_without_a_network_between_them_get_the_sentence(runs: Runs
 
 
 def test_the_story_as_it_was_names_the_cell_that_would_tell(runs: Runs) -> None:
-    """No image ran on both machines: there is no ratio to show, but something to say."""
+    """No image ran on both machines: there is no ratio to show, but the missing cell can be named."""
     old = runs.write("a", {OLD: "g"}, of=faults.pulled("ngc", ["20.12"]))
     found = compare_runs([old, runs.write("b", {NEW: "b"}, of=faults.pulled("ngc", ["22.12"]))])
     assert found.pairs == ()
@@ -167,7 +167,7 @@ def test_cells_that_one_run_alone_has_are_counted(runs: Runs) -> None:
 
 
 def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
-    """A day is no lane: nobody is blamed, but what is slower on the same machine is bad."""
+    """A day is not a lane: nothing is blamed, but a slower version on the same machine is bad."""
     before = runs.write("january", {OLD: "ggg"}, twins=True)
     after = runs.write("february", {OLD: "ggg"}, step_s=STEP_S * 1.3, twins=True)
     found = compare_runs([before, after])
@@ -193,12 +193,12 @@ def _taken_over(one: Trial) -> Trial:
 def test_trials_that_the_later_run_took_over_are_not_measured_twice(runs: Runs) -> None:
     first = runs.write("a", {OLD: "ggg"})
     second = runs.write("b", {OLD: "ggg"}, change=_taken_over)
-    with pytest.raises(UsageError, match=r"ngc 20.12, signal_ops: measured once: .*took .* over.*--fresh"):
+    with pytest.raises(UsageError, match=r"ngc 20.12, signal_ops: measured once: .*took over .*--fresh"):
         compare_runs([first, second])
 
 
 def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_measured(runs: Runs) -> None:
-    """They were left out without a word."""
+    """They were left out silently."""
     first = runs.write("a", {OLD: "ggg"})
     newest = faults.NGC.images[-1].version
     second = runs.write(
@@ -219,7 +219,7 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
         (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
-        (lambda one: one, "edited", "script, its files or the agent: script and edited"),
+        (lambda one: one, "edited", "script or command, its files or the agent: script and edited"),
         (
             lambda one: replace(one, facts={**one.facts, "wheels": {"numpy": "py3-none-any", "six": "py3-none-any"}}),
             "script",
@@ -284,7 +284,7 @@ def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path]
 
 @pytest.mark.parametrize("gpus", [None, 1, ["x"], {}])
 def test_trials_that_name_their_gpus_otherwise_are_compared(runs: Runs, gpus: object) -> None:
-    """A copied directory may hold anything there; it was a traceback."""
+    """A copied directory may contain anything there; it was a traceback."""
 
     def change(trial: Trial) -> Trial:
         return replace(trial, fingerprint={**trial.fingerprint, "gpus": gpus})
@@ -293,7 +293,7 @@ def test_trials_that_name_their_gpus_otherwise_are_compared(runs: Runs, gpus: ob
 
 
 def test_what_two_machines_differ_in_is_told_with_both_values(runs: Runs) -> None:
-    """They may differ, as that is what is compared; a table that did not say so passed for two equal machines."""
+    """They may differ, because that is what is compared; without the list, they would pass for two equal machines."""
 
     def on(kernel: str, driver: str, memory_bytes: int) -> Callable[[Trial], Trial]:
         def change(trial: Trial) -> Trial:
@@ -314,7 +314,7 @@ def test_what_two_machines_differ_in_is_told_with_both_values(runs: Runs) -> Non
 
 
 def test_the_memory_limit_that_every_launch_of_a_host_has_is_no_setting(runs: Runs) -> None:
-    """It follows from the host's memory: nothing of two hosts could be compared for it."""
+    """It follows from the host's memory, and made every comparison of two hosts impossible."""
 
     def on(default_bytes: int, limit_bytes: int) -> Callable[[Trial], Trial]:
         def change(trial: Trial) -> Trial:
@@ -361,7 +361,7 @@ def test_the_table_on_a_terminal(runs: Runs) -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_no_name_is_broken_where_people_look(runs: Runs, columns: int) -> None:
-    """A version or a param in two pieces cannot be searched for, nor pasted into `harness repro`."""
+    """A version or a param that is split cannot be searched for, nor pasted into `harness repro`."""
     paths = [str(runs.write(name, {lane: "gb"}, of=OLD_TAGS)) for name, lane in (("a", OLD), ("b", NEW))]
     shown = CliRunner().invoke(cli, ["compare", *paths], env={"COLUMNS": str(columns)}).output
     lines = [line.rstrip() for line in shown.splitlines()]
@@ -372,7 +372,7 @@ def test_no_name_is_broken_where_people_look(runs: Runs, columns: int) -> None:
 
 
 def test_long_names_of_runs_are_whole_on_a_narrow_terminal(runs: Runs) -> None:
-    """In two pieces they cannot be pasted into another command."""
+    """If they are split, they cannot be pasted into another command."""
     names = ["20250301T120000Z-1a2b", "20250401T120000Z-3c4d"]
     paths = [str(runs.write(name, {OLD: "gb"}, of=OLD_TAGS)) for name in names]
     shown = CliRunner().invoke(cli, ["compare", *paths], env={"COLUMNS": "80"}).output
@@ -401,7 +401,7 @@ def test_the_same_for_programs(runs: Runs) -> None:
 
 
 def test_the_interval_of_a_ratio_is_that_of_welch() -> None:
-    """By hand: logs 0, .1, .2 and .5, .6, .7: difference .5, error √(2·.01/3), 4 degrees of freedom."""
+    """Computed by hand: logs 0, .1, .2 and .5, .6, .7: difference .5, error √(2·.01/3), 4 degrees of freedom."""
     one, other = np.exp([0.0, 0.1, 0.2]), np.exp([0.5, 0.6, 0.7])
     interval = ratio_interval(list(one), list(other))
     assert interval is not None
@@ -428,7 +428,7 @@ def test_what_cannot_be_told_is_not_said() -> None:
 
 @pytest.mark.parametrize(("seconds", "shown"), [(3.0, "setup time 1.00 s 3.00 s 3× (2.9"), (1.4, "")])
 def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: float, shown: str) -> None:
-    """The limit of a setup is 50 % and 0.5 s; a row for each of twenty signals that are alike would hide it."""
+    """The limit of a setup is 50 % and 0.5 s; a row for each of twenty equal signals would hide it."""
 
     def starting(mean_s: float) -> Callable[[Trial], Trial]:
         return lambda one: replace(one, facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)}, cold=False)
@@ -444,7 +444,7 @@ def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: 
 
 
 def test_growth_and_numbers_that_are_bad_on_one_side_are_told() -> None:
-    """The verdict of such a cell is flat: two runs were both good, and the command ended with 0."""
+    """The verdict of such a cell is flat: two runs were both good, and the command exited with 0."""
 
     def side(**states: SignalState) -> ComparedCell:
         signals = {name.replace("__", "."): SignalVerdict(seen=seen, value=2.0) for name, seen in states.items()}
@@ -471,7 +471,7 @@ def test_a_throughput_that_falls_is_told_as_it_is() -> None:
 
 
 def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
-    """By the usual one there is no leak, and what resident memory does beside it would be compared."""
+    """By the default limit there is no leak, and the other growth of resident memory would be compared."""
     step, limits = np.arange(1.0, 2001.0), Limits(leak_kib_per_step=0.05)
 
     def leaking(rate: float) -> ComparedCell:

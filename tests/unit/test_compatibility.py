@@ -1,4 +1,4 @@
-"""What a trial shows of the machine instead of the image, and what a watcher is told of one on a GPU."""
+"""What a trial shows about the machine instead of the image, and what progress shows about a trial on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = (
 
 
 class WithGpu(Engine):
-    """Its agents see no GPU all the same: what they measure does not count here."""
+    """An engine with a GPU that its agents do not see; what they measure does not matter here."""
 
     def gpus(self, images: Sequence[Image], say: Callable[[str], None]) -> tuple[Gpu, ...]:
         return (GPU,)
@@ -46,7 +46,7 @@ def trial(**fields: Any) -> Trial:
 
 def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> None:
     found = review(cell(), trial(message=REFUSED))
-    assert found.incompatible == "the image requires cuda>=11.8, and the host's driver is older"
+    assert found.incompatible == "the image requires cuda>=11.8, but the host's driver is older"
     assert review(cell(), trial(message="no space left on device")).incompatible == ""
 
 
@@ -67,7 +67,7 @@ def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:
     assert launched.count("launch 2") == 1
     (found,) = [each.verdict for each in result.cells if each.cell.image.version == "2"]
     assert (found.verdict, found.why) == (
-        "incompatible", "the image requires cuda>=11.8, and the host's driver is older",
+        "incompatible", "the image requires cuda>=11.8, but the host's driver is older",
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""A run's directory that came from somebody else. Nothing in it reads, writes, asks or starts what its reader did not
-mean to; nothing in it lets a command wait, or fills the memory.
+"""A run's directory from someone else. It must not read, write, ask or start anything that its reader did not intend,
+nor make a command wait or fill the memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def replaced(path: Path, script: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["repro.py", "issue.md", "versions.png"])
 def test_a_bug_report_overwrites_nothing_outside_its_run(tmp_path: Path, name: str) -> None:
-    """A link in the run sent the script, which its sender chose, into any file of the reader: ~/.bashrc."""
+    """A link in the run wrote the script, which its sender chose, into any file of the reader, such as ~/.bashrc."""
     path = stored_run.write(tmp_path)
     mine = tmp_path / "bashrc"
     mine.write_text("mine")
@@ -74,7 +74,7 @@ def test_a_bug_report_overwrites_nothing_outside_its_run(tmp_path: Path, name: s
 
 
 def test_a_bug_report_follows_no_folder_out_of_its_run(tmp_path: Path) -> None:
-    """The files of a report have names that other folders have too."""
+    """The files of a report have names that also exist in other folders."""
     path = stored_run.write(tmp_path)
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -105,7 +105,7 @@ def test_other_reports_overwrite_nothing_outside_their_run(tmp_path: Path) -> No
 
 
 def test_the_lock_of_a_watch_empties_no_file_that_it_is_linked_to(tmp_path: Path) -> None:
-    """It writes its process's number into the lock, in place of what was there."""
+    """The watch writes its pid into the lock, over whatever is there."""
     mine = tmp_path / "mine"
     mine.write_text("mine")
     (tmp_path / watch_state.LOCK).symlink_to(mine)
@@ -118,7 +118,7 @@ def test_the_lock_of_a_watch_empties_no_file_that_it_is_linked_to(tmp_path: Path
 
 
 def test_a_bug_report_shows_no_file_of_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """plan.json named a folder, and a private key that a link there pointed to stood in the report, ready to paste."""
+    """plan.json named a folder, and a private key to which a link there pointed was in the report, ready to paste."""
     folder = tmp_path / "ctx"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")
@@ -149,7 +149,7 @@ TOLD = {"folder": "Is a directory|not a regular file", "pipe": "not a regular fi
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["plan.json", "result.json", "trials/*", "probes.json"])
 def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> None:
-    """A pipe made `harness report` wait for ever, and /dev/zero filled the memory."""
+    """A pipe made `harness report` wait endlessly, and /dev/zero filled the memory."""
     path = stored_run.write(tmp_path, lane=PROCESS)
     (path / "probes.json").write_text("[]")
     target = next(path.glob(name))
@@ -224,7 +224,7 @@ def test_what_a_watch_remembers_is_a_regular_file(tmp_path: Path, kind: str) -> 
     ],
 )
 def test_the_page_tells_the_limits_of_the_program(told: str) -> None:
-    """A number that is not the program's own would be a false promise."""
+    """A number that differs from the program's own would be a false promise."""
     assert told in (Path(__file__).parents[2] / "docs/safety.md").read_text()
 
 
@@ -235,8 +235,8 @@ def test_the_page_tells_the_limits_of_the_program(told: str) -> None:
 def test_no_engine_is_asked_that_only_the_run_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """A report connected to a machine of its sender, with the reader's ssh keys; and what the reader's own engine knows
-    of an image that the run names stood in a report to strangers.
+    """A report connected to a machine of its sender, with the reader's ssh keys; and what the reader's own engine knew
+    about an image that the run names was in a report to strangers.
     """
     lane = Lane(host=replace(build.HERE.host, name="theirs", engine="ssh://theirs.example"))
     path = stored_run.write(tmp_path, lane=lane)
@@ -250,13 +250,13 @@ def test_no_engine_is_asked_that_only_the_run_names(
     done = harness(command, path, 1)
     assert (done.exit_code, asked) == (0, [])
     if command == "diff":
-        assert "not known: layers: the engine was not asked; --ask-engine asks it" in done.stdout
+        assert "not known: layers: the engine was not asked; ask it with --ask-engine" in done.stdout
     assert harness(command, path, 1, "--ask-engine").exit_code == 0
     assert len(asked) == 1
 
 
 def run_by_shell(text: str, folder: Path) -> str:
-    """What reaches the stdin of a docker that does nothing; the shell is this machine's own."""
+    """Return what reaches the stdin of a docker that does nothing; the shell is this machine's own."""
     folder.mkdir()
     (folder / "docker").write_text("#!/bin/sh\ncat > stdin\n")
     (folder / "docker").chmod(0o755)
@@ -268,7 +268,7 @@ def run_by_shell(text: str, folder: Path) -> str:
 def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shells drop a NUL: the line END_OF_SCR\\0IPT was not the end mark to us, and was to them."""
+    """Shells drop a NUL: the line END_OF_SCR\0IPT was not the end mark for us, but it was for them."""
     run = opened(stored_run.write(tmp_path))
     made = recipe(run, find_cell(run, ["6.3.0"]))
     mark = repro_script._end_mark(repro_script.python_file(made))
@@ -282,14 +282,14 @@ def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
 def test_a_script_with_a_nul_is_refused(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path)
     replaced(path, stored_run.SCRIPT.encode() + b"# \0\n")
-    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so no Python runs it"):
+    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so Python cannot run it"):
         recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
 
 
 def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever starts a script of a colleague's run takes it for one container without a network."""
+    """A user who starts a script of a colleague's run expects one container without a network."""
     folder = tmp_path / "home"
     folder.mkdir()
     images = tuple(replace(one, source=Build(context=folder, args=())) for one in stored_run.SERIES.images)
@@ -298,9 +298,9 @@ def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
     path = stored_run.write(tmp_path, lane=lane, network=True, cap_add=("SYS_ADMIN",))
     done = harness("repro", path, "6.3.0")
     for told in (
-        "It asks an engine: docker --host tcp://theirs.example:2376.",
-        f"It builds the image from the folder {folder} and sends all of it to the engine.",
-        "Its container has a network.",
+        "It uses another engine: docker --host tcp://theirs.example:2376.",
+        f"It builds the image from {folder} and sends that whole folder to the engine.",
+        "Its container has network access.",
         "Its container has the capability SYS_ADMIN.",
     ):
         assert f"harness: {told}\n" in done.stderr
@@ -359,7 +359,7 @@ def test_a_script_that_no_python_reads_is_given_as_it_is(tmp_path: Path, script:
 
 
 def test_a_value_of_the_environment_ends_no_block_of_code(tmp_path: Path) -> None:
-    """What follows it would be Markdown of the sender's, in a report that the reader signs."""
+    """The text after it would be Markdown of the sender's, in a report that the reader signs."""
     value = "\n```\n# Buy this\n````\n"
     path = stored_run.write(tmp_path, environment=(("MODE", value),))
     lines = harness("issue", path, 1).stdout.splitlines()
@@ -376,7 +376,7 @@ def test_a_value_of_the_environment_ends_no_block_of_code(tmp_path: Path) -> Non
 
 
 def test_half_a_character_ends_no_report(tmp_path: Path) -> None:
-    """A traceback instead of the script: JSON can hold one, and no file or terminal can."""
+    """JSON can contain a lone surrogate, but no file or terminal can: a traceback was printed instead of the script."""
     path = stored_run.write(tmp_path, environment=(("MODE", "a\ud800z \N{GRINNING FACE}"),))
     for arguments in (
         ("repro", path, "1"),

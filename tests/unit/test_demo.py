@@ -1,4 +1,4 @@
-"""`harness demo` works from an installed wheel, and touches nothing of a user's."""
+"""`harness demo` works from an installed wheel, and touches none of the user's files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_says_in_a_line_where_it_cannot_write(tmp_path: Path, capsys: pytest.
 
 
 def test_the_wheel_brings_what_the_demo_reads() -> None:
-    """A file that the wheel lacks would be missed by nobody who works in a checkout."""
+    """Nobody who works in a checkout would notice a file that is missing in the wheel."""
     table = (ROOT / "pyproject.toml").read_text().split("wheel.force-include]", 1)[1].split("\n[", 1)[0]
     included = dict(re.findall(r'^"(.+)" = "(.+)"$', table, re.MULTILINE))
     assert included == {f"examples/{name}": f"harness/data/demo/{name}" for name in FILES}

@@ -1,4 +1,4 @@
-"""The docs say what the program has: a user who cannot find an option there does not have it."""
+"""The docs describe what the program has: a user cannot use an option that they do not find there."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COMMANDS = (ROOT / "docs/commands.md").read_text()
 
 
 def section(name: str, text: str = COMMANDS) -> str:
-    """What `docs/commands.md` says of a command: from its heading to the next."""
+    """Return what `docs/commands.md` says about a command: from its heading to the next."""
     found = re.search(rf"^## {name}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"docs/commands.md has no section `## {name}`"
     return found[1]
 
 
 def named(text: str) -> set[str]:
-    """The options that a text names, each as a whole word: `--in` is not in `--interval`."""
+    """Return the options that a text names, each as a whole word: `--in` is not in `--interval`."""
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
 
 
@@ -39,7 +39,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_no_option_is_documented_that_is_not_there(name: str) -> None:
-    """A reader who types it gets an error for their trust."""
+    """A reader who trusts the docs and types it gets an error."""
     assert named(section(name)) - options(name) - {"--help"} == set()
 
 
@@ -55,7 +55,7 @@ def test_a_missing_option_is_not_hidden_by_a_longer_one() -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_help_teaches_by_example_and_tells_how_it_ends(name: str) -> None:
-    """Who is stuck on a terminal reads this, not the docs."""
+    """A user who is stuck on a terminal reads this, not the docs."""
     told = CliRunner().invoke(cli, [name, "--help"], env={"COLUMNS": "80"}).output
     assert re.search(rf"^    harness {name}\b", told, re.MULTILINE), "no example"
     assert "Exit status: " in told
@@ -74,7 +74,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_contributing_names_files_and_names_that_are_there() -> None:
-    """A worked example that cannot be followed in the code is worse than none."""
+    """A worked example that does not match the code is worse than none."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     paths = re.findall(r"`((?:harness|tests|docs|benchmarks)/[\w./-]*)`", page)
     assert [path for path in paths if not (ROOT / path).exists()] == []

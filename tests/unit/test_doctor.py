@@ -1,4 +1,4 @@
-"""`harness doctor` over engines and a registry that say what the tests plant: every host, every image on it."""
+"""`harness doctor` with engines and a registry whose answers are planted: every host, every image on it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SIZES = {"20.12-tf1-py3": {"a": 2 * GIB, "base": GIB}, "22.12-tf1-py3": {"b": 3 
 
 @dataclass
 class Planted:
-    """An engine that has the 22.12 image if it is the new host's."""
+    """An engine that has the 22.12 image if it belongs to the new host."""
 
     host: Host
     facts: Mapping[str, Any]
@@ -97,7 +97,7 @@ class PlantedRegistry:
         if "silent" in reference:
             raise RegistrySilent("silent.example: cannot be reached; try again later")
         if "old-manifest" in reference:
-            raise RegistryTrouble("nvcr.io: does not send a manifest that is still in use for x")
+            raise RegistryTrouble("nvcr.io: does not send a manifest in a current format for x")
         tag = reference.rpartition(":")[2]
         if tag not in SIZES:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
@@ -149,7 +149,7 @@ def test_every_host_and_every_image_on_it(folder: Path) -> None:
 
 
 def test_progress_names_what_is_looked_at(folder: Path) -> None:
-    """It said "engine: looking for" one version, and then nothing of the others."""
+    """It said "engine: looking for" one version, and then nothing about the others."""
     progress = io.StringIO()
     check(folder, progress=progress)
     lines = progress.getvalue().splitlines()
@@ -178,7 +178,7 @@ def test_an_interruption_says_that_nothing_was_changed(folder: Path) -> None:
 
 
 def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was built on the host is in no registry: what is installed over it can be made all the same."""
+    """A base that was built on the host is in no registry: packages can still be installed over it."""
     series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "own-base:1"}}'
     text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
     (folder / "matrix.yaml").write_text(text)
@@ -191,7 +191,7 @@ def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytes
 
 
 def test_a_process_host_asks_no_registry_for_a_base(folder: Path) -> None:
-    """No image is needed there: a registry that has none, or is out of reach, says nothing about what can run."""
+    """No image is needed there: a registry without one, or out of reach, says nothing about what can run."""
     series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "silent.example/own:1"}}'
     text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
     text = re.sub("^hosts:\n(  .*\n)+", "hosts: {here: {engine: process}}\n", text, flags=re.MULTILINE)
@@ -210,7 +210,7 @@ def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> N
     assert new.wanted is not None
     assert (new.wanted.missing, new.wanted.missing_bytes) == (2, 3 * GIB)
     (text,) = shown(check(folder), 120)
-    assert text.count("NOT ENOUGH ROOM") == 1, "18 GiB unpacked and 5 kept, where 20 are allowed"
+    assert text.count("NOT ENOUGH SPACE") == 1, "18 GiB unpacked and 5 kept, where 20 are allowed"
 
 
 def test_a_host_that_cannot_be_used_ends_with_3(folder: Path) -> None:
@@ -247,7 +247,9 @@ def test_the_tables_fit_and_say_all(folder: Path) -> None:
 
 
 def test_cards_of_one_kind_share_a_column(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight cards of a server say one thing of an image: eight columns of one name told nobody which is which."""
+    """Eight equal cards of a server have the same result: eight columns with the same name could
+    not be distinguished.
+    """
     cards = tuple(replace(RTX_4090, uuid=f"GPU-{number}", index=number) for number in range(8))
     capped = replace(RTX_4090, uuid="GPU-capped", index=8, power_limit_w=200)
     monkeypatch.setattr(Planted, "gpus", lambda *_: (*cards, capped))
@@ -288,7 +290,7 @@ def test_a_registry_that_is_silent_is_waited_for_once() -> None:
 
 
 def test_an_image_with_a_wrong_answer_does_not_silence_its_registry() -> None:
-    """One manifest of 2015 made every image of its registry unknown."""
+    """One manifest from 2015 made every image of its registry unknown."""
     planted: Any = PlantedRegistry()
     told = RegistryAnswers(registry=planted)
     assert "does not send a manifest" in str(told.layers("nvcr.io/x:old-manifest", "amd64"))
@@ -310,7 +312,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
     assert disk(40 * GIB).expected_bytes == {("ngc", "20.12-tf1-py3"): 6 * GIB, ("ngc", "22.12-tf1-py3"): 9 * GIB}
     assert notes == []
     disk(20 * GIB)
-    assert "will take about 23 GiB, and 20 GiB are allowed" in notes[0]
+    assert "will take about 23 GiB, and 20 GiB is allowed" in notes[0]
 
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps that end early: what is named by then, what is said of the rest, and that nothing good is claimed."""
+"""Sweeps that end early: what is named by then, what is said about the rest, and that nothing is claimed to be good."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def swept(
 
 
 def test_quick_launches_every_version_once_and_calls_nothing_good(tmp_path: Path) -> None:
-    """A report that says "all good" after one launch of each would pass what fails every second time."""
+    """A report that says "all good" after one launch of each version would pass a failure of every second launch."""
     result, launched = swept(tmp_path, Stop(quick=True))
     assert sorted({*launched}) == sorted((f"v{version}", part) for version in range(1, 5) for part in range(3))
     assert len(launched) <= 12 + 1  # and the A/A replicate
@@ -107,7 +107,7 @@ def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -
 
 
 def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirmed(tmp_path: Path) -> None:
-    """Ctrl-C after the first round: the name of the bad version was in no sentence of the report."""
+    """After Ctrl-C in the first round, no sentence of the report had the name of the bad version."""
     stopped = threading.Event()
 
     def after(launched: list[tuple[str, int]]) -> None:
@@ -132,7 +132,7 @@ def _remedies(result: RunResult) -> set[str]:
 
 
 def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(tmp_path: Path) -> None:
-    """The report asked for more launches than were planned, and those that were planned had not been made."""
+    """The report asked for more launches than planned, although the planned ones had not been made."""
     stopped = threading.Event()
 
     def after(launched: list[tuple[str, int]]) -> None:
@@ -143,7 +143,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert result.verdict == "interrupted"
     assert _remedies(result) == {"run the same sweep again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
-    assert _remedies(quick) == {"stopped by --quick; the same sweep without it continues"}
+    assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
 
 
 def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(
     assert not launched
     assert {cell.verdict.why for cell in result.cells} == {TIME}
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
-    assert "12 of 12 cells had none" in headline.sentence(result)
+    assert "12 of 12 cells had no launch" in headline.sentence(result)
 
 
 def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a dry run says of the time that a sweep takes: by earlier runs, or nothing."""
+"""The time that a dry run predicts for a sweep: estimated from earlier runs, or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def trials(tmp_path: Path) -> list[Path]:
 
 
 def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: Path, swept_plan: Plan) -> None:
-    """ "At most 96 launches, 32 hours" kept users from a sweep that took 12 launches and a minute."""
+    """The line "at most 96 launches, 32 hours" kept users from a sweep that took 12 launches and a minute."""
     found = estimate(tmp_path / "reports" / "matrix", swept_plan)
     assert found is not None
     assert dict(found.launches) == {"far": len(trials(tmp_path))}

@@ -1,4 +1,4 @@
-"""repro, issue and diff: from a run's directory alone, for people who do not have the harness."""
+"""repro, issue and diff: from a run's directory alone, for readers who do not have the harness."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def script_of(run: StoredRun, *words: str) -> str:
 
 
 def played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run as plain Python, in a folder where nothing else is."""
+    """Run a script as plain Python, in a folder that contains nothing else."""
     folder.mkdir()
     (folder / "repro.py").write_text(code)
     command = [sys.executable, "-I", "-u", "repro.py"]
@@ -99,7 +99,7 @@ def test_an_interrupted_run_without_a_finding_is_not_said_to_have_found_no_chang
 
 
 def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep of hours is under way: what the last one found must still be there to look at."""
+    """While a sweep runs for hours, the result of the last one must still be readable."""
     path = stored_run.write(tmp_path)
     going = path.with_name("20250302T120000Z-3c4d")
     going.mkdir()
@@ -117,7 +117,7 @@ def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkey
 
 
 def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
-    """Who wrote `issue latest 1` writes `compare latest` next."""
+    """A user who typed `issue latest 1` will type `compare latest` next."""
     path = stored_run.write(tmp_path)
     out = ["--out", str(tmp_path / "reports")]
     with pytest.raises(UsageError, match="a run on one host or card only"):
@@ -129,7 +129,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
     cell = find_cell(run, ["6.3.0"])
     assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 local keep=True"]) == cell
-    with pytest.raises(UsageError, match="fits 3 cells") as several:
+    with pytest.raises(UsageError, match="matches 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
     assert [find_cell(run, [number]) for number in "12"] == [cell, cell], "of a finding, and of what fixed it"
@@ -159,7 +159,7 @@ def test_a_param_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> Non
 
 def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
-    with pytest.raises(UsageError, match="fits 2 findings"):
+    with pytest.raises(UsageError, match="matches 2 findings"):
         find_finding(run, ["multidict"])
     with pytest.raises(UsageError, match=re.escape("1  multidict on local, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
@@ -169,7 +169,7 @@ def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
 
 
 def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRun, tmp_path: Path) -> None:
-    """What the scenario needs is inside; what the harness never ran is not."""
+    """Everything that the scenario needs is included; what the harness never ran is not."""
     code = script_of(run, "6.3.0").replace("steps=4000", "steps=400")
     done = played(code, tmp_path / "bare")
     assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRu
 
 @pytest.mark.parametrize("hostile", ["$(touch x)", "`touch x`", "'; touch x; '", '"\n', "END_OF_SCRIPT\ntouch x", "\\"])
 def test_a_param_starts_nothing(tmp_path: Path, hostile: str) -> None:
-    """The shell script is fed to a real shell with a docker that only says what it was given."""
+    """The shell script is run by a real shell with a docker that only prints its arguments."""
     run = run_of(stored_run.write(tmp_path, params=(("keep", False), ("say", hostile)), environment=(("A", hostile),)))
     text = shell(recipe(run, find_cell(run, ["6.3.0"])))
     bench = tmp_path / "bench"
@@ -241,7 +241,7 @@ def test_a_script_of_another_encoding_keeps_its_letters() -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_script_keeps_its_form_feeds_and_separators(tmp_path: Path, newline: str) -> None:
-    """To Python they end no line: a script with one was torn apart in the middle of a text."""
+    """Python does not end lines there: a script with such a character was split in the middle of a string."""
     text = '"""Title"""\n\x0c\nSAID = "a\u2028b\x0cc\x85d"\nif __name__ == "__main__":\n    raise SystemExit(9)\n'
     text += "def setup(keep):\n    assert len(SAID) == 7, ascii(SAID)\n    return lambda: None\n"
     run = run_of(stored_run.write(tmp_path))
@@ -251,7 +251,7 @@ def test_a_script_keeps_its_form_feeds_and_separators(tmp_path: Path, newline: s
 
 
 def test_a_param_of_any_letters_is_printed_by_a_python_without_a_locale(tmp_path: Path) -> None:
-    """Old images have none: the script would end with an error of its own before the first step."""
+    """Old images have no locale: the script would end with its own error before the first step."""
     run = run_of(stored_run.write(tmp_path, params=(("keep", False), ("say", "é \N{GRINNING FACE}"))))
     (tmp_path / "repro.py").write_text(script_of(run, "6.3.0").replace("steps=4000", "steps=40"), encoding="utf-8")
     done = subprocess.run(
@@ -270,7 +270,7 @@ def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:
 
 
 def test_a_program_is_repeated_without_steps_that_nobody_counts(tmp_path: Path) -> None:
-    """It said "ended with 0 after 0 steps" of a training that had made thousands."""
+    """It said "ended with 0 after 0 steps" about a training that had made thousands."""
     source = tmp_path / "train.py"
     source.write_text("import sys, time; print(sys.argv[1:]); time.sleep(1.5)")
     program = Program(path=source, module=None, args=("--epochs", "1"), steps_are="torch")
@@ -284,7 +284,7 @@ def test_a_program_is_repeated_without_steps_that_nobody_counts(tmp_path: Path) 
 
 
 def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
-    """One sample a second showed nothing of a training that took 0.1 s, while the report on it claimed a leak."""
+    """One sample per second showed nothing of a training that took 0.1 s, while the report on it claimed a leak."""
     source = tmp_path / "train.py"
     grows = "import time\nkept = []\nfor _ in range(10):\n    kept.append(b'x' * (2 << 20)); time.sleep(0.05)"
     source.write_text(grows)
@@ -292,14 +292,17 @@ def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
     run = run_of(stored_run.write(tmp_path, script=None, program=program))
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
     seen = [int(kib) for kib in re.findall(r"^\[RSS (\d+) KiB\]$", done.stdout, re.MULTILINE)]
-    assert max(seen) - min(seen) > 10 << 10, done.stdout  # the last look may meet the program while it ends
+    assert max(seen) - min(seen) > 10 << 10, done.stdout  # the last look may coincide with the program's end
 
 
 @pytest.mark.parametrize(
     ("steps", "told"),
     [
-        (2000, "7.84 KiB/step makes 15.3 MiB in 2,000 steps: the resident memory that the script prints grows"),
-        (20, "7.84 KiB/step makes 0.153 MiB in 20 steps: too little to be seen in the resident memory that the script"),
+        (2000, "7.84 KiB/step adds up to 15.3 MiB in 2,000 steps: the resident memory that the script prints grows"),
+        (
+            20,
+            "7.84 KiB/step adds up to 0.153 MiB in 20 steps: too little to show in the resident memory that the script",
+        ),
     ],
 )
 def test_a_report_says_whether_its_script_can_show_the_leak(tmp_path: Path, steps: int, told: str) -> None:
@@ -322,7 +325,7 @@ def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) ->
 def test_what_a_copy_lacks_is_told_by_its_report_and_its_issue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both were written without a word, with tables of "not known" and a machine without a GPU."""
+    """Both were written silently, with tables of "not known" and a machine without a GPU."""
     path = stored_run.write(tmp_path)
     assert read_result(path).warnings == ()
     for trial in (path / "trials").iterdir():
@@ -355,7 +358,7 @@ def test_what_changed_is_told_by_the_journal_alone(run: StoredRun) -> None:
 
 
 def test_a_library_that_is_loaded_in_two_versions_is_told_with_both() -> None:
-    """One of them hid the other, and with it what had changed."""
+    """One version hid the other, and with it the change."""
     old, new = (
         replace(build.trial("c", 1, build.flat()), facts={"libraries": names})
         for names in (["libssl.so.1.1", "libssl.so.3"], ["libssl.so.3"])
@@ -367,7 +370,7 @@ def test_a_library_that_is_loaded_in_two_versions_is_told_with_both() -> None:
 
 
 def test_a_wheel_of_another_kind_is_a_difference() -> None:
-    """The version alone hid that the older one ran as pure Python."""
+    """The version number alone hid that the older one ran as pure Python."""
     old, new = (
         replace(build.trial("c", 1, build.flat()), facts={"packages": {}, "wheels": told})
         for told in ({"msgpack": "py3-none-any", "six": "py3-none-any"}, {"msgpack": "cp311-cp311-linux_x86_64"})
@@ -422,19 +425,19 @@ def test_the_report_holds_what_its_readers_ask(run: StoredRun, tmp_path: Path) -
 def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
     run: StoredRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Hundreds of lines ran through the terminal, though a file holds them."""
+    """Hundreds of lines were printed on the terminal, although a file contains them."""
     words = ["issue", str(run.path), "1"]
     assert main(words) == 0
     piped = capsys.readouterr()
     text = run.path / "issue-1" / "issue.md"
     assert piped.out == text.read_text()
-    assert f"wrote {text}, ready to paste; beside it: repro.py, versions.png" in piped.err
+    assert f"wrote {text}, ready to paste; next to it: repro.py, versions.png" in piped.err
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "harness", *words]
     shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)
     os.close(terminal)
     assert shown.stderr == piped.err
-    with pytest.raises(OSError, match="Input/output error"):  # nothing is on the screen, and nobody writes to it
+    with pytest.raises(OSError, match="Input/output error"):  # nothing is on the screen, and nothing writes to it
         os.read(screen, 1)
     os.close(screen)
 
@@ -480,14 +483,14 @@ HARMLESS = (
 
 
 def test_strangers_get_the_variables_that_it_takes_and_none_that_is_private(tmp_path: Path) -> None:
-    """Without its variables a script shows nothing; with a token in it it cannot be sent."""
+    """Without its variables a script shows nothing; with a token in it, it cannot be sent."""
     run = run_of(stored_run.write(tmp_path, environment=(*PRIVATE, *HARMLESS)))
     made = for_strangers(recipe(run, find_cell(run, ["6.3.0"]))).run
     assert (made.environment, made.withheld) == (HARMLESS, tuple(name for name, _ in PRIVATE))
 
 
 def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(tmp_path: Path) -> None:
-    """A reader would look for a leak where it crashes."""
+    """A reader would look for a leak where the version crashes."""
     run = run_of(stored_run.write(tmp_path))
     found = issue(run, find_finding(run, ["1"])[1], inspect=None)
     crashes = replace(found.bad, verdict=build.crash())
@@ -538,7 +541,7 @@ def test_a_registry_that_readers_may_not_reach_is_told(
 
 
 def built_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
-    """Of images that were built from a folder here."""
+    """Return a run with images that were built from a folder here."""
     folder = tmp_path / "img"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\nARG WHEEL\n")
@@ -550,7 +553,9 @@ def built_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
 
 
 def test_a_built_image_comes_with_its_dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its readers have no other way to get the image; one that was changed since the run would make another."""
+    """Its readers have no other way to get the image; a Dockerfile that changed since the run would make a different
+    one.
+    """
     run = built_run(tmp_path, monkeypatch)
     report = report_of(run, "1")
     assert "```dockerfile\nFROM scratch\nARG WHEEL\n```" in report.markdown
@@ -565,7 +570,7 @@ def test_a_built_image_comes_with_its_dockerfile(tmp_path: Path, monkeypatch: py
 
 
 def test_a_build_that_fails_leaves_no_container_with_the_reader(run: StoredRun) -> None:
-    """An engine without BuildKit keeps the one of a failed step."""
+    """An engine without BuildKit keeps the container of a failed step."""
     text = shell(recipe(run, find_cell(run, ["6.3.0"]))) + report_of(run, "1").markdown
     assert text.count("docker build ") == text.count(" --force-rm ") == 2
 
@@ -588,7 +593,7 @@ def test_a_host_that_the_matrix_calls_by_a_machine_s_name_is_warned_of(tmp_path:
     "folder", ["/tmp/harness-trial-aa8810.40265_1107_7b19e3", "/srv/ada/tmp/harness-trial-x", "/.harness"]
 )
 def test_a_file_of_the_scenario_is_named_without_the_folder_of_the_trial(folder: str) -> None:
-    """It tells strangers of a machine, and differs from launch to launch."""
+    """The folder describes the machine to strangers, and differs from launch to launch."""
     assert scrubbed(f'File "{folder}/scenario/grow.py", line 3') == 'File "scenario/grow.py", line 3'
 
 
@@ -607,7 +612,7 @@ def test_a_repro_has_no_credential_in_it_and_takes_it_from_its_caller(tmp_path: 
 
 
 def test_a_script_for_a_pipe_leaves_the_pipe_as_it_is(run: StoredRun, tmp_path: Path) -> None:
-    """`--script /dev/null`, by root, took from all others the right to write to it."""
+    """`--script /dev/null`, run by root, took away everyone else's permission to write to it."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     with ThreadPoolExecutor() as pool:

@@ -15,7 +15,7 @@ SERIES = build.series("msgpack", ["1.0.4", "1.0.5"])
 
 
 def found(metric: str, *, launches: int) -> Findings:
-    """One block of two versions whose figure doubles beyond doubt, with so many launches a version."""
+    """Return one block of two versions whose figure doubles beyond doubt, with this many launches per version."""
     signal = SignalVerdict(seen="good", value=1.0, limit=1.0)
     verdict = replace(build.flat(), trials=launches, signals={metric: signal})
     cells = tuple(
@@ -32,17 +32,17 @@ def found(metric: str, *, launches: int) -> Findings:
     ("metric", "launches", "named"), [("tail", 3, False), ("tail", 5, True), ("step_time", 3, True)]
 )
 def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str, launches: int, named: bool) -> None:
-    """A neighbour's busy moment makes a tail: three equal versions were accused on a shared machine."""
+    """A busy moment of another program makes a tail: three equal versions were accused on a shared machine."""
     result = found(metric, launches=launches)
     assert [one.metric for one in result.findings] == ([metric] if named else [])
     signal = result.blocks[0].cells[1].verdict.signals[metric]
     assert signal.seen == ("bad" if named else "suspect")
-    assert named or signal.why == "a change that 5 launches of each version have to confirm"
+    assert named or signal.why == "a change that needs 5 launches of each version to be confirmed"
 
 
 @pytest.mark.parametrize("beginning", [1e-9, 0.4])
 def test_no_version_is_bad_only_because_a_later_one_is_better(beginning: float) -> None:
-    """The rise to 1.1 and the fall to 1.2: if the rise may be chance, 1.0 and 1.1 are not bad until 1.2."""
+    """A rise to 1.1 and a fall to 1.2: if the rise may be chance, 1.0 and 1.1 must not be called bad until 1.2."""
     signal = SignalVerdict(seen="good", value=1.0, limit=0.1)
     verdict = replace(build.flat(), trials=5, signals={"step_time": signal})
     cells = tuple(

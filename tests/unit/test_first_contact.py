@@ -1,4 +1,4 @@
-"""`harness try` and `init`: the matrix that they write is the one that the user meant, and it can be read."""
+"""`harness try` and `init`: the matrix that they write is the one that the user meant, and is readable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder as users have them: a program, a module and a package of its own, a configuration, data of others."""
+    """A typical user's folder: a program, its module and package, a configuration, and unrelated data."""
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "model.py").write_text("import layers\n")
     (tmp_path / "layers.py").touch()
@@ -120,7 +120,7 @@ def test_requirement_files_are_versions(folder: Path) -> None:
         (("old.txt", "new.txt"), "old.txt: no such file in "),
         (
             ("torch=2.5.1", "torch=2.6.0"),
-            "torch=2.5.1: is not an image; a version of a package is written torch==",
+            "torch=2.5.1: is not an image; write a version of a package as torch==",
         ),
         (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
         (("torch==2.5.1", "torchvision==0.20.1"), "torchvision: give versions of one package"),
@@ -155,7 +155,7 @@ def test_a_python_program_is_measured_from_inside(python: str, folder: Path) -> 
 
 
 def test_the_modules_that_a_program_imports_come_with_it(folder: Path) -> None:
-    """Without them, every launch ends with an ImportError; with the whole folder, each copies gigabytes."""
+    """Without them, every launch ends with an ImportError; with the whole folder, each launch copies gigabytes."""
     assert set(job(folder, "python", "train.py").carried) == {"train.py", "model.py", "layers.py", "parts"}
 
 
@@ -173,7 +173,7 @@ def test_a_module_of_the_folder_is_run_as_one(folder: Path) -> None:
 
 
 def test_a_module_that_is_measured_from_outside_is_copied_in_too(folder: Path) -> None:
-    """`--step-pattern` is what the first launch suggests; without its own files every version would then fail."""
+    """The first launch suggests `--step-pattern`; without its own files every version would then fail."""
     made = job(folder, "python", "-m", "parts.loss", step_pattern="^step")
     assert (made.name, made.carried) == ("parts", ("parts",))
     assert made.entry["command"] == ["python", "-m", "parts.loss"]
@@ -203,7 +203,7 @@ def test_a_program_in_a_folder_brings_what_lies_beside_it(folder: Path) -> None:
     (folder / "src" / "run.py").write_text("import near\n")
     (folder / "src" / "near.py").touch()
     assert set(job(folder, "python", "src/run.py", "conf/small.yaml").carried) == {"src/run.py", "src/near.py", "conf"}
-    with pytest.raises(UsageError, match="go into src and try it there"):
+    with pytest.raises(UsageError, match="change to src and run it there"):
         job(folder, "python", "src/run.py", "src/near.py")
 
 
@@ -253,7 +253,7 @@ def test_a_matrix_that_was_edited_is_not_overwritten(folder: Path) -> None:
     first.write_text("edited")
     second = try_flow.write(made, out=folder)
     assert (first.read_text(), second.name) == ("edited", "try-true-2.yaml")
-    assert load_matrix(second, environ={}).name == "try-true"  # the name under which trials are reused
+    assert load_matrix(second, environ={}).name == "try-true"  # the name by which trials are reused
 
 
 def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,7 +276,7 @@ def test_who_forgets_the_two_dashes_is_told_where_they_go(
 def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It named a line of a file that nobody had asked for, and the file stayed."""
+    """The message named a line of a file that the user had not asked for, and the file stayed."""
     monkeypatch.chdir(folder)
     assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
     assert "\nharness: unknown engine 'podmann'; allowed: docker" in capsys.readouterr().err
@@ -307,7 +307,7 @@ def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) 
 
 
 class Index:
-    """A package index with three releases of torch, one of them a candidate."""
+    """A package index with three releases of torch, one of which is a release candidate."""
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
         if name != "torch":
@@ -329,7 +329,7 @@ def test_the_training_is_found_before_other_programs(folder: Path) -> None:
 
 
 def test_only_programs_are_searched_for_a_framework(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that was copied in was read whole."""
+    """A data set that was copied in was read completely."""
     searched: list[str] = []
     monkeypatch.setattr(draft_steps, "modules", lambda file: searched.append(file.name) or [])
     (folder / "data.bin").write_bytes(b"import torch")
@@ -353,7 +353,7 @@ def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
 
 
 def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
-    """All were `it`, so that their runs lay in one folder."""
+    """All of them were called `it`, so that their runs were in one folder."""
     names = {draft_series.safe(text) for text in ("模型", "训练", "обучение")}
     assert len(names) == 3
     assert all(re.fullmatch(NAME, name) for name in names)
@@ -407,7 +407,7 @@ def test_init_that_finds_nothing_says_which_option_tells_it(
 
 @pytest.fixture
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Answers to the questions of init, at a terminal; the input ends after the last one."""
+    """Answer the questions of init on a terminal; the input ends after the last answer."""
     answers: list[str] = []
 
     def prompt(*_: object, **__: object) -> str:
@@ -428,7 +428,7 @@ def answering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_init_names_the_one_version_that_it_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its example was about torch."""
+    """Its example named torch."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", "")
     (folder / "requirements.txt").write_text("jsonschema==4.18.4\n")
@@ -485,7 +485,7 @@ def test_init_asks_three_times_and_ends_in_one_line_where_the_input_ends(
 def test_init_does_not_leave_it_at_a_file_that_it_removed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It said that it wrote matrix.yaml, and the file was gone."""
+    """It said that it had written matrix.yaml, but the file was gone."""
 
     def refused(drafted: object, matrix: Path, *_: object) -> None:
         matrix.unlink()
@@ -504,7 +504,7 @@ def test_init_does_not_leave_it_at_a_file_that_it_removed(
 def test_init_without_a_launch_refuses_what_try_refuses(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It wrote a matrix, of which every version then ended without a step."""
+    """It wrote a matrix in which every version then ended without a step."""
     monkeypatch.chdir(folder)
     (folder / "loop.py").write_text(LOOP)
     words = [
@@ -540,7 +540,7 @@ def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeyp
 
 
 def rehearsed(steps: int, end: End = "stopped") -> RunResult:
-    """What a run knows whose one launch made these steps."""
+    """Return a run whose only launch made these steps."""
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
     result = build.quickstart()
     known = replace(result.cells[0].trials[0], end=end, last_step=steps)
@@ -603,7 +603,7 @@ def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
 
 
 def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
-    """What a run knows whose one launch ended like this."""
+    """Return a run whose only launch ended like this."""
     result = build.quickstart()
     known = replace(result.cells[0].trials[0], end=end, message=message, remedy=remedy, last_step=steps)
     launch = replace(known, output_tail=output, shortfall="no_step" if "no step was seen" in message else "")
@@ -611,19 +611,19 @@ def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: R
 
 
 def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
-    """The message named a key of a matrix file, to somebody who has none."""
+    """The message named a key of a matrix file, to a user who has none."""
     seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n", remedy="function")
     with pytest.raises(UsageError) as told:
         first_launch.check(plain_loop(folder), seen)
     assert str(told.value) == (
         "loop.py: the program ended, and no step was seen: it did not import any framework; name the function that "
         "makes a step, such as --steps-are loop:train_one (it defines train_one, Net.forward, load), or count each "
-        "line of its output that matches as a step: --step-pattern '^step '"
+        "matching line of its output as a step: --step-pattern '^step '"
     )
 
 
 def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
-    line = "[train] (epoch) 3/9"  # a coloured one would be suggested with its colour
+    line = "[train] (epoch) 3/9"  # a coloured line would be suggested with its escape codes
     with pytest.raises(UsageError) as told:
         first_launch.check(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
     (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
@@ -631,7 +631,7 @@ def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder:
 
 
 def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None:
-    """`harness runs` listed it as infrastructure, though nothing was measured."""
+    """`harness runs` listed it as infrastructure, although nothing was measured."""
     made = [
         RunDirectory.create(out=tmp_path, matrix="try-loop", now=datetime(2026, 3, day, tzinfo=timezone.utc))
         for day in (1, 2, 3)
@@ -640,7 +640,7 @@ def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None
     seen = ended("setup", NO_STEP)
     try_flow.remove_runs([replace(seen, directory=run.path) for run in made[1:]])
     assert (tmp_path / "try-loop" / "latest").resolve() == made[0].path
-    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[:2]])  # one is gone already
+    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[:2]])  # one file is gone already
     assert not list(tmp_path.iterdir())
 
 
@@ -650,7 +650,7 @@ def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder
     with pytest.raises(UsageError) as told:
         first_launch.check(made, ended("setup", message, output="step 4\n"))
     assert "--steps-are" not in str(told.value)
-    assert str(told.value).startswith(f"python loop.py: {message}; count each line")
+    assert str(told.value).startswith(f"python loop.py: {message}; count each matching line")
 
 
 def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder: Path) -> None:
@@ -659,7 +659,7 @@ def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder:
 
 
 def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
-    """Six launches told of a missing module, and none of the option that installs it."""
+    """Six launches reported a missing module, and none named the option that installs it."""
     lacks = ended("setup", "Traceback …/trial-1/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
     other = ended("setup", "Traceback …/trial-2/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
     assert first_launch.fails_before_a_step(lacks)
@@ -669,7 +669,7 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
 
 
 def test_each_command_has_the_options_that_the_first_launch_names() -> None:
-    """`harness init` suggested `--file NAME`, and had no such option."""
+    """`harness init` suggested `--file NAME`, but had no such option."""
     for command in (init, try_):
         flags = {flag for one in command.params for flag in one.opts}
         assert {"--file", "--with", "--steps-are", "--step-pattern"} <= flags
@@ -689,7 +689,7 @@ def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folde
         steps_of("loop:nix", of)
     (folder / "loop.py").write_text("for number in range(9): print(number)\n")
     with pytest.raises(
-        UsageError, match=r"loop.py has no step, and it defines no function: put what one step does into"
+        UsageError, match=r"loop.py has no step, and it defines no function: move the code of one step into"
     ):
         steps_of("loop:step", of)
     with pytest.raises(UsageError, match=r"--steps-are torhc: is not a kind of step; did you mean 'torch'\?"):

@@ -1,4 +1,4 @@
-"""What is launched where every version is run: rounds side by side, one image twice, more where it is not clear."""
+"""What is launched if every version is run: rounds side by side, one image twice, and more rounds if unclear."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _ready(image: Image) -> Prepared:
 
 
 def timed(step_s: Callable[[CellRun], float]) -> Measure:
-    """Quiet memory, and steps of a length."""
+    """Return a launch with quiet memory and steps of a given length."""
 
     def measure(run: CellRun, number: int) -> Trial:
         step = np.arange(1.0, STEPS.budget + 1)
@@ -54,7 +54,7 @@ def timed(step_s: Callable[[CellRun], float]) -> Measure:
 
 
 def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list[Batch]:
-    """Do what the policy asks for until it is done; the batches that were launched."""
+    """Do what the scheduler asks for until it is done; return the batches that were launched."""
     batches: list[Batch] = []
     while (batch := scheduler.next()).runs:
         assert len(batches) < most, "it never ends"
@@ -73,7 +73,9 @@ def names(batch: Batch) -> set[str]:
 
 
 def test_every_round_has_every_version_and_one_of_them_twice() -> None:
-    """A step time is comparable with others of the same minutes, and if we know what two equal images show."""
+    """A step time is comparable with others of the same minutes, and if it is known how much two
+    equal images differ.
+    """
     scheduler = FullScheduler(runs=block(3), asked=Trials(least=3, most=3), measures_noise=True)
     batches = play(scheduler, timed(lambda run: 1e-3))
     first, caught_up, *later = batches
@@ -87,7 +89,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
 
 @pytest.mark.parametrize(("versions", "judge_exit", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit: bool, step_s: float) -> None:
-    """One version alone, an exit code, many versions with short steps: nobody needs a twin there."""
+    """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
     runs = block(versions, judge_exit=judge_exit)
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
     play(scheduler, timed(lambda run: step_s))
@@ -95,7 +97,7 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit
 
 
 def test_versions_of_a_noisy_comparison_go_on_together() -> None:
-    """More launches of one version alone would compare one minute's machine with another's."""
+    """More launches of only one version would compare the machine at different times."""
     rng = random.Random(3)
     scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
     batches = play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
@@ -105,7 +107,7 @@ def test_versions_of_a_noisy_comparison_go_on_together() -> None:
 
 
 def test_a_clear_comparison_stops_at_the_least() -> None:
-    """Launches that settle nothing are the user's time."""
+    """Launches that settle nothing waste the user's time."""
     scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
     rng = random.Random(3)
     play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
@@ -113,7 +115,7 @@ def test_a_clear_comparison_stops_at_the_least() -> None:
 
 
 def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
-    """Two good launches say little about a version next to one that crashes now and then; the others need none."""
+    """Two good launches say little about a version next to one that crashes at times; the others need no more."""
     runs = block(5)
 
     def measure(run: CellRun, number: int) -> Trial:
@@ -130,7 +132,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
 
 
 def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
-    """Else those of good versions stop at the first look, and say nothing of a failure that comes after it."""
+    """Otherwise good versions stop at the first look, and say nothing about a later failure."""
     for after, expected in ((600, [False, True, True]), (40, [False] * 3)):
 
         def measure(run: CellRun, number: int, after: int = after) -> Trial:
@@ -143,7 +145,7 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
 
 
 def test_rounds_end_whatever_happens() -> None:
-    """A machine that fails at random must end with a report, too."""
+    """A sweep on a machine that fails at random must end with a report, too."""
     for seed in range(many(10, 300)):
         rng = random.Random(seed)
         runs = block(3)
@@ -165,7 +167,7 @@ def changed(trial: Trial, **fields: object) -> Trial:
 
 
 def test_an_interrupted_round_is_made_up_for() -> None:
-    """Ctrl-C in the first round, and the same command again: no version may fall out of the comparison for that."""
+    """After Ctrl-C in the first round and the same command again, no version may be missing from the comparison."""
     runs = block(3)
     measure = timed(lambda run: 1e-3)
     runs[0].trials.append(changed(measure(runs[0], 0), run="before"))
@@ -176,7 +178,7 @@ def test_an_interrupted_round_is_made_up_for() -> None:
 
 
 def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
-    """A GPU whose clock was held down, or a pull beside the trial: that round's step times are not all there."""
+    """A throttled GPU clock, or a pull during the trial: the step times of that round are incomplete."""
 
     def measure(run: CellRun, number: int) -> Trial:
         disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
@@ -188,7 +190,9 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
 
 
 def test_what_settles_a_cause_needs_no_step_times_again() -> None:
-    """With --decide, versions that had waited for images in an earlier run were launched beside the one asked for."""
+    """With --decide, versions that had waited for images in an earlier run were launched along with
+    the requested one.
+    """
     runs = block(3)
     measure = timed(lambda run: 1e-3)
     for run in runs[:2]:
@@ -199,7 +203,7 @@ def test_what_settles_a_cause_needs_no_step_times_again() -> None:
 
 
 def test_versions_of_another_day_are_not_measured_again() -> None:
-    """A weekly sweep runs what is new; that all of it is measured side by side is asked for with --fresh."""
+    """A weekly sweep runs what is new; --fresh asks for measuring all of it side by side."""
     runs = block(3)
     measure = timed(lambda run: 1e-3)
     for run in runs[:2]:
@@ -210,7 +214,7 @@ def test_versions_of_another_day_are_not_measured_again() -> None:
 
 
 def test_noisy_peaks_of_short_steps_get_rounds() -> None:
-    """Steps too short to be timed leave memory to be compared, in rounds of all versions."""
+    """If steps are too short to be timed, only memory is compared, in rounds of all versions."""
     rng = random.Random(1)
 
     def measure(run: CellRun, number: int) -> Trial:
@@ -225,7 +229,7 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
 
 
 def test_what_was_bad_once_is_confirmed_before_the_second_round() -> None:
-    """The name of the first bad version came after two more rounds of versions that were plainly good."""
+    """The first bad version was named only after two more rounds of versions that were plainly good."""
 
     def measure(run: CellRun, number: int) -> Trial:
         quiet = timed(lambda run: 1e-3)(run, number)

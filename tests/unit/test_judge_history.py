@@ -1,4 +1,4 @@
-"""`harness judge --history`: figures from any file, and a clear line for each that is none."""
+"""`harness judge --history`: figures from any file, and a clear line for each value that is not a figure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     done = judge(rows(STEP))
     assert done.exit_code == 0
     first, change, visible, noise = done.stdout.splitlines()
-    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
+    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse; the limit is a change of 10 %")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
     sure = r"a change of 15\.\d % in a single version would have shown"
@@ -62,7 +62,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
 
 
 def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
-    """`a change of 120 % would have shown`: a throughput cannot fall by that."""
+    """It said `a change of 120 % would have shown`, but a throughput cannot fall by that much."""
     alone = "".join(f"v{place},{1 + 0.01 * (place % 3)}\n" for place in range(20))
     told = judge(alone, "--falls", "--limit", "60%").stdout
     assert "a change of 84 % in 4 versions in a row would have shown" in told
@@ -71,11 +71,11 @@ def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
 def test_one_value_of_each_is_judged_and_that_is_said(judge):
     done = judge(rows([1.0] * 20 + [1.25] * 20, rounds=1).replace(",0\n", "\n"))
     assert "first bad v20 (after v19)" in done.stdout
-    assert "from neighbouring versions, because each has one value" in done.stdout
+    assert "from neighbouring versions, because each has only one value" in done.stdout
 
 
 def test_less_may_be_worse(judge):
-    """Throughput that rises is no regression."""
+    """A rising throughput is not a regression."""
     falling = [1.2] * 10 + [1.0] * 10
     assert told(judge(rows(STEP), "--falls", "--json")) == [("better", "v9", "v10")]
     done = judge(rows(falling), "--falls", "--json")
@@ -94,7 +94,7 @@ def test_a_limit_of_ones_own(judge):
 def test_too_little_is_no_all_clear(judge):
     done = judge("a,1\nb,1\nc,1\n", "--json")
     assert json.loads(done.stdout)["verdict"] == "inconclusive"
-    assert "3 versions of one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
+    assert "3 versions with one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
 
 
 def test_a_round_that_was_cut_short_is_left_out_and_that_is_said(judge):
@@ -119,18 +119,18 @@ def test_columns_may_be_named_in_any_order(judge):
     ("text", "message"),
     [
         ("", ":1: is empty"),
-        ("version,value\n", ":1: has a header and no rows"),
+        ("version,value\n", ":1: has a header but no rows"),
         ("a,1\nb,fast\n", ":2: 'fast' is not a number"),
         ("a,1\n\nb,0\n", ":3: '0': values must be positive numbers"),
         ("a,1\nb,-3\n", ":2: '-3': values must be positive numbers"),
         ("a,1\nb,nan\n", ":2: 'nan': values must be positive numbers"),
         ("a,1\nb,1e999\n", ":2: '1e999': values must be positive numbers"),
-        ("a,1\nb\n", ":2: has 1 columns, 2 are needed"),
-        ("a,1,1\nb,1\n", ":2: has 2 columns, 3 are needed"),
+        ("a,1\nb\n", ":2: has 1 columns, but 2 are needed"),
+        ("a,1,1\nb,1\n", ":2: has 2 columns, but 3 are needed"),
         ("a,1\n,2\n", ":2: no version"),
-        ("a,1\nb,2\na,3\n", ":3: version 'a' again, as in line 1; add a column `round`"),
-        ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' again in round 'x', as in line 1"),
-        ("a,1\n", ": has values of one version only; give those of two versions or more"),
+        ("a,1\nb,2\na,3\n", ":3: version 'a' already has a value, in line 1; add a column `round`"),
+        ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' already has a value in round 'x', in line 1"),
+        ("a,1\n", ": has values of one version only; give values of at least two versions"),
         ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),
         ("time,commit,ms\n1,a,3\n", ":1: 'commit' is not a number, and the columns are not named"),
         ("version,value,value\n", ":1: column 'value' appears twice"),
@@ -161,7 +161,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_options_of_the_other_kind_are_refused(judge):
-    """They would say nothing, and pass for obeyed."""
+    """They would have no effect, and appear to work."""
     assert "--leak" in str(judge(rows(STEP), "--leak", "2KiB").exception)
     assert "100%" in str(judge(rows(STEP), "--falls", "--limit", "100%").exception)
     done = CliRunner().invoke(cli, ["judge", "--falls", "trace.csv"])
@@ -186,7 +186,7 @@ holes = st.lists(st.sets(st.integers(0, 4), min_size=1), min_size=1, max_size=8)
 
 @given(holes)
 def test_what_is_kept_is_complete(of_versions):
-    """And as large as that can be had: of a file without holes it is all."""
+    """It is also as large as possible: a file without gaps is kept completely."""
     cells = {f"v{place}": dict.fromkeys(map(str, sorted(each)), 1.0) for place, each in enumerate(of_versions)}
     turns = tuple(dict.fromkeys(turn for each in cells.values() for turn in each))
     versions, rounds = complete_part(HistoryFile(cells=cells, rounds=turns))
@@ -207,7 +207,7 @@ def test_equal_values_hide_nothing(judge):
 
 
 def test_what_is_said_to_show_does(judge):
-    """Equal values: it said that a change of 21 % would have shown, and 11 % did."""
+    """For equal values it said that a change of 21 % would have shown, although 11 % did."""
 
     def one(ratio: float) -> str:
         return judge(

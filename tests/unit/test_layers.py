@@ -1,4 +1,4 @@
-"""Imports go one way. A user loses nothing at once when this fails, but the next reader does."""
+"""Imports go in one direction. If this fails, the user loses nothing immediately, but the next reader does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.unit import source
 
 ROOT = Path(harness.__file__).parent
 
-# What each part may import of the harness, beside itself. `flows` wires the parts; `cli` calls flows and report.
-# ROOMS says the same of the rooms inside a part.
+# What each part may import, besides itself. `flows` connects the parts; `cli` calls flows and report.
+# ROOMS says the same about the subpackages of a part.
 BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
     "exit_codes": set(),
@@ -52,7 +52,7 @@ ALLOWED = {
     "__init__": set(),
 }
 
-# Inside a part: each room may import the rooms before it, and none after it. "" is what lies in the part's own folder.
+# Each subpackage may import those before it, and none after it. "" stands for the files in the part's own folder.
 ROOMS = {
     "judge": (
         ("logs",),
@@ -96,7 +96,7 @@ def part(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The parts of the harness that a file imports; outside the agent always by their whole name."""
+    """Return the parts of the harness that a file imports; outside the agent, always by absolute names."""
     names = set()
     for node in ast.walk(source.tree(path)):
         if isinstance(node, ast.Import):
@@ -109,7 +109,7 @@ def imported(path: Path) -> set[str]:
 
 @cache
 def files() -> dict[str, list[Path]]:
-    """By part, its files."""
+    """Return part -> its files."""
     found = defaultdict(list)
     for path in sorted(ROOT.rglob("*.py")):
         found[part(path)].append(path)
@@ -122,7 +122,7 @@ def test_every_part_is_listed() -> None:
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_imports_point_one_way(name: str) -> None:
-    """A part that reaches back ties the whole together: it could no longer be tested or replaced alone."""
+    """A part that imports backwards ties everything together: it could no longer be tested or replaced alone."""
     for path in files()[name]:
         beyond = imported(path) - {name} - ALLOWED[name]
         assert not beyond, f"{path.relative_to(ROOT)} imports {sorted(beyond)}"
@@ -130,7 +130,7 @@ def test_imports_point_one_way(name: str) -> None:
 
 @pytest.mark.parametrize("whole", ROOMS)
 def test_imports_between_rooms_point_one_way(whole: str) -> None:
-    """A reader who changes one room needs to read those before it, and none after it."""
+    """A reader who changes one subpackage needs to read those before it, and none after it."""
     order = {room: place for place, rooms in enumerate(ROOMS[whole]) for room in rooms}
     for path in sorted((ROOT / whole).rglob("*.py")):
         if path.name == "__init__.py":
@@ -143,14 +143,14 @@ def test_imports_between_rooms_point_one_way(whole: str) -> None:
 
 
 def _room(name: str, whole: str, order: dict[str, int]) -> str:
-    """The longest room whose name begins the module's name."""
+    """Return the longest subpackage name with which the module's name begins."""
     inside = name.removeprefix(f"harness.{whole}.")
     known = [room for room in order if room and f"{inside}.".startswith(f"{room}.")]
     return max(known, key=len, default="")
 
 
 def test_every_part_is_told_of() -> None:
-    """docs/architecture.md is where a reader looks what a folder is for."""
+    """A reader looks in docs/architecture.md for the purpose of a folder."""
     table = (ROOT.parent / "docs/architecture.md").read_text().split("\n## ", 1)[0]
     told = {
         name for line in table.splitlines() if line.startswith("| `") for name in line.split("|")[1].split("`")[1::2]
@@ -165,14 +165,14 @@ def test_the_agent_imports_nothing_of_ours() -> None:
 
 
 def test_relative_imports_are_the_agent_s_alone() -> None:
-    """They would pass by the check above; the agent needs them, because it has another name in the container."""
+    """The check above would miss them; the agent needs them, because it has another name in the container."""
     for path in set(ROOT.rglob("*.py")) - set((ROOT / "agent").rglob("*.py")):
         levels = [node.level for node in ast.walk(source.tree(path)) if isinstance(node, ast.ImportFrom)]
         assert not any(levels), path
 
 
 def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
-    """The modules that a file imports; `whole`: with the name that is imported from each."""
+    """Return the modules that a file imports; `whole`: with the name that is imported from each."""
     tree = source.tree(path)
     plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module]

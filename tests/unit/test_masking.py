@@ -1,4 +1,4 @@
-"""What strangers should not read is left out, of a text of any length."""
+"""Text that strangers should not read is masked, whatever the length of the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_is_left_out(text: str, told: str) -> None:
 
 
 def test_a_long_line_takes_no_longer_than_its_length() -> None:
-    """An image that prints one line of 500 KB stopped the report for hours."""
+    """An image that prints one line of 500 KB blocked the report for hours."""
     processor.on_long_texts(
         ["a", "/", "a/", "/.harness", "a://", "://a", "a.", "/home/", "/root", "sk-", "KEY1"],
         imports="from harness.masking import is_secret, scrubbed",

@@ -1,4 +1,4 @@
-"""The package index: what it says, and what is said when it says nothing."""
+"""The package index: what it returns, and the errors if it does not answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """An index with one package, my-tool, and a package `broken` that answers with HTTP 500."""
+    """Run an index with one package, my-tool, and a package `broken` that answers with HTTP 500."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -123,7 +123,7 @@ def test_package_that_is_not_there(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not answer as a package index")]
+    ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not respond like a package index")]
 )
 def test_trouble_never_shows_the_password(server: Server, name: str, text: str) -> None:
     url = server.url.replace("127.0.0.1", "user:s3cret@127.0.0.1")
@@ -162,17 +162,17 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
 HOSTILE = {
     "packed": "answers with more than 32 MiB",
     "values": "answers with more than 2000000 values",
-    "drip": "has not finished its answer in 1 s",
+    "drip": "did not finish its answer within 1 s",
     "files": "lists more than 100 files of one package",
-    "nested": "does not answer as a package index",
-    "odd": "does not answer as a package index",
-    "away": "leads to an address that is not safe",
+    "nested": "does not respond like a package index",
+    "odd": "does not respond like a package index",
+    "away": "redirects to an unsafe address",
 }
 
 
 @pytest.fixture
 def hostile() -> Iterator[str]:
-    """An index whose answers are made to fill the memory, or never to end."""
+    """Run an index whose answers fill the memory, or never end."""
     ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -213,7 +213,7 @@ def hostile() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_index_is_one_line(hostile: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1.5 MB of gzip became 4.4 GB in the harness, and an index that drips was read for ever."""
+    """1.5 MB of gzip became 4.4 GB in the harness, and an index that sends slowly was read without end."""
     monkeypatch.setattr("harness.package_index.MOST_FILES", 100)
     index = PackageIndex([hostile], limits=ExchangeLimits(attempts=1, answer_s=1.0 if name == "drip" else 60.0))
     with pytest.raises(IndexSilent) as caught:
@@ -222,7 +222,7 @@ def test_a_hostile_index_is_one_line(hostile: str, name: str, monkeypatch: pytes
 
 
 def test_numbers_of_thousands_of_digits_are_no_versions(hostile: str, tmp_path: Path) -> None:
-    """Python reads no number of 5,000 digits: one file of one package ended every command with a traceback."""
+    """Python refuses to read a number of 5,000 digits: one file of one package ended every command with a traceback."""
     (release,) = PackageIndex([hostile]).releases("long")
     assert str(release.version) == "1.0"
     assert release.usable_by("3.11")
@@ -252,19 +252,19 @@ def test_numbers_of_thousands_of_digits_are_no_versions(hostile: str, tmp_path: 
     ],
 )
 def test_pages_in_html(page: str, expected: File) -> None:
-    """Many private indexes, and those of single projects, answer in HTML only."""
+    """Many private indexes, and those of single projects, answer only in HTML."""
     answer = Response(status=200, headers={"Content-Type": "text/html; charset=utf-8"}, body=page.encode())
     assert _page(answer, place="x") == [expected]
 
 
 def test_a_page_of_broken_links_is_read_in_one_pass() -> None:
-    """Quadratic time would hold the harness for hours."""
+    """Quadratic time would block the harness for hours."""
     body = (b"<a " * 200_000) + (b'<a "' * 200_000) + b"<a x=" + b"'\"" * 200_000
     assert _page(Response(status=200, headers={"Content-Type": "text/html"}, body=body), place="x") == []
 
 
 def test_a_login_goes_to_its_own_index_only(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Indexes of companies want one, in the address or in ~/.netrc as pip and uv have it."""
+    """Company indexes need a login, in the address or in ~/.netrc, as with pip and uv."""
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login ada password pw\n")
     PackageIndex([server.url]).releases("my-tool")

@@ -1,4 +1,4 @@
-"""Which cells a matrix gives, in which order, and what is said about them beforehand."""
+"""The cells of a matrix, their order, and what is said about them in advance."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
         ({"series": ["x"]}, r"--series 'x': the matrix has no such series; it has: tags, numpy"),
         (
             {"only": ["sig"]},
-            r"--only 'sig' fits no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
+            r"--only 'sig' matches no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
         ),
         ({"only": ["tool"], "hosts": ["here"]}, r"no cell is left"),
     ],
@@ -184,7 +184,7 @@ def test_explain_counts_launches_and_the_worst_time() -> None:
 
 
 def test_a_search_promises_no_image_that_it_may_not_need() -> None:
-    """Eight images of 10 GiB each are a reason not to start; a search gets a few of them."""
+    """Eight images of 10 GiB each are a reason not to start; a search needs only a few of them."""
     long = replace(MATRIX, series=(series("tags", *"12345678"), *MATRIX.series[1:]))
     explained = explain(make_plan(long, seed=1, hosts=["here"], search="bisect"))
     (here,) = explained.hosts

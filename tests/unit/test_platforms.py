@@ -1,6 +1,6 @@
-"""The harness on a system that is not Linux: what works there works, and what does not is one line.
+"""The harness on a system other than Linux: what can work there works, and everything else is an error of one line.
 
-The system is this one without what Windows lacks: modules that are hidden, and names that are deleted.
+The tests run on Linux without what Windows lacks: modules are hidden, and names are deleted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_what_was_measured_elsewhere_can_be_read_without_locks(tmp_path: Path) -
     (tmp_path / "trace.csv").write_text("step,rss_kib\n" + "".join(f"{n},{1000 + 8 * n}\n" for n in range(1, 400)))
     asked = [["report", "latest"], ["runs"], ["history"], ["publish", "--out", "site"], ["judge", "trace.csv"]]
     called = f"{WITHOUT_LOCKS}from harness.cli import run\nfor words in {asked}: assert run(words) in (0, 1), words"
-    done = python(called, folder=tmp_path)  # one process: importing takes most of the time
+    done = python(called, folder=tmp_path)  # in one process, because importing takes most of the time
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "site" / "index.html").is_file()

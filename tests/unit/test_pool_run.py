@@ -1,4 +1,6 @@
-"""Rows of a pool whose machines are lost: none is lost, doubled or forgotten, and none takes all machines down."""
+"""Rows of a pool whose machines are lost: no row is lost, counted twice or forgotten, and none
+takes all machines down.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LOST = "the engine does not answer any more"
 
 @dataclass
 class World:
-    """Machines that are lost after so many turns, by name; each of `back` times one comes back."""
+    """Machines, by name, that are lost after this many turns; each comes back `back` times."""
 
     turns: dict[str, int]
     back: dict[str, int] = field(default_factory=dict)
@@ -182,7 +184,7 @@ def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
 
 
 def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
-    """Their times are of minutes before the rest of the round."""
+    """Their times are from minutes before the rest of the round."""
     made = block("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
@@ -206,7 +208,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
 
 @dataclass
 class Pairs:
-    """Asks for a round of two versions."""
+    """A scheduler that asks for a round of two versions."""
 
     runs: tuple[CellRun, ...]
     lazy: bool = False

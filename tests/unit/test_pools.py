@@ -1,4 +1,4 @@
-"""Pools of equal machines: which are equal, what each runs as its own, and what tells their trials apart."""
+"""Pools of equal machines: which machines are equal, what each one runs, and what distinguishes their trials."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_equal_machines_stay_whatever_their_names_and_serial_numbers() -> None:
 
 
 def test_the_odd_one_is_named_with_all_that_differs() -> None:
-    """Its rows would look bad for its driver's sake."""
+    """Its rows would look bad because of its driver."""
     machines = [seen("gpu1", driver="535.104.05", kernel="5.15.0"), seen("gpu2"), seen("gpu3")]
     assert odd_ones(machines) == {
         "gpu1": "kernel 5.15.0 (gpu2, gpu3: 6.1.0-18-amd64), GPU driver 535.104.05 (550.54.14)"
@@ -85,7 +85,7 @@ def test_those_that_stay_are_equal_and_the_most(drivers: list[str]) -> None:
 
 def test_a_slow_machine_is_named_by_its_control() -> None:
     assert unlike({"gpu1": 1.0, "gpu2": 1.31, "gpu3": 1.02, "gpu4": 0.99}) == {
-        "gpu2": "31 % slower than is usual in this pool"
+        "gpu2": "31 % slower than usual in this pool"
     }
     assert unlike({"gpu1": 1.0, "gpu2": 1.05}) == unlike({"gpu1": 1.0}) == {}
 
@@ -111,7 +111,7 @@ def test_a_pool_has_a_host_for_each_machine_under_the_pool_s_name() -> None:
 
 
 def test_lanes_of_equal_machines_have_one_name() -> None:
-    """A UUID would make a lane of its own of every machine."""
+    """With a UUID, every machine would have a lane of its own."""
     cards = [(replace(CARD, uuid=f"GPU-{a}"), replace(CARD, uuid=f"GPU-{b}", index=1)) for a, b in ("12", "34")]
     names = [[lane.gpu for lane in choose_lanes(FARM.machines[0], pair)] for pair in cards]
     assert names[0] == names[1] == ["RTX 3090 #1", "RTX 3090 #2"]
@@ -148,7 +148,7 @@ def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypa
 
 @contextmanager
 def in_use(say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
-    """As engines wait for the lease of another process."""
+    """Wait as engines do for the lease of another process. Raises Interrupted once it is stopped."""
     while not stopped():
         say("waiting: another process uses this host")
         time.sleep(0.01)
@@ -172,7 +172,7 @@ def test_a_machine_runs_a_cell_by_its_own_address_and_card() -> None:
 
 
 def test_no_trial_of_one_machine_is_taken_over_on_another() -> None:
-    """A row that is taken up again would be of two machines."""
+    """A row that is continued would be measured on two machines."""
     machines = opened()
     cell = replace(farm_plan(machines).cells[0], variant=MATRIX_VARIANT)
     prepared = Prepared(image=cell.image, reference="r", digest="d")

@@ -1,4 +1,4 @@
-"""Probes over an engine: what they find is kept beside the run, and what cannot look says why."""
+"""Probes over an engine: their results are kept with the run, and a probe that cannot work says why."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def probed(
     engine: type[Engine] = Engine,
     stopped: threading.Event | None = None,
 ) -> Any:
-    """`stop`: Ctrl-C while the host is opened."""
+    """Run a probe. `stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
     (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes).replace("FOLDER", str(folder)))
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
@@ -126,7 +126,7 @@ def probed(
             say("asking")
         return engine(host, nothing)
 
-    own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
+    own = folder / "tmp"  # with its own lease: no wait for other sweeps on this machine
     own.mkdir(exist_ok=True)
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
@@ -136,7 +136,7 @@ def probed(
 def one(
     folder: Path, script: str, probes: str, *, matrix: str = ONE, most: int = MOST_FILE_CHARACTERS
 ) -> tuple[Probed, Path]:
-    """What the one probe of a script finds, and the directory."""
+    """Return what the only probe of a script finds, and the directory."""
     (folder / "one.py").write_text(script)
     (folder / "one.yaml").write_text(matrix.replace("PROBES", probes))
     plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
@@ -176,7 +176,7 @@ def test_each_probe_finds_what_was_planted_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
-    """Its plan is written by scenario: one that cannot be told apart from others ends every sweep."""
+    """Its plan is written by scenario: scenarios that cannot be distinguished end every sweep."""
     (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
     (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
     plan = plan_sweep(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
@@ -201,14 +201,14 @@ def test_the_largest_size_is_found_in_launches_of_their_own(tmp_path: Path) -> N
 
 
 def test_an_interruption_while_hosts_are_opened_finds_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    """It was told as a host that cannot be opened, in the place of what had been found there before."""
+    """It was reported as a host that cannot be opened, and replaced earlier results."""
     with pytest.raises(Interrupted):
         probed(tmp_path, only="kept", stop=True)
     assert not (tmp_path / "reports").exists()
 
 
 class Leased(Engine):
-    """Notes of each launch whether the host was leased."""
+    """Records for each launch whether the host was leased."""
 
     held = False
     launched: ClassVar[list[bool]] = []
@@ -226,7 +226,7 @@ class Leased(Engine):
 
 
 def test_a_host_is_leased_for_each_probe(tmp_path: Path) -> None:
-    """What a probe starts was in the step times of a sweep beside it."""
+    """The work of a probe was in the step times of a sweep at the same time."""
     probed(tmp_path, only="kept", engine=Leased)
     assert Leased.launched == [True] * 3
 
@@ -258,7 +258,7 @@ def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
 
 
 def test_valgrind_and_its_control_run_side_by_side(tmp_path: Path) -> None:
-    """One after the other they take twice as long, minutes a cell; here they would wait for each other for ever."""
+    """One after the other they take twice as long, minutes per cell; here they would wait for each other endlessly."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "valgrind").write_text(VALGRIND)
     (tmp_path / "bin" / "valgrind").chmod(0o755)
@@ -293,27 +293,27 @@ def setup():
 
 
 def test_what_fails_after_the_last_step_is_no_step_that_was_never_made(tmp_path: Path) -> None:
-    """It told of a crash in step 4, of three."""
+    """It reported a crash in step 4 of three steps."""
     found, _ = one(tmp_path, FAILING_LATE, "artifacts: {steps: 3}")
     assert found.problem == "crash: after the last step: KeyError: 'mine' (one.py:3 in artifacts)"
 
 
 def test_notes_of_how_a_process_went_down_do_not_hide_why(tmp_path: Path) -> None:
-    """The problem was "after its last step: killed by SIGKILL"."""
+    """The reported problem was "after its last step: killed by SIGKILL"."""
     found, _ = one(tmp_path, KILLED_AT_ITS_END, "lines: {steps: 3}")
     assert found.problem == "crash: step 1: ValueError: mine (one.py:8 in step)"
 
 
 def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path) -> None:
-    """Its first 64 MiB were kept under its name, as if they were all of it."""
+    """Its first 64 MiB were kept under its name, as if they were the whole file."""
     script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
     found, directory = one(tmp_path, script, "artifacts: {steps: 1}", most=1 << 19)
-    assert found.problem == "a: left out: with it the files are larger than 0.5 MiB"
+    assert found.problem == "a: left out, because the files would exceed 0.5 MiB"
     assert [path.stat().st_size for path in directory.glob("*/*")] == [500000]
 
 
 def test_a_function_that_no_step_calls_is_told(tmp_path: Path) -> None:
-    """A table without any figure looked like one of a function that costs nothing."""
+    """A table without any figures looked like that of a function that costs nothing."""
     script = "def work():\n    pass\n\nprofile = work\n\ndef setup():\n    return int\n"
     found, _ = one(tmp_path, script, "lines: {steps: 4}")
     assert found.problem == "work: not called in 4 steps, in the scenario's own process"
@@ -346,7 +346,9 @@ sys.exit(code)
 
 @pytest.mark.parametrize(("code", "problem"), [("true", ""), ("exit 3", "crash: after step 5: .* exit code 3: step 5")])
 def test_a_command_under_valgrind_runs_to_its_own_end(tmp_path: Path, code: str, problem: str) -> None:
-    """It was killed after its third step, when valgrind had no report yet: the probe never showed anything of one."""
+    """It was killed after its third step, before valgrind had a report: the probe never showed
+    anything for a command.
+    """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "valgrind").write_text(VALGRIND_AT_THE_END)
     (tmp_path / "bin" / "valgrind").chmod(0o755)

@@ -1,4 +1,4 @@
-"""A report made again from a run's directory is the one that the sweep made."""
+"""A report made again from a run's directory equals the one that the sweep made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
 
 
 def with_ids(result: RunResult) -> RunResult:
-    """With the cells' own ids and thin traces, as a sweep gives them."""
+    """Return the result with the cells' own ids and thin traces, as a sweep gives them."""
 
     def named(entry: CellResult) -> CellResult:
         trials = tuple(replace(trial, cell_id=entry.cell.id, facts={"python": "3.11"}) for trial in entry.trials)
@@ -37,7 +37,7 @@ def with_ids(result: RunResult) -> RunResult:
 
 
 def written(result: RunResult, folder: Path) -> RunResult:
-    """The same in a directory, as a sweep leaves it."""
+    """Write the same result into a directory, as a sweep leaves it."""
     directory = RunDirectory(folder)
     (folder / "trials").mkdir()
     for entry in result.cells:
@@ -83,7 +83,7 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
 
 
 def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
-    """A report made again told less than the sweep: it was read back from an export, which leaves things out."""
+    """A report made again had less than the sweep's: it was read back from an export, which leaves things out."""
     result = with_ids(build.signalled())
     odd = replace(result.cells[0].verdict, step_drift=math.inf, metrics={"loss": {"rate": 0.1}}, smallest_visible=None)
     result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
@@ -95,7 +95,7 @@ def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
 
 
 def without_place(one: Finding | Observation) -> Finding | Observation:
-    """Hosts and scenarios are read back from plan.json, which has no lines of the matrix file."""
+    """Hosts and scenarios are read back from plan.json, which does not contain the lines of the matrix file."""
     return replace(one, lane=build.HERE, variant=next(iter(build.quickstart().plan.cells)).variant)
 
 

@@ -1,4 +1,6 @@
-"""docs/safety.md tells every limit with its number: a number that is not the program's own would be a false promise."""
+"""docs/safety.md gives every limit with its number: a number that differs from the program's would
+be a false promise.
+"""
 
 from __future__ import annotations
 

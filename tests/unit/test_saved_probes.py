@@ -1,4 +1,4 @@
-"""What was probed goes into the reports of the newest run, and only there."""
+"""Results of probes go into the reports of the newest run, and only there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) 
 
 
 def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path) -> None:
-    """`harness probe --with lines` after `--with optrace` would otherwise take the op traces out of the report."""
+    """Otherwise `harness probe --with lines` after `--with optrace` would remove the op traces from the report."""
     run = a_run(tmp_path)
     lines = ENTRY | {"probe": "lines", "ops": []}
     assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") == run
@@ -76,7 +76,9 @@ def test_what_a_newer_harness_wrote_stays_when_another_probe_is_added(tmp_path: 
 
 
 def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
-    """Each reads what is there and writes it anew with its own: without a lock the last one took the others out."""
+    """Each one reads the file and writes it again with its own results: without a lock, the last one removed the
+    others.
+    """
     run = a_run(tmp_path)
     found = [written(tmp_path / str(n), ENTRY | {"params": {"n": n}}) for n in range(24)]
     adding = [
@@ -91,7 +93,7 @@ def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
 
 
 def test_reports_are_written_before_the_next_probe_adds_its_own(tmp_path: Path) -> None:
-    """The slower of two wrote a page without the tables of the other, over the one that had both."""
+    """The slower of two probes wrote a page without the tables of the other, over the page that had both."""
     run = a_run(tmp_path)
     with added_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart"):
         other = os.open(run.parent, os.O_RDONLY)
@@ -124,7 +126,9 @@ def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: st
 
 
 def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
-    """Valgrind counts a block of Python now under one kind, now under another: a table told of -1 blocks a step."""
+    """Valgrind counts a block of Python sometimes under one kind, sometimes under another: a table showed -1 blocks a
+    step.
+    """
     cell = RESULT.cells[0].cell
     fewer = Leak(kind="PossiblyLost", stack=("a",), bytes=64, blocks=2, bytes_a_step=-32, blocks_a_step=-1)
     more = Leak(kind="DefinitelyLost", stack=("b",), bytes=9 << 20, blocks=9, bytes_a_step=3 << 20, blocks_a_step=1 / 3)

@@ -1,4 +1,4 @@
-"""The scenarios, images and examples that are shipped: whole, in step with each other, and read without importing."""
+"""The shipped scenarios, images and examples: complete, consistent with each other, and read without importing them."""
 
 import ast
 import random
@@ -42,7 +42,7 @@ def name(path):
 
 
 def definitions(path):
-    """The top-level names of a script and what they are bound to."""
+    """Return the top-level names of a script and their values."""
     found = {}
     for statement in ast.parse(path.read_text()).body:
         if isinstance(statement, ast.FunctionDef):
@@ -58,7 +58,7 @@ def allowed_params(path):
 
 
 def defaults(setup):
-    """Parameter -> its default, of those that have one."""
+    """Return parameter -> default, for those that have one."""
     positional = [argument.arg for argument in setup.args.args]
     given = positional[len(positional) - len(setup.args.defaults) :]
     pairs = [*zip(given, setup.args.defaults, strict=True)]
@@ -170,7 +170,7 @@ SIGNAL_OPS = ROOT / "scenarios/signal_ops.py"
 
 @pytest.fixture
 def tensorflow(monkeypatch):
-    """Stands where TensorFlow would be imported from, and notes what is called."""
+    """Stands in for TensorFlow, and records the calls."""
     fake = MagicMock(name="tensorflow", __version__="1.15.5")
     monkeypatch.setitem(sys.modules, "tensorflow", fake)
     return fake

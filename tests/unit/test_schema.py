@@ -1,4 +1,4 @@
-"""What editors, programs and shells ask of the command line."""
+"""What editors, programs and shells request from the command line."""
 
 from __future__ import annotations
 

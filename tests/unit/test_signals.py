@@ -1,4 +1,4 @@
-"""The table of signals: a signal that is not told of everywhere would be judged where nobody can read why."""
+"""The table of signals: a signal that is missing in a page would be judged without an explanation."""
 
 from __future__ import annotations
 

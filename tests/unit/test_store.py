@@ -1,4 +1,4 @@
-"""The journal: what was measured must survive a crash, a copy and a later format."""
+"""The journal: measurements must survive a crash, a copy and a later format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def a_run(tmp_path: Path, *, matrix: str = "m") -> RunDirectory:
 
 
 def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Verdicts are reached again from the directory alone: what is read must be what was measured."""
+    """Verdicts are computed again from the directory alone: what is read must equal what was measured."""
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell), cell)
     (back,) = run.known_trials(cell, "k")
@@ -69,7 +69,7 @@ FULL = {
 
 
 def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Else `harness rerender` would tell another story than the sweep did."""
+    """Otherwise `harness rerender` would give a different result from the sweep."""
     run, cell = a_run(tmp_path), a_cell()
     plain = a_trial(cell, end="crash")
     assert plain.trace is not None
@@ -150,7 +150,7 @@ def test_a_trace_that_no_agent_sends_is_refused(
 
 
 def test_the_largest_trial_that_is_written_is_read_again(tmp_path: Path) -> None:
-    """A trial that is refused is measured again, in every run. No number takes more room than this."""
+    """A trial that is refused is measured again, in every run. No number takes more space than this one."""
     cell = a_cell()
     longest = np.array([-1.2345678901234567e29, -123456789.123456789])
     trial = replace(a_trial(cell), trace=Trace(step=np.array([1.0, 2.0]), columns={"x": longest}))
@@ -181,7 +181,9 @@ def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
 
 
 def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -> None:
-    """Two hosts begin at once: each cell must take over its own trial, or one version answers for another."""
+    """Two hosts begin at the same time: each cell must reuse its own trial, or one version gets the
+    result of another.
+    """
     first, second, cells = a_run(tmp_path), a_run(tmp_path), (a_cell(), a_cell(version="2.0"))
     for cell in cells:
         first.write_trial(a_trial(cell), cell)
@@ -211,7 +213,7 @@ def test_a_file_that_is_no_trial_is_a_message(content: bytes) -> None:
 
 
 def test_a_trial_whose_columns_differ_in_length_is_refused(tmp_path: Path) -> None:
-    """Judging misaligned columns would give a verdict on nothing."""
+    """Judging misaligned columns would give a meaningless verdict."""
     cell = a_cell()
     content = trial_to_json(a_trial(cell), cell)
     content["trace"]["columns"]["rss_kib"].pop()
@@ -232,7 +234,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_kill_9_leaves_whole_files(tmp_path: Path) -> None:
-    """The next call resumes from the journal: a torn file would lose or falsify a trial."""
+    """The next call resumes from the journal: an incomplete file would lose or falsify a trial."""
     program = (
         "import sys, itertools; from pathlib import Path; from harness.store import write_atomically\n"
         "for n in itertools.count(): write_atomically(Path(sys.argv[1]) / 'f.json', ('%d,' % n) * 200000 + 'end')"
@@ -274,12 +276,12 @@ def test_a_folder_for_which_there_is_no_room_is_told(tmp_path: Path) -> None:
 
 
 def test_looks_have_an_end_whatever_a_copied_plan_says() -> None:
-    """They were doubled from nothing, for ever."""
+    """They were doubled from zero, in an endless loop."""
     assert Steps(first=0, budget=4).looks() == (1, 2, 4)
 
 
 def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
-    """`harness clean --runs` beside a sweep: the sweep ended with a traceback."""
+    """`harness clean --runs` ran at the same time as a sweep: the sweep ended with a traceback."""
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell), cell)
     gone = a_run(tmp_path)
@@ -288,7 +290,7 @@ def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_decision_for_which_there_is_half_the_room_leaves_whole_lines(tmp_path: Path) -> None:
-    """A disk takes what it has room for, and says nothing."""
+    """A disk writes as much as it has space for, and reports nothing."""
     code = f"""
 import resource
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replayed sweeps: how soon a user knows what became slow."""
+"""Replayed sweeps: how soon a user knows which version became slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSIONS = {"39.0.2": 120e-6, "40.0.2": 120e-6, "41.0.0": 0.036, "41.0.1": 0.036
 
 
 def test_a_step_300_times_slower_is_named_within_a_minute_of_steps() -> None:
-    """It took ten minutes: each launch of a slow version ran for its 4,000 steps, or for 500 at least."""
+    """It took ten minutes: each launch of a slow version ran for its 4,000 steps, or for at least 500."""
     history = History(
         name="dh", kind="slowdown", signal="step_time", first_bad="41.0.0", leak="0.5KiB", budget=4000,
         versions=tuple(

@@ -1,4 +1,4 @@
-"""Reading traces: whatever a sampler wrote, and an error that says where and what to do for whatever it did not."""
+"""Reading traces: whatever a sampler wrote, and otherwise an error that says where and what to do."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_blank_cells_are_missing(tmp_path):
     ],
 )
 def test_columns_in_other_units_are_converted(tmp_path, header, known, value, read):
-    """A column that is overlooked or read in the wrong unit is a wrong verdict."""
+    """A column that is ignored or read in the wrong unit gives a wrong verdict."""
     beside = "rss_kib" if known == "step_s" else "step_s"
     for last in ("", "\n3,,1,1\n"):  # a blank is read cell by cell
         text = f"Step,{header},{beside},other\n1,{value},7,1\n2,{2 * value},7,1{last}"
@@ -93,7 +93,7 @@ def test_a_unit_of_two_meanings_is_told(tmp_path):
     told = []
     path = written(tmp_path, "rss_mb,step_ms\n5,1\n")
     read_trace(path, note=told.append)
-    assert told == [f"{path}:1: rss_mb: 1 is 1,000,000 bytes; if 1,048,576 are meant, name it rss_mib"]
+    assert told == [f"{path}:1: rss_mb: the unit is 1,000,000 bytes; for 1,048,576, name it rss_mib"]
 
 
 def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
@@ -101,16 +101,16 @@ def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
     path = written(tmp_path, "rss_kib,gpu_memory,cuda_allocated\n5,1,2\n")
     read_trace(path, note=told.append)
     assert [text.split("; ")[0] for text in told] == [
-        f"{path}:1: {name}: not judged, as its unit is not known" for name in ("gpu_memory", "cuda_allocated")
+        f"{path}:1: {name}: not judged, because its unit is unknown" for name in ("gpu_memory", "cuda_allocated")
     ]
 
 
 def test_resident_memory_in_no_unit_is_told_of_beside_gpu_memory_that_can_be_judged(tmp_path):
-    """The GPU's memory was flat, RSS leaked, and the answer was "flat", without a word of what was left out."""
+    """The GPU's memory was flat, RSS leaked, and the answer was "flat", without mentioning what was left out."""
     told: list[str] = []
     read_trace(written(tmp_path, "gpu_mib,rss\n5,1\n"), note=told.append)
     (text,) = told
-    assert "rss: not judged, as its unit is not known; name it as `rss_mib`" in text
+    assert "rss: not judged, because its unit is unknown; use a name such as `rss_mib`" in text
     read_trace(written(tmp_path, "gpu_mib,rss_mib,rss_peak\n5,1,1\n"), note=pytest.fail)
 
 
@@ -129,9 +129,9 @@ def test_an_export_of_nvidia_smi(tmp_path):
 
 @pytest.mark.parametrize("unit", [" MiB", ""])
 def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
-    """They would rise and fall with every row."""
+    """Memory would rise and fall with every row."""
     path = written(tmp_path, "index, memory.used [MiB]\n" + f"0, 3{unit}\n1, 9000{unit}\n" * 40)
-    with pytest.raises(UsageError, match="index: the rows are of several"):
+    with pytest.raises(UsageError, match="index: has several values"):
         read_trace(path)
 
 
@@ -152,7 +152,7 @@ def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
     ],
 )
 def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole, rest):
-    """The run that had to be killed is the one whose trace is wanted."""
+    """A run that had to be killed is the one whose trace matters."""
     told = []
     path = written(tmp_path, whole + rest)
     cut = read_trace(path, note=told.append)
@@ -176,7 +176,7 @@ def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole
     ],
 )
 def test_a_last_line_that_is_whole_but_has_no_end_is_read_without_a_word(tmp_path, whole):
-    """Many programs write none; they were told that their file was cut."""
+    """Many programs write no final newline; their users were told that the file was truncated."""
     told = []
     path = written(tmp_path, whole)
     ended = read_trace(written(tmp_path, f"{whole}\n", "ended.csv"))
@@ -217,14 +217,14 @@ def test_a_trial_of_the_journal(tmp_path):
 
 
 def test_the_end_of_the_program_is_left_out_of_a_sampler_s_log(tmp_path):
-    """mprof goes on until the process is gone: what a leak took goes with it, and looked like memory given back."""
+    """mprof goes on until the process is gone: the leaked memory goes with it, and looked like memory given back."""
     ended = "".join(f"MEM {value} 1700.0\n" for value in (10, 12, 11, 13, 9, 4, 0))
     assert read_trace(written(tmp_path, ended)).columns["rss_kib"].tolist() == [10240, 12288, 11264, 13312]
 
 
 @pytest.mark.parametrize("end", [(0, 0), (60, 5, 0, 0)])
 def test_a_program_that_ended_has_no_memory_in_however_many_samples(tmp_path, end):
-    """Its parent was slow to collect it, and two rows of nothing made a real leak "too noisy to tell"."""
+    """Its parent was slow to wait for it, and two rows of zero made a real leak "too noisy to tell"."""
     values = (10, 12, 11, 13, *end)
     text = "".join(f"MEM {value} 1700.0\n" for value in values)
     trace = read_trace(written(tmp_path, text))
@@ -232,7 +232,7 @@ def test_a_program_that_ended_has_no_memory_in_however_many_samples(tmp_path, en
 
 
 def test_a_program_whose_memory_falls_all_the_time_is_judged(tmp_path):
-    """Of 400 samples one was left: "too few samples to judge: 1"."""
+    """Of 400 samples, one was left: "too few samples to judge: 1"."""
     text = "".join(f"MEM {500 - number} 1700.0\n" for number in range(400))
     assert len(read_trace(written(tmp_path, text)).step) == 400
 
@@ -255,7 +255,7 @@ def test_psrecord(tmp_path):
         (b"\x7fELF\0\0", 1, "binary"),
         (b"step,rss_kib\n1,\xff\xfe\n", 1, "not a text file"),
         ("1,2,3\n4,5,6\n", 1, "no header"),
-        ("step,memory\n1,5\n", 1, "neither memory nor step time is a column (step, memory); rename one (memory: "),
+        ("step,memory\n1,5\n", 1, "no column holds memory or step time (step, memory); rename one (memory: "),
         ("step,step_s,rss\n1,5,5\n", 1, "not a known column: rss; rename one (memory: `rss_kib`"),
         ("step,step_s,private_mb\n1,5,5\n", 1, "not a known column: private_mb;"),
         ("rss_mb,RSS (KiB)\n1,5\n", 1, "the columns rss_mb, RSS (KiB) are the same measure; remove all but one"),
@@ -320,7 +320,7 @@ def test_a_trial_that_is_none_is_told_with_its_place(tmp_path, text, what):
 
 
 def test_infinities_are_missing(tmp_path):
-    """Samplers write them for what they do not know; one of them makes every mean infinite."""
+    """Samplers write them for unknown values; one of them makes every mean infinite."""
     from_csv = read_trace(written(tmp_path, "step,rss_kib\n1,inf\n2,-Infinity\n3,5\n"))
     look = '{"step": 3, "rss_kib": Infinity, "heap_kib": 7}'
     text = f'{{"columns": {{"rss_kib": [Infinity, -Infinity, 5]}}, "looks": [{look}]}}'
@@ -331,7 +331,7 @@ def test_infinities_are_missing(tmp_path):
 
 
 def test_a_pipe_is_read_once():
-    """As `harness judge <(zcat trace.gz)` gives it."""
+    """`harness judge <(zcat trace.gz)` passes a pipe."""
     out, into = os.pipe()
     os.write(into, b"step,rss_kib\n1,5\n2,6\n")
     os.close(into)
@@ -348,7 +348,7 @@ def test_a_file_without_end_is_refused():
 
 @pytest.mark.parametrize("text", ["step,rss_kib\n1,5\n2,6\n", '{"columns": {"step": [1, 2], "rss_kib": [5, 6]}}'])
 def test_what_is_read_has_a_limit(tmp_path, monkeypatch, text):
-    """A stream without an end, or a few bytes for each of very many values, filled the memory."""
+    """An endless stream, or a few bytes for each of very many values, filled the memory."""
     path = tmp_path / "trace"
     path.write_text(text)
     assert read_trace(path).columns["rss_kib"].tolist() == [5, 6]
@@ -421,15 +421,17 @@ GPU_STEPS = 2000
 
 @st.composite
 def gpu_losses(draw):
-    """What loses memory on a GPU, and how fast: the driver, the pool, or what the pool keeps free."""
+    """Return what loses memory on a GPU (driver, pool, or the pool's free memory), the KiB a step, and a seed."""
     layer = draw(st.sampled_from(["gpu pool", "gpu fragmentation", "gpu driver", ""]))
-    rate_kib = draw(st.floats(20, 5_000))  # a dozen segments at least
+    rate_kib = draw(st.floats(20, 5_000))  # at least a dozen segments
     seed = draw(st.integers(0, 2**32 - 1))
     return layer, rate_kib, seed
 
 
 def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
-    """Bytes in use, reserved in segments of 2 MiB and, if asked for, what the device has, with a context of its own."""
+    """Return bytes in use, reserved in segments of 2 MiB and, on request, used on the device, with
+    a separate context.
+    """
     rng = np.random.default_rng(seed)
     lost = rate_kib * np.arange(GPU_STEPS)
     flat = np.zeros(GPU_STEPS)
@@ -449,7 +451,7 @@ def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
 @given(loss=gpu_losses(), device=st.booleans())
 def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
     layer, rate_kib, seed = loss
-    seen = layer if device or layer != "gpu driver" else ""  # the pools know nothing of the driver
+    seen = layer if device or layer != "gpu driver" else ""  # the pools do not see the driver's memory
     path = written(tmp_path_factory.getbasetemp(), gpu_csv(layer, rate_kib, seed, device=device), "gpu.csv")
     found = judge_file(path, limits=Limits(), metrics={})
 
@@ -480,7 +482,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
 
 
 def test_a_large_file_is_read_fast(tmp_path):
-    """A day of samples is millions of rows."""
+    """A day of samples has millions of rows."""
     rows = "\n".join(f"{n},80000,0.001" for n in range(1, 200_001))
     path = written(tmp_path, f"step,rss_kib,step_s\n{rows}\n")
     begun = time.process_time()
@@ -492,7 +494,7 @@ def test_a_history_is_told_from_a_trace(tmp_path):
     """It asked for a column rss_kib in a table of versions."""
     path = tmp_path / "hist.csv"
     path.write_text("round, Value ,version\n1,2,3\n")
-    with pytest.raises(UsageError, match=r"hist\.csv:1: is a history of versions, and no trace; give --history"):
+    with pytest.raises(UsageError, match=r"hist\.csv:1: is a history of versions, not a trace; use --history"):
         read_trace(path)
 
 

@@ -1,4 +1,4 @@
-"""docs/words.md is the glossary that code and pages are held to: a reader meets one word for one thing."""
+"""docs/words.md is the glossary for code and pages: a reader meets one word for one thing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RETIRED = {
     "World": "RunContext", "Referee": "Oracle", "Watcher": "ProgressListener", "Policy": "Scheduler",
     "Searching": "BisectScheduler", "Shift": "Changepoint", "Spot": "VersionEvidence, ImageRef or SquareCell",
 }  # fmt: skip
-"""Class names of before, and what stands for them now."""
+"""Former class names, and their replacements."""
 
 
 @cache
 def classes() -> dict[str, list[str]]:
-    """By its name, the files that define a class; without private ones."""
+    """Return the name of each class -> the files that define it, without private classes."""
     found = defaultdict(list)
     for path in sorted(CODE.rglob("*.py")):
         for node in ast.walk(source.tree(path)):
@@ -52,13 +52,13 @@ def test_retired_names_are_gone_from_code_and_pages(word: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_terms_of_the_pages_are_in_the_glossary(page: Path) -> None:
-    """A page says that a signal is blind: the glossary says what that means."""
+    """If a page says that a signal is blind, the glossary says what that means."""
     terms = set(re.findall(r"\b(blind|provisional|suspect|flaky|changepoint|episode|observation)\b", page.read_text()))
     assert terms <= defined()
 
 
 def test_the_main_records_are_defined() -> None:
-    """Who reads the code looks up what a class of the model is called after."""
+    """A reader of the code looks up what a class of the model is named after."""
     main = {
         "Image",
         "Series",

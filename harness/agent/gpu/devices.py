@@ -1,4 +1,4 @@
-"""Lists the GPUs that this container sees with their properties, and tells which of them CUDA will use."""
+"""Lists the GPUs that this container sees, with their properties, and determines which of them CUDA will use."""
 
 import collections
 
@@ -52,7 +52,7 @@ def find_gpus(name=nvml.NAME):
 
 
 def _cards(library):
-    """Return every card, or its MIG instances in its place: a card in MIG mode can be used only through them."""
+    """Return every card, or its MIG instances instead: a card in MIG mode can be used only through them."""
     cards = []
     for index, device in library.devices():
         instances = device.instances() if device.mig() else []
@@ -61,7 +61,7 @@ def _cards(library):
 
 
 def visible_cards(cards, environment):
-    """Return the cards that CUDA will use by CUDA_VISIBLE_DEVICES; all of them if its numbers are ambiguous."""
+    """Return the cards that CUDA_VISIBLE_DEVICES lets CUDA use; all of them if its numbers are ambiguous."""
     if SUBSET not in environment:
         return cards
     names = {card.parent.name() for card in cards}

@@ -1,7 +1,7 @@
 """Samples the GPUs during a trial.
 
-Only the supervisor samples: the scenario process never calls NVML, not even between its steps. At a look the scenario
-stands still. Between looks memory is sampled at most every 50 ms and the rest every 250 ms, or less often if that
+Only the supervisor samples: the scenario process never calls NVML, not even between its steps. At a look, the scenario
+stands still. Between looks, memory is sampled at most every 50 ms and the rest every 250 ms, or less often if that
 would take more than 1 % of the time.
 """
 
@@ -61,7 +61,7 @@ class Monitor(object):
             self._state_pace.spent(began)
 
     def look(self):
-        """Return the GPU fields of a look, since the last one. Call it while the scenario stands still."""
+        """Return the GPU fields of a look, for the time since the last one. Call it while the scenario stands still."""
         if not self._cards:
             return {}
         row = self._table.taken() - 1
@@ -75,7 +75,7 @@ class Monitor(object):
         return fields
 
     def notes(self):
-        """Return what must be reported however the trial ends: errors of the driver, a lost GPU."""
+        """Return what must be reported regardless of how the trial ends: errors of the driver, a lost GPU."""
         if not self._cards:
             return []
         self._drain_xids()
@@ -95,7 +95,7 @@ class Monitor(object):
     def _memory_kib(self):
         """Return (used on the devices, used by this trial's processes), each None if the driver does not report it."""
         memories = [card.device.memory_bytes() for card in self._cards]
-        if None in memories:  # the sum of the others would look like a fall
+        if None in memories:  # the sum of the others would look like a drop
             return None, self._own_kib()
         return sum(used for used, _ in memories) / 1024.0, self._own_kib()
 
@@ -113,7 +113,7 @@ class Monitor(object):
         self._drain_xids()
 
     def _drain_xids(self):
-        """Read the pending Xid errors, MOST_XIDS at most: a driver may report one without end."""
+        """Read the pending Xid errors, at most MOST_XIDS: a driver may report one endlessly."""
         for _ in range(MOST_XIDS):
             number = self._next_xid() if self._next_xid is not None else None
             if number is None:
@@ -132,7 +132,7 @@ def _state(device):
 
 
 class Window(object):
-    """Sums up the states of the GPUs between two looks as the fields of a look: those of the worst card."""
+    """Summarises the states of the GPUs between two looks as the fields of a look, each from the worst card."""
 
     def __init__(self):
         self.count = 0
@@ -145,7 +145,7 @@ class Window(object):
         self._most = {}
 
     def add(self, states):
-        """Add one sample of every card. Clocks and reasons count only for a card that works."""
+        """Add one sample of every card. Clocks and reasons count only for cards that are working."""
         self.count += 1
         working = [state for state in states if not state.reasons & IDLE]
         reasons = 0
@@ -165,7 +165,7 @@ class Window(object):
                 self._most[name] = max([*values, self._most.get(name, 0)])
 
     def fields(self):
-        """Return the fields of a look; None for what no card reported."""
+        """Return the fields of a look; None for a value that no card reported."""
         working = float(self._working) or None
         return {
             "gpu_clock_mhz": self._clock_sum_mhz / self._clocks if self._clocks else None,

@@ -28,7 +28,7 @@ TEXT_BYTES = 96
 
 
 class Unavailable(Exception):
-    """The library exists, but reports no GPU: the text says why."""
+    """Raised if the library exists, but does not start; the text says why."""
 
 
 def load_nvml(name=NAME):
@@ -46,7 +46,7 @@ def load_nvml(name=NAME):
 
 
 def error_words(code):
-    """Return what a code of NVML means, in words."""
+    """Return the meaning of an error code of NVML."""
     return "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
 
 
@@ -65,7 +65,7 @@ def _call(library, names, *arguments):
 class Handle(object):
     """Base of `Library`, `Device` and `EventReader`: calls that return one value, or None.
 
-    `first`: the arguments with which every call begins. `lost`: whether a call said that the GPU is lost.
+    `first`: the first arguments of every call. `lost`: whether a call reported that the GPU is lost.
     """
 
     def __init__(self, library, *first):
@@ -132,7 +132,7 @@ class Library(Handle):
 
 
 class EventReader(Handle):
-    """Reads the events of devices in their order."""
+    """Reads the events of devices in order."""
 
     def __init__(self, library, events):
         Handle.__init__(self, library, events)
@@ -211,7 +211,7 @@ class Device(Handle):
         return self._busy.gpu if done else None
 
     def reasons(self):
-        """Return the bits of the reasons why the clock is not higher."""
+        """Return the reasons why the clock is not higher, as bits."""
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         return self._number(names, libc.ctypes.c_ulonglong)
 

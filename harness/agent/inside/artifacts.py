@@ -24,12 +24,12 @@ class Artifacts(object):
         """Return the files. Raises ProbeError for an invalid name or for content that is not text."""
         files = call(self._make, "artifacts")
         if not isinstance(files, dict):
-            raise self._wrong("it must return {file name: text}, and returned %s" % type(files).__name__)
+            raise self._wrong("it must return {file name: text}, but returned %s" % type(files).__name__)
         for name, text in files.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                raise self._wrong("%.80r is not a name for a file; a to z, 0 to 9, . and -, a letter first" % (name,))
+                raise self._wrong("%.80r is not a file name: a letter, then a to z, digits, . and -" % (name,))
             if not isinstance(text, str):
-                raise self._wrong("%s must be text, and is %s" % (name, type(text).__name__))
+                raise self._wrong("%s must be text, but is %s" % (name, type(text).__name__))
         return files
 
     def _wrong(self, text):

@@ -45,7 +45,7 @@ class Components(object):
 
 
 def sha256(path):
-    """Return the hash of a file in hex; "" if it is gone or cannot be read."""
+    """Return the SHA-256 of a file in hex; "" if it is gone or cannot be read."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -57,7 +57,7 @@ def sha256(path):
 
 
 def distributions(places):
-    """Yield a dict for each installed distribution. Of several with one name it is the first, which is imported."""
+    """Yield a dict for each installed distribution; if several have the same name, for the first, which is imported."""
     for name, version, path in hello.installed_packages(places):
         metadata = _head(os.path.join(path, "METADATA")) or _head(os.path.join(path, "PKG-INFO")) or _head(path)
         yield {
@@ -72,7 +72,7 @@ def distributions(places):
 
 
 def record(text):
-    """Return path -> hash, as RECORD writes both, without the files that the installer writes or compiles."""
+    """Return path -> hash, both as in RECORD, without the files that the installer writes or compiles."""
     hashes = {}
     for line in text.splitlines():
         path, _, rest = line.rpartition(",")[0].rpartition(",")
@@ -83,7 +83,7 @@ def record(text):
 
 
 def _origin(path):
-    """Return the address that a distribution was installed from directly; "" if it came from an index."""
+    """Return the URL that a distribution was installed from directly; "" if it came from an index."""
     try:
         return str(json.loads(_text(os.path.join(path, "direct_url.json"), MOST_METADATA)).get("url", ""))
     except (ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""Measures memory and time of each line of a function, as memory_profiler and line_profiler print them.
+"""Measures the memory and time of each line of a function, as memory_profiler and line_profiler do.
 
 The function is the script's `profile` (a function, or several in a list), else the step itself. Reading memory at
 every line takes time, so memory is read in the odd steps and time in the even ones.
@@ -66,7 +66,7 @@ class LineTables(object):
 
 
 def _code(function, what, module):
-    """Return the code object that a call of the function runs; for a callable object, that of its class.
+    """Return the code object that a call of the function runs; for a callable object, that of `__call__`.
 
     `what` names the function in the error. Raises ProbeError.
     """
@@ -96,7 +96,7 @@ def _script_of(module):
 
 
 class Ledger(object):
-    """The rises of a reading over each line: their sum, their number, and the last reading after the line."""
+    """The rises of a reading over each line: their sum, their number, and the last reading after that line."""
 
     def __init__(self, read):
         self.read = read

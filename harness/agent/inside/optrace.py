@@ -1,6 +1,6 @@
 """Traces operations: the duration of each at early and at late steps, and a Chrome trace of both.
 
-    {"at": [10, 120], "repeat": 5}      traces five steps from each of these on, and takes medians over the five
+    {"at": [10, 120], "repeat": 5}      traces five steps starting at each of these, and takes medians over the five
 
 The operations come from the scenario's own `trace_step()` (makes one step and returns [(op, start_s, duration_s)]),
 else from TensorFlow (graph mode by RunMetadata of every Session.run, eager mode by the eager context), else from torch.
@@ -32,7 +32,7 @@ class OpTrace(object):
         self._traced = {}  # step -> events
 
     def wrap(self, step):
-        """Return a step that is traced when its turn comes."""
+        """Return a step that is traced at the chosen steps."""
         wanted = {first + offset for first in self._at for offset in range(self._repeat)}
         made = 0
 
@@ -69,7 +69,7 @@ def expected_bytes(module, params):
     try:
         return {str(op): int(size) for op, size in sizes.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):
-        text = "optrace: expected_bytes() must return {op: bytes}, and returned %.80r" % (sizes,)
+        text = "optrace: expected_bytes() must return {op: bytes}, but returned %.80r" % (sizes,)
         raise ProbeError(text + failure.line_of(predict)) from None
 
 
@@ -111,7 +111,7 @@ def _median_ms(steps, op):
 
 
 def chrome_trace(events):
-    """Return complete events, one process per device; overlapping events of a device go to further lines."""
+    """Return complete events, one process per device; overlapping events of a device are put on several lines."""
     places = sorted({event.place for event in events})
     rows = [
         {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": place}}
@@ -167,7 +167,7 @@ def _own_tracer(trace_step):
         try:
             return None, [_own_event(*row) for row in rows]
         except (TypeError, ValueError):
-            text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], and returned %.80r" % (rows,)
+            text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], but returned %.80r" % (rows,)
             raise ProbeError(text + failure.line_of(trace_step)) from None
 
     return trace

@@ -21,7 +21,7 @@ REPORT = re.compile(r"valgrind\.\S+\.xml$")
 
 
 class Valgrind(object):
-    """One run: `command(...)` returns what to start instead, in `environment`; `files()` is called after its end."""
+    """One run: `command(...)` returns the command to start instead, in `environment`; `files()` is called after it."""
 
     after_end_s = 600.0  # valgrind searches the whole memory for pointers when the process ends
 

@@ -13,7 +13,7 @@ class Beyond(Exception):
 
 
 class Bounds(object):
-    """Counts the entries of one walk and its time, without the time in which the system let others run."""
+    """Limits the entries and the time of one walk; time in which other processes ran instead does not count."""
 
     def __init__(self, entries=MOST_ENTRIES, seconds=MOST_S):
         self._entries = entries
@@ -21,7 +21,7 @@ class Bounds(object):
         self._kept_s = schedule.kept_waiting_s()
 
     def count(self):
-        """Count one more entry. Raises Beyond if it is one too many, or if the time is over."""
+        """Count one more entry. Raises Beyond if it exceeds the limit, or if the time is over."""
         self._entries -= 1
         if self._entries < 0 or (self._entries % 64 == 0 and self._is_over(time.perf_counter())):
             raise Beyond()

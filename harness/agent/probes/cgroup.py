@@ -27,15 +27,15 @@ class Cgroup(object):
         return self._event("memory.events" if self.version == 2 else "memory.oom_control", "oom_kill") or 0
 
     def is_below_limit(self):
-        """Return whether there is a limit that the memory in use never came near. A count of requests beyond the limit
-        does not tell: version 1 keeps none where memory and swap have one limit together."""
+        """Return whether there is a limit that the memory in use never came near. The count of requests beyond the
+        limit does not show that: version 1 has none if memory and swap share one limit."""
         limit, peak_kib = self.limit_bytes(), self.peak_kib()
         if limit is None or peak_kib is None:  # version 2 reports no peak before Linux 5.19
             return limit is not None and self._event("memory.events", "max") == 0
         return 1024 * peak_kib < NEAR * limit
 
     def peak_kib(self):
-        """Return the most memory, caches of files included, that was in use at any time."""
+        """Return the peak of the memory in use, including the page cache."""
         used = self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
         return None if used is None else used / 1024.0
 
@@ -58,19 +58,19 @@ class Cgroup(object):
 
 
 class OomKiller(object):
-    """What the kernel kills in a cgroup from now on, for lack of memory."""
+    """Observes which processes the kernel kills in a cgroup from now on, for lack of memory."""
 
     def __init__(self, group):
         self._group = group
         self._before = group.oom_kills()
 
     def killed(self):
-        """Return whether it has killed a process."""
+        """Return whether the kernel has killed a process."""
         return self._group.oom_kills() > self._before
 
     def starved(self, rss_kib):
-        """Return whether it killed one because others use the machine's memory. `rss_kib()`
-        returns the most resident memory, if that is known."""
+        """Return whether the kernel killed a process because others use up the machine's memory. `rss_kib()` returns
+        the trial's peak resident memory, None if that is unknown."""
         if not self.killed() or not self._group.is_below_limit():
             return False
         peak_kib = self._group.peak_kib() or rss_kib() or 0

@@ -7,7 +7,7 @@ from . import tree
 
 
 def children_s():
-    """Return the processor seconds of the descendants, exact for reaped ones and to a clock tick for living ones."""
+    """Return the processor seconds of the descendants: exact for reaped ones, to a clock tick for living ones."""
     waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
     return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants())
 

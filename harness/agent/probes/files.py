@@ -17,13 +17,13 @@ NOT_OURS = "harness-"  # prefix of other trials' folders
 
 
 class Places(object):
-    """Measures /dev/shm and those places. Create it before the trial begins.
+    """Measures /dev/shm and these places. Create it before the trial begins.
 
-    In the trial's own folder every file counts, elsewhere only the user's files that changed since the trial began. In
-    a place that is too large to walk through, or that is shared with others, only changed folders are walked through;
-    if that is still too much, the place is left out. If the trial's home is its own folder, it runs on the machine
-    itself (not in a container) and shares the other places: these then count for no more than what the trial's
-    processes have written outside its own folder since the first count.
+    In the trial's own folder, every file counts; elsewhere, only the user's files that changed since the trial began.
+    In a place that is too large to walk through, or that is shared with others, only changed folders are walked
+    through; if that is still too much, the place is left out. If the trial's home is its own folder, the trial runs on
+    the machine itself (not in a container) and shares the other places: these then count for no more than what the
+    trial's processes have written outside its own folder since the first count.
     """
 
     def __init__(self, root, environment, output):
@@ -151,7 +151,7 @@ def _allocated(entry_stat):
 def _taken(entry_stat):
     """Return the bytes of a file: its size, which changes more smoothly than its blocks, or its blocks if it is sparse.
 
-    A file with content counts as one block at least, and an empty file as EMPTY bytes, for its name.
+    A file with content counts as at least one block, and an empty file as EMPTY bytes, for its name.
     """
     if stat.S_ISREG(entry_stat.st_mode) and entry_stat.st_size > BLOCK:
         return max(BLOCK, min(entry_stat.st_size, _allocated(entry_stat)))

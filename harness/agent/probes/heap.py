@@ -1,6 +1,6 @@
 """Reads how much of the C heap is in use, from glibc's mallinfo2 (2.33 and later) or mallinfo, whose ints wrap at 2^32.
 
-That is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
+The sum of uordblks (in all arenas) and hblkhd (blocks with their own mapping).
 """
 
 from .. import libc

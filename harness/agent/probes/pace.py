@@ -4,7 +4,7 @@
 class Pace(object):
     """Decides when a measurement is due again: after `period_s`, or later if it would exceed its share of the time.
 
-    The smaller of its last two costs counts: the other one was disturbed from outside.
+    The smaller of its last two costs counts, because the other one may have been disturbed.
     """
 
     def __init__(self, period_s, clock, share):

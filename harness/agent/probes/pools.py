@@ -102,7 +102,7 @@ def _jax(modules):
 class Tensorflow1(object):
     """Reads the allocator of the first GPU, which all sessions of a process share, by an operation of tf.contrib.
 
-    The operation lies in a graph of its own, so it does not affect the scenario's. It is used only if the scenario has
+    The operation is in a separate graph, so that it does not affect the scenario's. It is used only if the scenario has
     imported tf.contrib.memory_stats, because importing tf.contrib takes seconds and much memory.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the resident memory of this process. An fd that stays open takes 2 µs a read; opening the file, 11 µs."""
+"""Reads the resident memory of this process. A read takes 2 µs with an fd that stays open, and 11 µs without."""
 
 import os
 

@@ -9,7 +9,7 @@ from .rss import PAGE_KIB
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 Process = collections.namedtuple("Process", "pid state parent cpu_s threads")
-Process.__doc__ = "What the kernel says of a process; cpu_s is its own time and that of the children it waited for."
+Process.__doc__ = "What the kernel reports of a process; cpu_s is its own time and that of the children it waited for."
 
 
 def descendants(pid=None, bounds=None):
@@ -85,7 +85,7 @@ def _listed(folder):
 
 
 def command_line(pid):
-    """Return the words with which a process was started, as bytes; [] for a dead process."""
+    """Return the arguments with which a process was started, as bytes; [] for a dead process."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return file.read().split(b"\0")[:-1]

@@ -1,1 +1,1 @@
-"""Runs in the scenario process, which steps the user's script or program and samples itself."""
+"""The scenario process, which runs the steps of the user's script or program and samples itself."""

@@ -1,14 +1,14 @@
 """Calls functions with each awaited module as soon as the program has imported it. The import hook itself imports
 nothing.
 
-The module keeps its own loader, whose method `exec_module` is covered for one import by an attribute of the instance.
+The module keeps its own loader, whose method `exec_module` is overridden for one import, by an instance attribute.
 """
 
 import sys
 
 
 class _HeadedBy(list):
-    """A list whose first element stays first: a program may insert finders of its own before all others."""
+    """A list whose first element stays first, even if a program inserts its own finders before all others."""
 
     def __init__(self, first, others):
         list.__init__(self, [first, *others])
@@ -66,10 +66,10 @@ class Finder(object):
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            return  # a loader that cannot be covered: `_sweep` finds the module later
+            return  # a loader that cannot be changed: `_sweep` finds the module later
 
     def _sweep(self):
-        """Handle awaited modules that are already imported: before the hook was, or by a finder before this one."""
+        """Handle awaited modules that were imported before the hook, or through a finder before this one."""
         for name in [name for name in self._awaited if name in sys.modules]:
             module = sys.modules[name]
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):

@@ -28,8 +28,8 @@ class Looker(object):
         return fields
 
     def last_look(self):
-        """Return the same, measured once more after the allocator has released free memory: no later step is
-        disturbed."""
+        """Return the same, with a second sample after the allocator has released free memory, which could disturb later
+        steps."""
         fields = self.look()
         if heap.trim():
             fields.update(self._sample("_trimmed", until=2))

@@ -1,12 +1,12 @@
 """Runs an unmodified program as `python train.py` or `python -m mypkg.train` would, and measures it at each call of
-what trains (hooks/).
+the function that trains (hooks/).
 
-It sends these events besides those of a script (scenario.py):
+It sends these events in addition to those of a script (scenario.py):
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
     {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes
-    {"type": "ended", "end": …, "cut": true}       cut: the program is ended here, before its own end
+    {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end
 """
 
 import ast
@@ -120,7 +120,7 @@ class ProgramRun(scenario.ScriptRun):
         return code, main
 
     def _named_here(self, modules):
-        """Return the names of the step's function if one of `modules`, which the program is, defines it; else None."""
+        """Return the names of the step's function if it is in one of `modules`, the program's own names; else None."""
         module, names = function.parted(self._steps_are) if ":" in self._steps_are else (None, None)
         return names if module in modules else None
 
@@ -143,7 +143,7 @@ class ProgramRun(scenario.ScriptRun):
         importing.Finder(awaited).install()
 
     def _hook_function(self, names, mark, module):
-        """Hook the named function. Without it the trial ends at once: the program could catch an exception here."""
+        """Hook the named function. If it does not exist, end the trial here: the program could catch an exception."""
         try:
             function.replace_function(module, names, mark, self._steps_are)
         except function.NoStep as error:
@@ -151,7 +151,7 @@ class ProgramRun(scenario.ScriptRun):
             os._exit(1)
         self._hooked("function", True)
 
-    # -------------------------------------------------------------- what the hooks tell
+    # -------------------------------------------------------------- calls of the hooks
 
     def _hooked(self, kind, changed):
         if os.getpid() == self.owner and kind != "log":
@@ -167,7 +167,7 @@ class ProgramRun(scenario.ScriptRun):
         metrics.record(row, number, values)
 
     def _begin(self, ticker):
-        """Wait after the first step, so that the supervisor can count what is held and read the output up to now."""
+        """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
         self.where = "step"
         took_s = time.perf_counter() - self._started
         self._looker = looks.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)

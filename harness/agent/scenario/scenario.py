@@ -1,7 +1,8 @@
-"""Imports the user's script, steps it, samples itself, and reports to the supervisor, in the scenario process.
+"""Runs in the scenario process: imports the user's script, makes its steps, samples itself, and reports to the
+supervisor.
 
-It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads
-answers from another; the samples lie in shared memory (samples.py).
+It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads answers from
+another; the samples are in shared memory (samples.py).
 
     {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; it waits
     {"type": "look", "step": 500, "look": {…}, "last": false}   it waits for go or stop; after the last look, for stop
@@ -22,7 +23,7 @@ from .. import due_looks, ending, failure, samples, wrapping
 from ..probes import cgroup, heap, libraries, pools, rss
 from . import looks, stepping
 
-CAME_BACK = "a process that it forked returned from it; let that process end with os._exit"
+CAME_BACK = "a forked process returned from it; end that process with os._exit"
 
 
 class LinkLost(Exception):
@@ -74,7 +75,7 @@ GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, C
 
 
 def idle(function):
-    """Return why calling the function would run none of its code, or None. The measured steps would all seem good."""
+    """Return why calling the function would run none of its code, or None. Such steps would all seem good."""
     flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
     if flags & GENERATES:
         return "the step function has a yield, so a call runs none of its code; let it return"
@@ -116,7 +117,7 @@ class ScriptRun(object):
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
-                raise  # in a child that the scenario forked: its end is its own matter
+                raise  # in a child that the scenario forked, how it ends does not matter here
             self._fail(error)
             return 1
         self._tear_down()
@@ -135,7 +136,7 @@ class ScriptRun(object):
         stepper.run(0, 1)
         pool = self._follow_pool(stepper)
         names = stepper.metrics.settle()
-        # Wait here: the supervisor counts what is held, and reads the output, up to now.
+        # Wait here, while the supervisor counts what is held and reads the output so far.
         self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
         looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
@@ -149,7 +150,7 @@ class ScriptRun(object):
                 self.link.tell("file", name=name, text=piece)
 
     def _follow_pool(self, stepper):
-        """Add the frameworks' pools to the looks, and also to the steps if one in use can be queried fast."""
+        """Add the frameworks' pools to the looks, and to the steps as well if a pool in use can be queried fast."""
         pool = pools.Pools(sys.modules, pools.cuda_in_use)
         pool.look()  # so that one-time allocations of the query happen now
         read = pool.step_reader()

@@ -98,7 +98,7 @@ class Stepper(object):
         return busy_s
 
     def aside(self, look):
-        """Take a look, which is not a step; the supervisor sees when it began, as for a step."""
+        """Take a look, which is not a step; the supervisor sees when the look began, as for a step."""
         self._table.header[samples.STARTED] = time.perf_counter()
         return look()
 
@@ -115,8 +115,8 @@ def clock_cost_s():
 
 
 def cost_limited(read, column, floor_s, clock=time.perf_counter):
-    """Return a probe that limits its own cost: after each sample it pauses until its share of the later steps amounts
-    to what the sample cost.
+    """Return a probe that limits its own cost: after each sample, it pauses until its share of the later steps equals
+    the cost of the sample.
 
     The smaller of the last two costs counts, so that one interruption does not pause it for long.
     """
@@ -136,7 +136,7 @@ def cost_limited(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """Return a float; NaN for a number that no float can hold, because what a step returns must not make it fail."""
+    """Return a float; NaN for a number that no float can hold, because a returned value must not fail the step."""
     try:
         return float(number)
     except OverflowError:
@@ -144,8 +144,8 @@ def as_float(number):
 
 
 class Metrics(object):
-    """The scenario's own numbers: `step` returns them as a dict, or one number, called `items`. The first result names
-    them.
+    """The scenario's own numbers: `step` returns them as a dict, or as one number, called `items`. The first result
+    defines their names.
 
     Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
     """
@@ -174,7 +174,7 @@ class Metrics(object):
         header[place] += 1
 
     def settle(self):
-        """Return the names of the metrics, in the order of their columns. After this, results add no more."""
+        """Return the names of the metrics, in the order of their columns. Later results add no names."""
         if self._columns is None:
             self._columns = []
         return [name for name, _ in self._columns]
@@ -190,7 +190,7 @@ class Metrics(object):
     def take(self, names):
         """Add a column for each name that has none and that the agent does not use itself; return the names added.
 
-        There are MOST_METRICS columns.
+        There are at most MOST_METRICS columns.
         """
         self._columns = self._columns or []
         known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}

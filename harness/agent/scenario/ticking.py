@@ -13,14 +13,14 @@ from . import stepping
 
 
 class Ended(BaseException):
-    """Ends the program at the boundary of a step. It is no Exception, so that `except Exception` does not stop it."""
+    """Ends the program between two steps. It is not an Exception, so that `except Exception` does not catch it."""
 
 
 class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` is the number of steps made.
 
-    `begin(ticker)` is called after the first step. `look(ticker)` is called where one of `due_looks` is due or the
-    supervisor requests an end, and returns whether the program goes on. `leave()` ends the process.
+    `begin(ticker)` is called after the first step. `look(ticker)` is called when one of `due_looks` is due or the
+    supervisor requests an end; it returns whether the program goes on. `leave()` ends the process.
     """
 
     def __init__(self, table, readers, due_looks, **calls):
@@ -37,7 +37,7 @@ class Ticker(stepping.Stepper):
         self._overhead_s = self._busy_before_s = 0.0
 
     def mark(self, kind):
-        """Count one step of the hook `kind`. Raises Ended where the program must end."""
+        """Count one step of the hook `kind`. Raises Ended if the program must end."""
         now = time.perf_counter()
         if os.getpid() != self._owner:
             self._table.header[samples.ELSEWHERE] += 1  # a process that the program forked: shared memory
@@ -59,7 +59,7 @@ class Ticker(stepping.Stepper):
         self._overhead_s += ended - now
 
     def _record(self, number, now):
-        """Fill the row of a step. The first step has no duration, because its beginning is not known."""
+        """Fill the row of a step. The first step has no duration, because its start is unknown."""
         if number == 1:
             return
         took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
@@ -73,7 +73,7 @@ class Ticker(stepping.Stepper):
             self._row_busy_s = 0.0
 
     def _pause(self, number):
-        """Do what is due between this step and the next. Its time counts neither as the program's nor as overhead."""
+        """Do what is due between this step and the next. This time is neither the program's nor overhead."""
         began = time.perf_counter()
         self.settle()
         if number == 1:

@@ -1,1 +1,1 @@
-"""Runs in the supervisor's process, which talks to the harness and watches the process under test."""
+"""The supervisor's process, which talks to the harness and watches the process under test."""

@@ -1,9 +1,9 @@
 """Distinguishes the steps of a command from output that was held back in a buffer. Pure.
 
-A step is known only by the time at which its line arrives. If a program writes each line at once, its lines arrive one
-by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
-supervisor waits and then several lines arrive at once, they were held back: that is a burst. Lines that may have come
-one by one while other processes kept the supervisor from reading are neither. Rows do not count as steps if
+A step is known only by the time at which its line arrives. If a program writes each line immediately, its lines arrive
+one by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait. If the
+supervisor waits and then several lines arrive together, they were held back: that is a burst. Lines that may have come
+one by one while other processes kept the supervisor from reading count as neither. Rows do not count as steps if
 
 - more than half of the steps came in bursts; or
 - the first step took more than nine tenths of the whole time, and most of the steps came together in few reads: they
@@ -11,7 +11,7 @@ one by one while other processes kept the supervisor from reading are neither. R
   microseconds looks the same: its steps cannot be timed either.
 """
 
-WAIT_S = 0.01  # longer than other work keeps the supervisor from reading
+WAIT_S = 0.01  # longer than the supervisor's other work keeps it from reading
 FIRST_SHARE = 0.9
 
 
@@ -24,8 +24,8 @@ class Bursts(object):
         self._most = self._most_wait_s = 0
 
     def came(self, count, took_s, waited_s, kept_s=0.0):
-        """Record `count` steps that arrived in one read, `took_s` after the read before and after a wait of
-        `waited_s`, in whose last `kept_s` the supervisor could have read, but other processes ran."""
+        """Record `count` steps that arrived in one read, `took_s` after the previous read. The supervisor had waited
+        for `waited_s`; in the last `kept_s` of them, it was ready to read, but other processes ran."""
         if not self._steps:
             self._first_s = took_s
         self._steps += count
@@ -39,11 +39,11 @@ class Bursts(object):
     def words(self):
         """Return why the rows do not count as steps; "" if they do."""
         if 2 * self._bursts > self._steps:
-            return "%d of %d steps came in bursts, up to %d at once after %.3g s: it holds its output back" % (
+            return "%d of %d steps came in bursts, up to %d at once after %.3g s: it buffers its output" % (
                 self._bursts, self._steps, self._most, self._most_wait_s,
             )  # fmt: skip
         if 2 * self._together > self._steps and self._first_s > FIRST_SHARE * self._all_s:
-            return "%d of %d steps came together, and the first took %.3g of %.3g s: it may hold its output back" % (
+            return "%d of %d steps came together, and the first took %.3g of %.3g s: it may buffer its output" % (
                 self._together, self._steps, self._first_s, self._all_s,
             )  # fmt: skip
         return ""

@@ -1,9 +1,9 @@
-"""Counts what a trial holds besides memory, at intervals and from outside, so that the steps pay nothing for it.
+"""Counts what a trial holds besides memory, at intervals and from outside, so that it does not slow the steps down.
 
 A row is taken after the first step, at every look (where it is exact, because the scenario stands still), when the
 trial ends, and between looks every 50 ms, or less often if that would take more than 1 % of the time. Files are counted
-at a pace of their own, because that means walking through folders. At most MOST_PACED rows between looks are kept:
-beyond that, every second one is dropped, and from then on rows are taken half as often.
+at a separate pace, because that means walking through folders. At most MOST_PACED rows between looks are kept: beyond
+that, every second one is dropped, and from then on rows are taken half as often.
 """
 
 import time
@@ -49,7 +49,7 @@ class Census(object):
         self._pace.spent(now)
 
     def end(self):
-        """Count once more if steps were made since: after the process has ended there is nothing left to count."""
+        """Count once more if steps were made since the last count: a process that has ended holds nothing."""
         step = self._steps()
         if self._rows and step > self._rows[-1][0]:
             self._take(step, with_files=True, kept=True)

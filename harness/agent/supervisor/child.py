@@ -62,7 +62,7 @@ class Child(object):
         _send(self.pid, signal.SIGTERM)
 
     def kill(self):
-        """Kill every descendant of this supervisor, whatever its session. Return False if one is left."""
+        """Kill every descendant of this supervisor, in any session. Return False if one is left."""
         for _ in range(KILL_ROUNDS):
             self.reap()
             pids = tree.descendants()
@@ -82,7 +82,7 @@ def _send(pid, number):
 
 
 def _prepare(parent):
-    """Return the function that the child runs before it becomes the command."""
+    """Return the function that the child runs before exec."""
 
     def prepare():
         libc.die_with_parent(parent)
@@ -92,7 +92,7 @@ def _prepare(parent):
 
 
 def set_oom_score(score):
-    """Set which process the kernel kills first when memory runs out. Without the privilege to lower it, do nothing."""
+    """Set the score by which the kernel chooses what to kill when memory runs out, if this process may set it."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(str(score))

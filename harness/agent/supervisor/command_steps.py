@@ -1,7 +1,7 @@
 """Measures a command, which may be any program, from outside: it samples the whole process tree.
 
-A row is taken at each line of output that matches `step_pattern`. Without a pattern a row is taken every BEAT_S, and is
-a sample, not a step. Lines that come in one read share the time since the read before. The command goes on while the
+A row is taken at each line of output that matches `step_pattern`. Without a pattern, a row is taken every BEAT_S and is
+a sample, not a step. Lines that come in one read share the time since the previous read. The command goes on while the
 harness judges a look; what it does meanwhile is not counted.
 """
 
@@ -157,7 +157,7 @@ class CommandWatch(Watch):
             self.end("stopped", "time limit reached after %d %s" % (self.steps(), rows))
 
     def _said(self):
-        """Return the last line that the command printed and that reports no step."""
+        """Return the last line of the command's output that is not a step."""
         pattern = self.job["step_pattern"]
         return reason.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
 

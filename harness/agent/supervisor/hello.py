@@ -46,8 +46,8 @@ def package_versions(places):
 def wheel_tags(places):
     """Return normalised name -> the tag of its wheel, such as `py3-none-any`; if there are several tags, the first.
 
-    A wheel for this platform alone (`linux_x86_64`) was mostly made by the installer, and may contain nothing compiled
-    in spite of its tag: NOTHING_COMPILED is then appended. Takes about 15 us per package.
+    A wheel for this platform alone (`linux_x86_64`) was usually built by the installer, and may contain nothing
+    compiled despite its tag: NOTHING_COMPILED is then appended. Takes about 15 us per package.
     """
     tags = {}
     for name, _, path in installed_packages(places):
@@ -65,7 +65,7 @@ def _is_hollow(tag, path):
 
 
 def installed_packages(places):
-    """Yield the normalised name, version and folder (or file) of each package; if several have one name, only the
+    """Yield the normalised name, version and folder (or file) of each package; if several have the same name, only the
     first.
     """
     seen = set()

@@ -1,5 +1,4 @@
-"""Supervises a program (scenario/program.py). This differs from a script: a program may make no step that
-the agent sees."""
+"""Supervises a program (scenario/program.py). Unlike a script, a program may make no step that the agent sees."""
 
 from .. import samples
 from ..probes import tree
@@ -37,7 +36,7 @@ class ProgramWatch(ScriptWatch):
         self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
 
     def _on_ended(self, end, cut):
-        """End the trial. `cut`: it was stopped before its own end, so how it ends after that does not count."""
+        """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         if cut:
             self._leave((end, self._limit_note(end)))
         else:
@@ -46,8 +45,8 @@ class ProgramWatch(ScriptWatch):
             self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])))
 
     def _on_failed(self, exits=False, **event):
-        """End the trial. `exits`: by sys.exit without a reason; before the first step, the last line of the output, as
-        argparse prints it, is taken for that."""
+        """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
+        the output (as printed by argparse) is then taken for the reason."""
         if exits and event["setup"]:
             self.drain()
             event["message"] = ": ".join(filter(None, (event["message"], reason.last_words(self.output.tail()))))

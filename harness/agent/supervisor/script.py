@@ -24,7 +24,7 @@ PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_ki
 
 
 class ScriptWatch(Watch):
-    """Watches a script that runs in an interpreter of its own and samples itself into shared memory."""
+    """Watches a script that runs in a separate interpreter and samples itself into shared memory."""
 
     def __init__(self, job, root, outbox, gpus):
         Watch.__init__(self, job, root, outbox, gpus)
@@ -77,9 +77,9 @@ class ScriptWatch(Watch):
         return bool(data)
 
     def _is_another_program(self):
-        """Return whether the living process runs another program than the agent started.
+        """Return whether the living process runs a program other than the one that the agent started.
 
-        While it becomes one, or ends, its command line is empty for a moment.
+        During exec, and while the process ends, its command line is empty for a moment.
         """
         for _ in range(COMMAND_LINE_TURNS):
             words = tree.command_line(self.child.pid)
@@ -123,7 +123,7 @@ class ScriptWatch(Watch):
         self._leave((end, self._limit_note(end)))
 
     def _limit_note(self, end):
-        """Return the message of an end that the time limit caused, else ""."""
+        """Return the message for an end that the time limit caused, else ""."""
         if not self.table.header[samples.STOP] or end != "stopped":
             return ""
         self.shortfall = "timeout"
@@ -140,10 +140,9 @@ class ScriptWatch(Watch):
         self.file(name, text)
 
     def _leave(self, verdict):
-        """Record how the scenario ended, and begin to wait for its process to end.
+        """Record how the scenario ended, and start waiting for its process to end.
 
-        Only the first report counts: after a failure in a process that it forked, the parent may still report a good
-        end.
+        Only the first report counts: after a failure in a forked process, the parent may still report a good end.
         """
         if self._verdict is not None:
             return
@@ -151,8 +150,8 @@ class ScriptWatch(Watch):
         self._leave_by = self.clock() + self._ending_s()
 
     def _ending_s(self):
-        """Return the seconds that its threads, children and teardown have to end. Inside a wrapping program all of
-        that is slow, but hardly slower than the setup was."""
+        """Return the seconds that its threads, children and teardown have to end. Inside a wrapping program, all of
+        them are slow, but hardly slower than the setup was."""
         limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
         return limit_s if self.wrapper is None else max(limit_s, self._setup_s)
 
@@ -179,7 +178,7 @@ class ScriptWatch(Watch):
             self.notes.append(late + ": ended by SIGTERM, so that the program around it can report")
             self.child.terminate()
             return
-        self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
+        self.notes.append((late if self.wrapper is None else "it did not end after SIGTERM") + ": killed")
         self.end(*self._verdict, at_exit=self._failed_at_exit)
 
     def died(self, death):

@@ -1,4 +1,4 @@
-"""Says why no step of a program was seen, or too few. Pure."""
+"""Explains why no step of a program was seen, or too few. Pure."""
 
 import re
 
@@ -13,9 +13,10 @@ CALLS = {
     "lightning": "a training batch",
     "transformers": "a step of Trainer",
 }
-OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
+OWN_PROCESS = "let it train in its own process"
+OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-REPLACED = "no step was seen: the program replaced itself by another (os.exec), in which nothing can be counted"
+REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
 
 def why_unseen(steps_are, hooked, elsewhere, others):
@@ -25,7 +26,7 @@ def why_unseen(steps_are, hooked, elsewhere, others):
     processes that the program forked. `others`: whether it ran other processes.
     """
     if elsewhere:
-        return "%d steps were made in processes that it forked; %s" % (elsewhere, OTHERS.partition(": ")[2])
+        return "%d steps were made in processes that it forked; %s" % (elsewhere, OWN_PROCESS)
     return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else ""]))
 
 
@@ -34,7 +35,7 @@ def _hooks(steps_are, hooked):
         module = steps_are.partition(":")[0]
         return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module
     if not hooked:
-        return "it did not import %s" % ("any framework that is known" if steps_are == "auto" else steps_are)
+        return "it did not import %s" % ("any known framework" if steps_are == "auto" else steps_are)
     unknown = sorted(kind for kind in hooked if not hooked[kind])
     if unknown:
         return "this version of %s is not known" % " and ".join(unknown)
@@ -42,5 +43,5 @@ def _hooks(steps_are, hooked):
 
 
 def is_starting(stacks):
-    """Return whether a thread imports or compiles, which may take minutes before the first step."""
+    """Return whether a thread is importing or compiling, which may take minutes before the first step."""
     return STARTS.search(stacks) is not None

@@ -1,6 +1,6 @@
 """Supervises one trial: the conversation with the harness, the time limits, and the child's end.
 
-`Watch` is what scripts, programs and commands have in common; script.py, program.py and command_steps.py complete it.
+`Watch` holds what scripts, programs and commands have in common; script.py, program.py and command_steps.py extend it.
 """
 
 import os
@@ -37,8 +37,7 @@ class Watch(object):
         self.wrapper = wrapping.make_wrapper(job, root)
         self.components = wrapping.make_component_lister(job)
         self.done = None
-        self.shortfall = ""
-        self.remedy = ""
+        self.shortfall = self.remedy = ""
         self.gone = False
         self.notes = []
         self.output = wire.Output()
@@ -61,7 +60,7 @@ class Watch(object):
     # -------------------------------------------------------------- the loop
 
     def run(self):
-        """Run until `done` is decided and sent. Whatever happens, every started process is ended."""
+        """Run until `done` is decided and sent. Every started process is ended in any case."""
         self.listen(0, self._heard)
         self.listen(self._signals, self._signalled)
         try:
@@ -181,7 +180,7 @@ class Watch(object):
         """Handle output of the child. A command's steps are counted here."""
 
     def drain(self):
-        """Read what the dead child left in its pipes, in a limited number of reads: its children may go on writing."""
+        """Read what the dead child left in its pipes, in a limited number of reads: its children may still write."""
         for _ in range(64):
             if not self._output():
                 return
@@ -203,7 +202,7 @@ class Watch(object):
         )
 
     def look(self, step, look, last):
-        """Send a look after the samples that it covers. Unless it is the last, an answer is then awaited."""
+        """Send a look after the samples that it covers. Unless it is the last, wait for an answer from then on."""
         look = dict(look, **self.monitor.look())
         self.census.look()
         self.components.look()

@@ -32,7 +32,7 @@ from harness.model.episodes import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
-    """Return the attribution of each fault, in the plan's order and for each metric from old to new.
+    """Return the attribution of each fault, in the plan's order and, for each metric, the oldest fault first.
 
     A fault is an episode, merged over lanes and variants by `merge_findings.py`, and has its own rule of params.
     Consequences of other findings are not faults.
@@ -69,7 +69,7 @@ def _faults(
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
-    """Return the cells that would settle the undecided causes, each once. The matrix may exclude one of them."""
+    """Return the cells that would settle the undecided causes, without duplicates. The matrix may exclude some."""
     undecided = [attribution for attribution in attributions if attribution.cause == "undecided"]
     return tuple({cell.id: cell for attribution in undecided for cell in attribution.missing}.values())
 
@@ -107,7 +107,7 @@ class _Group:
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
-        """Return the states by variant and lane: for this fault, or for any fault in variants without this one."""
+        """Return the states by variant and lane: for this fault, or, in variants without it, for any fault."""
         own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
         return {**self.rows, **own}
 
@@ -155,14 +155,14 @@ class _Group:
         return tuple(dict.fromkeys(machine for machine in self._where(rows, True) if machine))
 
     def _suspect(self) -> str:
-        """Return the machine of a pool that may be at fault itself: everything there is bad, and all that is bad is
-        there. A row runs on one machine alone, so such a machine looks like the params of the rows that it took.
+        """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell
+        is on it. Each row runs on a single machine, so the fault of a machine looks like one of the params of its rows.
         """
         bad, good = set(self._where(self.rows, True)), set(self._where(self.rows, False)) - {""}
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
     def _where(self, rows: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
-        """Yield the machine of each cell with this state; "" for one whose host is not a pool."""
+        """Yield the machine of each cell with this state; "" for a cell whose host is not a pool."""
         for block in self.blocks:
             for cell, own in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
                 if own is state and cell.id in self.known:
@@ -185,7 +185,9 @@ class _Group:
         return Square(lanes=lanes, states=merged)
 
     def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
-        """Return the other variants: those good where these are bad, those unknown, and those with another fault."""
+        """Return the other variants: those that are good where these are bad, those that are unknown there, and those
+        with another fault.
+        """
         good: list[Variant] = []
         unknown: list[Variant] = []
         otherwise: list[Variant] = []
@@ -226,9 +228,9 @@ class _Group:
         return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane], versions: Collection[str]) -> Iterator[str]:
-        """Yield the scenarios of the series that are good in every cell on all these lanes and have no finding there,
-        each variant seen in one of the bad `versions` at least. A cell that is good by itself may still be worse than
-        the one before.
+        """Yield the scenarios of the series that are good in every cell on all these lanes, have no finding there, and
+        ran each variant in at least one of the bad `versions`. Findings matter because a cell that is good by itself
+        may still be worse than the one before.
         """
         series = self.blocks[0].series.name
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
@@ -242,7 +244,7 @@ class _Group:
                 yield name
 
     def _stays_good(self, block: Block, versions: Collection[str]) -> bool:
-        """Return whether every cell that could run is good in this fault's signal, one of these versions among them."""
+        """Return whether every cell that could run is good in this fault's signal, including one of these versions."""
         known = [entry for cell in block.cells if (entry := self.known.get(cell.id)) is not None]
         ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
         failed = any(entry.problem and entry.cell.image.version in versions for entry in known)
@@ -250,14 +252,14 @@ class _Group:
         return seen and not failed and all(self._is_good(entry.verdict) for entry in ran)
 
     def _is_good(self, verdict: CellVerdict) -> bool:
-        """Return whether a cell was looked at for this fault's signal in enough launches, and is good."""
+        """Return whether a cell is good, and was judged for this fault's signal in enough launches."""
         signal = verdict.signals.get(metric_of(self.sign))
         looked = not verdict.signals or (signal is not None and signal.seen == "good")
         return verdict.verdict in GOOD and not verdict.provisional and looked
 
     def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
-        """Return the cell that would best settle the cause, if any. Undecided cells that were launched come after cells
-        that were not, and cells that the matrix excludes come last.
+        """Return the cell that would best settle the cause, if there is one. Cells that were launched but are undecided
+        come after cells that were not launched, and cells that the matrix excludes come last.
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
@@ -267,8 +269,8 @@ class _Group:
         return entry is not None and entry.verdict.trials >= AGREE
 
     def _cell(self, square: Square, place: SquareCell) -> Cell | None:
-        """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if it
-        is bad by another fault, which hides this one.
+        """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if its
+        state is known, for example because another fault hides this one.
         """
         lane, image = place
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}

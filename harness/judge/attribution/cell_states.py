@@ -28,7 +28,8 @@ def block_states(
 ) -> tuple[State, ...]:
     """Return the state of each image of a block, oldest first: that of the findings if the cell was judged, else None.
 
-    Findings decide because they account for the baseline and for flaky failures. Both sides of a finding are known.
+    Findings decide because they account for the baseline and for flaky failures. The states of both sides of a finding
+    are always known.
     """
     own = _of(block, findings, sign)
     versions = [cell.image.version for cell in block.cells]
@@ -51,7 +52,7 @@ def block_states(
 def episodes_in(
     block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[Episode, ...]:
-    """Return the block's episodes that are not consequences, oldest first; `states` are those of the block."""
+    """Return the block's episodes that are not consequences, oldest first; `states` are the states of its images."""
     versions = [cell.image.version for cell in block.cells]
     order = {version: place for place, version in enumerate(versions)}
     episodes = episodes_of(_of(block, findings, sign), order, states)
@@ -66,8 +67,8 @@ def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
 
 
 def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
-    """Return whether a cell was judged for this sign, in enough launches, and for a level so finely that its `smallest`
-    change would have shown. A flat cell was judged for leaks also if the GPU's memory had too few samples.
+    """Return whether a cell was judged for this sign in enough launches and, for a level, precisely enough to show a
+    change of the size `smallest`. A flat cell was judged for leaks even if the GPU's memory had too few samples.
     """
     if verdict.provisional:
         return False

@@ -1,6 +1,7 @@
 """Finds consequences: findings that another finding of the same block explains. Pure.
 
-A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each one explains.
+A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each signal
+explains.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ REASON = 2.0
 
 
 def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` are oldest first, by
-    series.
+    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` holds the versions of
+    each series, oldest first.
 
-    A consequence begins with its cause, and both end together or not at all. Of a chain, the first cause counts.
+    A consequence begins with its cause, and both end together or not at all. In a chain, the first cause counts.
     """
     places: dict[object, list[Finding]] = {}
     for finding in findings:
         places.setdefault((finding.series, finding.lane, finding.variant), []).append(finding)
-    causes: dict[int, str] = {}
+    causes: dict[Finding, str] = {}
     for of_block in places.values():
         order = {version: place for place, version in enumerate(versions[of_block[0].series])}
         causes |= _consequences(of_block, order)
-    return tuple(replace(finding, consequence_of=causes.get(id(finding), "")) for finding in findings)
+    return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 
-def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
-    """Return the metric of the first cause by the `id()` of each finding of one block that is a consequence."""
+def _consequences(findings: Sequence[Finding], order: Order) -> dict[Finding, str]:
+    """Return, by each finding of one block that is a consequence, the metric of its first cause."""
     signs: dict[Sign, list[Finding]] = {}
     for finding in findings:
         signs.setdefault(sign_of(finding), []).append(finding)
@@ -42,18 +43,13 @@ def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
         for of_sign in signs.values()
         for episode in episodes_of(of_sign, order)
     ]
-    causes = {id(item): [other for other in items if _explains(other, item)] for item in items}
+    causes = {item: [other for other in items if _explains(other, item)] for item in items}
     first = [(item, _first_cause(item, causes)) for item in items]
-    own = {id(finding) for item, cause in first if cause is item for finding in item.episode.findings}
-    return {
-        id(finding): cause.metric
-        for item, cause in first
-        for finding in item.episode.findings
-        if id(finding) not in own
-    }
+    own = {finding for item, cause in first if cause is item for finding in item.episode.findings}
+    return {finding: cause.metric for item, cause in first for finding in item.episode.findings if finding not in own}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _BoundedEpisode:
     episode: Episode
     bounds: EpisodeBounds
@@ -67,9 +63,9 @@ class _BoundedEpisode:
         return self.episode.finding.effect
 
 
-def _first_cause(item: _BoundedEpisode, causes: Mapping[int, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
-    while causes[id(item)]:
-        item = min(causes[id(item)], key=lambda cause: _place(cause.metric))
+def _first_cause(item: _BoundedEpisode, causes: Mapping[_BoundedEpisode, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
+    while causes[item]:
+        item = min(causes[item], key=lambda cause: _place(cause.metric))
     return item
 
 
@@ -83,7 +79,7 @@ def _explains(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
     if not _in_reason(cause.effect, result.effect):
         return False
     mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
-    return not mutual or _place(cause.metric) > _place(result.metric)  # of a mutual pair, the more specific
+    return not mutual or _place(cause.metric) > _place(result.metric)  # the more specific one is the cause
 
 
 def _names(cause: str, effect: str) -> bool:
@@ -91,7 +87,7 @@ def _names(cause: str, effect: str) -> bool:
 
 
 def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
-    """Return whether both may have begun at one version, and have ended at one if either ended."""
+    """Return whether both may have begun at the same version and, if either ended, have ended at the same version."""
     first, second = cause.episode.begins, result.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
@@ -100,14 +96,14 @@ def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
 
 
 def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:
-    """Return whether a cause of this size explains the other effect, as far as both sizes are known in one unit."""
+    """Return whether a cause of this size can explain the effect; True if the sizes are not known in one unit."""
     if cause is None or effect is None or cause.unit != effect.unit:
         return True
     return _size(effect, most=False) <= REASON * _size(cause, most=True)
 
 
 def _size(effect: Effect, *, most: bool) -> float:
-    """Return the largest or smallest size within the interval of an effect; that of a ratio is the absolute log."""
+    """Return the largest or smallest size within the interval of an effect; the size of a ratio is its absolute log."""
     ends = [effect.value, *(effect.ci or ())]
     sizes = [abs(math.log(end)) if end > 0 else math.inf for end in ends] if effect.unit == "ratio" else ends
     return max(sizes) if most else min(sizes)

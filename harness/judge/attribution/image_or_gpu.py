@@ -60,11 +60,11 @@ def answer(square: Square) -> SquareAnswer:
 
 
 def model_of(lane: Lane) -> str | None:
-    """Return the GPU models of a lane, joined by " + ", because `all` differs from host to host; None without a GPU."""
+    """Return the GPU models of a lane, joined by " + ", because `all` differs between hosts; None without a GPU."""
     return " + ".join(sorted(gpu.short_name for gpu in lane.gpus)) or lane.gpu
 
 
-# ---------------------------------------------------------------- no image is good here and bad there
+# ---------------------------------------------------------------- no image is good on one lane and bad on another
 
 
 def _where_lanes_agree(square: Square) -> SquareAnswer:
@@ -93,13 +93,13 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
 
 
 def _differ(square: Square, lanes: set[int]) -> bool:
-    """Return whether the lanes share neither GPU model nor host, so that neither is the cause of what all have."""
+    """Return whether the lanes have several GPU models and several hosts, so that neither can be the common cause."""
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
 
 def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
-    """Return an undecided answer: no lane and no image has both bad and good cells."""
+    """Return an undecided answer, because no lane and no image has both bad and good cells."""
     good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
@@ -115,7 +115,7 @@ def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[
 
 
 def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[SquareCell]:
-    """Yield unknown cells of good images on bad lanes, the newest image, which is nearest to the bad ones, first."""
+    """Yield unknown cells of good images on bad lanes. The newest image, the nearest to the bad ones, comes first."""
     images = {image for lane in good for image in square.images_of(lane, False)}
     return (
         (lane, image)
@@ -126,7 +126,7 @@ def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[S
 
 
 def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[SquareCell]:
-    """Yield the unknown cells of these lanes: first those older than the oldest bad image, nearest first."""
+    """Yield the unknown cells of each lane: first those older than its oldest bad image, nearest first."""
     for lane in sorted(lanes):
         oldest = square.images_of(lane, True)[0]
         unknown = square.images_of(lane, None)
@@ -134,7 +134,7 @@ def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[SquareCell]:
         yield from ((lane, image) for image in unknown if image > oldest)
 
 
-# ---------------------------------------------------------------- an image is bad here and good there
+# ---------------------------------------------------------------- an image is good on one lane and bad on another
 
 
 def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
@@ -159,7 +159,7 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
 
 
 def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> SquareAnswer:
-    """Judge lanes that became bad in different versions. If no version is bad on all, image and lane interact."""
+    """Judge lanes that became bad at different versions. If no version is bad on all lanes, image and lane interact."""
     if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
         return SquareAnswer(cause="image", bad=bad, apart=True)
     open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
@@ -177,15 +177,15 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) 
 
 def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
     """Return whether one of these lanes, which have no good image, is bad with an image that is still good on a
-    `turned` lane, whose fault is then another one.
+    `turned` lane: the turned lane then has another fault.
     """
     early = {image for lane in turned for image in square.images_of(lane, False)}
     return any(early & set(square.images_of(lane, True)) for lane in lanes)
 
 
 def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
-    """Return "host" if the bad lanes have no GPU, or if the same GPU model is good on another host; else "gpu". None if
-    that differs between hosts, or if a suspected host or GPU ran a single image, which may be the cause.
+    """Return "host" if the bad lanes have no GPU, or if their GPU model is good on another host; otherwise "gpu". None
+    if this differs between hosts, or if a suspected host or GPU is bad with a single image, which may be the cause.
     """
     lanes, good = ([square.lanes[lane] for lane in chosen] for chosen in (bad, clean))
     hosts = {

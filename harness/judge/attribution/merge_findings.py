@@ -46,7 +46,7 @@ def faults_of(
 
 
 def _shares(one: Episode, other: Episode, order: Order) -> bool:
-    """Return whether the episodes have the same depth, and a version may be bad in both."""
+    """Return whether the episodes have the same depth, and share a version that may be bad."""
     return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
 
 
@@ -81,7 +81,7 @@ def _row(episodes: Sequence[Episode], row: RowStates, order: Order, *, depth: in
 
 
 def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
-    """Group the faults of all variants that may be one, oldest first.
+    """Group the faults of all variants that may be one fault; the oldest group comes first.
 
     The most precise faults are grouped first, so that the result does not depend on the input order. A vague fault that
     fits several groups gets its own.
@@ -114,7 +114,7 @@ Ends = Mapping[Lane, Sequence[EpisodeBounds]]
 
 @dataclass(kw_only=True)
 class _Group:
-    """Faults that may be one, and their common bounds. Intervals that overlap in pairs all overlap in one place."""
+    """Faults that may be one, and their common bounds. Intervals that overlap pairwise also have a common overlap."""
 
     first: Ends
     members: list[Fault] = field(default_factory=list)
@@ -123,7 +123,7 @@ class _Group:
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
-        """Return whether a fault may be the same as those of the group."""
+        """Return whether a fault may be the same as the faults of the group."""
         lanes = [lane for lane in bounds if lane in self._bounds]
         if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
             return False
@@ -133,7 +133,7 @@ class _Group:
         return not any({True, False} == set(pair) for pair in itertools.chain(*pairs))
 
     def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
-        """Add a fault, and narrow the common bounds and states by its own."""
+        """Add a fault, and narrow the common bounds and states by those of the fault."""
         self.members.append(fault)
         self._places |= _places(fault, order)
         for lane, own in bounds.items():
@@ -144,7 +144,7 @@ class _Group:
 
 
 def _together(own: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
-    """Return the common bounds of the episodes of one lane, or None if they cannot be the same."""
+    """Return the common bounds of the episodes of one lane; None if they cannot be the same episodes."""
     if len(own) != len(others):
         return None
     common = [both for pair in zip(own, others, strict=True) if (both := met(pair)) is not None]

@@ -1,8 +1,9 @@
 """Finds the smallest rule over params that separates the bad variants of a scenario from the good ones.
 
-A rule is a set of conditions, each a set of values of one param, of which all or any must hold. For given params each
-kind has one smallest rule: the bounding box of all bad variants, and the complement of the bounding box of all good
-ones. If neither separates, no rule over these params does, so that a search over the sets of params is exact.
+A rule is a set of conditions, of which all or any must hold; a condition is a set of values of one param. For a given
+set of params, each of the two kinds has one smallest rule: the bounding box of all bad variants, and the complement of
+the bounding box of all good variants. If neither separates, no rule over these params does, so a search over the sets
+of params is exact.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from harness.model import ParamCondition, Rule, Scalar, Variant
 MOST_PARAMS = 3
 """Maximum number of params in a rule. With more, the search over their sets takes much longer."""
 FEWEST_FOR_EXCEPTIONS = 10
-"""Minimum number of variants for a rule with exceptions: among fewer, an exception is as likely the rule."""
+"""Minimum number of variants for a rule with exceptions: among fewer, an exception may as well be the rule."""
 EXCEPTIONS = 0.1
 """Maximum share of variants that a rule may misclassify, if no rule is right for all."""
 
@@ -34,10 +35,10 @@ def find_rule(
 ) -> Rule | None:
     """Return the smallest rule over the params of one scenario that holds for `bad` and not for `good`.
 
-    It does not hold for `otherwise` either: these variants have another fault, and their own rule. Fewer params are
-    preferred, then rules of which all conditions must hold, then fewer values. Values of `unknown` variants alone are
-    in no rule. If no rule of up to MOST_PARAMS params separates, a rule of one param with few exceptions is returned,
-    or None. Without a good variant the rule has no conditions.
+    It does not hold for `otherwise` either: these variants have another fault, with its own rule. Fewer params are
+    preferred, then rules of which all conditions must hold, then fewer values. Values that only `unknown` variants have
+    are in no rule. If no rule of up to MOST_PARAMS params separates, a rule of one param with few exceptions is
+    returned, or None. If `good` and `otherwise` are empty, the rule has no conditions.
     """
     others = [*good, *otherwise]
     bad_rows, other_rows = list(map(_row, bad)), list(map(_row, others))
@@ -65,7 +66,9 @@ def rule_holds(rule: Rule, variant: Variant) -> bool:
 
 
 def _smallest(bad: Sequence[ParamRow], others: Sequence[ParamRow]) -> Rule | None:
-    """Return the smallest rule that separates, with the equally small ones; else one with few exceptions, or None."""
+    """Return the smallest rule that separates, with equally small rules in `also`; otherwise, a rule with few
+    exceptions or None.
+    """
     if not others:
         return Rule(conditions=())
     rows = [*bad, *others]
@@ -90,7 +93,7 @@ def _separating(names: Sequence[str], size: int, bad: Sequence[ParamRow], good: 
 
 
 def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[ParamRow]) -> dict[str, list[Value]]:
-    """Drop the values, the rarest first, whose bad rows other values explain: they are not shown to be sufficient."""
+    """Drop the values, the rarest first, whose bad rows other values explain: nothing shows that they suffice."""
     kept = {name: list(chosen) for name, chosen in values.items()}
     pairs = [(name, value) for name, chosen in values.items() for value in chosen]
     for name, value in sorted(pairs, key=lambda pair: sum(row[pair[0]] == pair[1] for row in bad)):
@@ -101,7 +104,7 @@ def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[ParamRow]) -> d
 
 
 def _rough(names: Sequence[str], bad: Sequence[ParamRow], good: Sequence[ParamRow]) -> Rule | None:
-    """Return the rule of one param with the fewest exceptions, if they are few; each value follows its majority."""
+    """Return the rule of one param with the fewest exceptions, if they are few; the majority decides on each value."""
     allowed = int(EXCEPTIONS * (len(bad) + len(good)))
     if len(bad) + len(good) < FEWEST_FOR_EXCEPTIONS:
         return None
@@ -119,7 +122,7 @@ def _rough(names: Sequence[str], bad: Sequence[ParamRow], good: Sequence[ParamRo
 
 
 def _indifferent(rule: Rule, bad: Sequence[ParamRow], others: Sequence[ParamRow]) -> Iterator[str]:
-    """Yield the params outside the rule of which every value that ran was bad: no value of them prevents the fault."""
+    """Yield the params outside the rule of which every value that ran was bad, so that no value prevents the fault."""
     rows = [*bad, *others]
     for name in _names(rows):
         values = _values(rows, name)

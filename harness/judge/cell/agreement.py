@@ -10,13 +10,15 @@ from harness.model import GOOD, GROWTHS, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 AGREE = 2
-"""Trials that must agree on a bad verdict. With one, a single disturbed launch makes a cell bad."""
+"""Trials that must agree on a bad verdict. If one were enough, a single disturbed launch would make a cell bad."""
 SAME_RATE = 2.0
 """Maximum ratio of two leak rates that agree with each other."""
 
 
 def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
-    """Return the launches that agree on a bad verdict, or none. Two or more alike must outnumber those that deny it."""
+    """Return the launches that agree on a bad verdict; none unless there are at least AGREE, and more than the launches
+    that contradict them.
+    """
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "leak":
         shown = _same_rate([*shown, *(_early(launches) if shown else [])], _rate)
@@ -33,13 +35,13 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
 
 
 def _early(launches: Sequence[JudgedTrial]) -> list[JudgedTrial]:
-    """Return the launches that ended early because their growth was plain. That it goes on, another one has to show."""
+    """Return the launches that ended early because their growth was clear; another launch must show that it goes on."""
     return [launch for launch in launches if launch.clear and launch.early and launch.trial.ended_well]
 
 
 def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
-    """Return the launches that agree that a count grows, or none. Two or more are needed, with rates within SAME_RATE,
-    and more than the equally long launches that deny it.
+    """Return the launches that agree that a count grows, at rates within SAME_RATE of each other; none unless there are
+    at least AGREE, and more than the launches of at least their length that contradict them.
     """
 
     def pace(launch: JudgedTrial) -> float:
@@ -58,8 +60,8 @@ def _grows(launch: JudgedTrial, signal: str) -> str:
 
 
 def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
-    """Return how many clean launches, as long as those that show a leak or slowdown, deny it. A crash needs no
-    majority: two of eight launches are enough. `growing` has already counted the launches that deny a growth.
+    """Return how many launches contradict a leak or a slowdown: they did not fail, and ran at least as long without it.
+    A crash needs no majority: two of eight launches are enough. `growing` counts the launches that contradict a growth.
     """
     if name not in ("leak", "slowdown"):
         return 0

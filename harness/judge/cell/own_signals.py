@@ -13,13 +13,13 @@ from harness.judge.trace.gpu_memory import undecided
 from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
-"""Chance that a failure of rate `visible` stays unseen in all launches. A lower chance makes `visible` larger."""
+"""Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
 
 
 def signals_of(
     cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps
 ) -> Mapping[str, SignalVerdict]:
-    """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
+    """Return the verdict on each signal by name; if exit codes alone decide, only the verdict on `outcome`."""
     signals = {"outcome": _outcome(cell, launches, steps)}
     if all(launch.exit_only for launch in launches):
         return signals

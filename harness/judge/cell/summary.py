@@ -22,7 +22,7 @@ NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before t
 def summarized(
     names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
-    """Return the verdict `names` on a cell with its figures. `support` holds the launches on which they rest."""
+    """Return the verdict `names` on a cell with its figures. `support` are the launches on which the verdict rests."""
     judged = trace_verdicts(launches)
     rated = trace_verdicts(_rated(launches, support=support, steps=steps))
     times = _known(verdict.step_ms for verdict in judged)
@@ -56,13 +56,13 @@ def _known(values: Iterable[Number | None]) -> list[Number]:
 
 
 def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
-    """Return the launches whose rates the cell reports: the leaking ones, else those of the whole budget, else all."""
+    """Return the launches whose rates the cell reports: those that leak, else those of the whole budget, else all."""
     leaking = [launch for launch in support if "leak" in launch.verdicts]
     return leaking or [launch for launch in launches if launch.whole(steps)] or launches
 
 
 def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
-    """Return the interval over trials, or the median one of the traces' own intervals, whichever is wider."""
+    """Return the interval over trials or the traces' own interval of median width, whichever is wider."""
     over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
     own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
     return widest([over_trials, own[len(own) // 2] if own else None])
@@ -95,8 +95,8 @@ def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
 
 
 def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
-    """Return the launch that the reason quotes: the longest, and among these the one that excludes the smallest leak.
-    For an unsure verdict it is the first bad launch, else the first.
+    """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
+    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first.
     """
     if name in UNSURE:
         return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
@@ -108,7 +108,7 @@ def _rules_out(launch: JudgedTrial) -> float | None:
 
 
 def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
-    """Return the excluded leak rate of the quoted launch, as in the reason, else the lowest of all launches."""
+    """Return the leak rate that the quoted launch rules out, as in the reason; else the lowest of all rated ones."""
     own = None if quoted.failure is not None else _rules_out(quoted)
     return own if own is not None else min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None)
 
@@ -157,7 +157,7 @@ def _unsure_words(
         return f"{own_end}: {words}"
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
-        return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"
+        return f"{shown} in {len(bad)} of {len(launches)} trials, but two must agree, so run more trials: {words}"
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
         is_cut = any(launch.trial.out_of_time for launch in launches)
         remedy = " (raise `timeout` or lower `budget`)" if is_cut else ""

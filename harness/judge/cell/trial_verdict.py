@@ -1,4 +1,4 @@
-"""Judges one trial by the way it ended, its trace and its counts."""
+"""Judges one trial by the way it ended, by its trace and by its counts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, Limits, Steps, Trace, TraceVerdict, Trial, VerdictName
 
-SHARED = "launches beside it used the same /dev/shm; a launch alone would settle it"
+SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
-    if any. `exit_only`: only its exit code counts, and its steps are not reported. `clear`: its memory surely grows by
-    many times the limit.
+    if any. `exit_only`: only its exit code counts, and its steps are not reported. `clear`: its memory certainly grows
+    by many times the limit.
     """
 
     trial: Trial
@@ -33,12 +33,12 @@ class JudgedTrial:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps on which its verdicts rest."""
+        """Return the number of steps on which the verdicts rest."""
         return self.trace_verdict.steps if self.trace_verdict is not None else self.trial.last_step
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """Return all verdicts on this launch. One that ended well without a trace is flat, unless it ended early."""
+        """Return all verdicts on this launch. One without a trace that ended well is flat, unless it ended early."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")
@@ -48,23 +48,23 @@ class JudgedTrial:
 
     @property
     def why(self) -> str:
-        """Return the reason of the verdict on its trace; without a trace, how it ended."""
+        """Return the reason for the verdict on the trace; without a trace, how the launch ended."""
         return self.trial.end if self.trace_verdict is None else self.trace_verdict.why
 
     @property
     def early(self) -> bool:
-        """Return whether its growth is only `suspect` because the launch ended early."""
+        """Return whether the growth is only `suspect` because the launch ended early."""
         return self.trace_verdict is not None and self.trace_verdict.early
 
     @property
     def silent(self) -> bool:
-        """Return whether the launch says nothing of memory: it was stopped once its steps were plainly slow."""
+        """Return whether the launch says nothing about memory: it was stopped once its steps were clearly slow."""
         cut = self.trial.out_of_time or self.trial.ended_early
         return self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
 
     @property
     def mixed(self) -> bool:
-        """Return whether its growth in /dev/shm is not judged, because launches beside it may have caused it."""
+        """Return whether growth in /dev/shm is not judged, because launches at the same time may have caused it."""
         return "shm" in self.growths and self.growths["shm"].unmet == SHARED
 
     def whole(self, steps: Steps) -> bool:
@@ -84,7 +84,7 @@ def judge_launches(
 
 
 def _is_bad_setup(trial: Trial, *, limits: Limits, exit_only: bool) -> bool:
-    """Return whether a failure before the first step counts: not if exit code 125 says that it could not be tested."""
+    """Return whether a failure before the first step counts. Exit code 125 means that the image could not be tested."""
     return limits.setup_bad and not (exit_only and trial.exit_code == 125)
 
 
@@ -107,13 +107,15 @@ def trace_verdicts(launches: Sequence[JudgedTrial]) -> list[TraceVerdict]:
 
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
-    """Return the settings by which a trial is judged: if it used up its limit of time, its budget is its last step."""
+    """Return the settings by which a trial is judged: if it used up its time limit, its budget is its last step."""
     has_limit = (trial.time_asked_s or steps.time_s) is not None
     return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
 
 def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
-    """Judge the counts of a launch of the whole budget. In a shorter one a cache that fills looks like a leak."""
+    """Judge the counts of a launch of the whole budget. Return none for a shorter launch, in which a filling cache
+    would look like a leak.
+    """
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}
     growths = judge_counts(trial.trace, limits=limits)
@@ -121,8 +123,8 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Co
 
 
 def mixes_shm(trial: Trial) -> bool:
-    """Return whether files of launches beside it may be among those that it has in /dev/shm: without containers they
-    share it, and what it holds changed.
+    """Return whether the files of a trial in /dev/shm may include files of launches at the same time: without
+    containers, launches share /dev/shm. If its content did not change, this does not matter.
     """
     if trial.trace is None or not trial.beside or trial.fingerprint.get("engine") != "process":
         return False
@@ -138,7 +140,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
         verdict = replace(
-            verdict, why=f"{verdict.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended"
+            verdict, why=f"{verdict.why}, when its time of {trial.time_asked_s or asked.time_s:g} s was over"
         )
     if trial.buffered:
         return _without_steps(verdict, trial)
@@ -146,11 +148,11 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
 
 
 _VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = WeakKeyDictionary()
-"""The verdicts on traces that are in use: a sweep asks for each again whenever it decides what to launch next."""
+"""The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
 
 
 def trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
-    """Return the verdict on a trace, judged once for each limits and steps."""
+    """Return the verdict on a trace, which is judged once for each combination of limits and steps."""
     verdicts = _VERDICTS.setdefault(trace, {})
     if (limits, steps) not in verdicts:
         verdicts[limits, steps] = judge_trace(trace, limits=limits, steps=steps)
@@ -158,7 +160,7 @@ def trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
 
 
 def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """Return the verdict on a launch with bursts of output: its rows are not steps, and only the peak memory holds."""
+    """Return the verdict on a launch with bursts of output: its rows are not steps, so only its peak memory counts."""
     return replace(
         verdict,
         verdicts=("inconclusive",),
@@ -174,8 +176,8 @@ def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
 
 
 def _without_times(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """Return the verdict on a launch whose step times were disturbed: the verdict on memory holds. A slowdown beside a
-    pull may come from the pull or from the version, so that it is inconclusive until another launch.
+    """Return the verdict on a launch whose step times were disturbed: only the verdict on memory counts. A slowdown
+    during a pull may be due to the pull or to the version, so it is inconclusive until another launch.
     """
     kept = tuple(name for name in verdict.verdicts if name != "slowdown")
     by_pull = not trial.disturbed

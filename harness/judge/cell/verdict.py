@@ -31,7 +31,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
 
 
 def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
-    """Return the launches without the silent ones, or all of them if no other is left."""
+    """Return the launches without the silent ones; all of them if every launch is silent."""
     return [launch for launch in launches if not launch.silent] or launches
 
 
@@ -68,10 +68,10 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     if bad:
         return f"{' and '.join(bad)} without two trials that agree"
     if _outnumbered(launches, steps=steps):
-        mixed = "its files in /dev/shm could not be told from those of launches beside it"
+        mixed = "its files in /dev/shm could not be distinguished from those of other launches"
         return mixed if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
-        return "a step returned NaN or infinity in one launch, and two must agree"
+        return "a step returned NaN or infinity in one launch, but two must agree"
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if 0 < len(good) < len(launches):
         return "the trials disagree"
@@ -82,11 +82,11 @@ def needs_whole_budget(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
 ) -> bool:
     """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
-    confirm, or all whole ones shared their files in /dev/shm. A scenario that is judged by its exit code always runs to
-    its end.
+    confirm, or /dev/shm was shared with other launches in all that ran it. A scenario that is judged by its exit code
+    always runs to its end.
 
-    It may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch that
-    shows the leak, too, is then the second. `depth` is that of the trial's batch.
+    A trial may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch
+    that shows the leak, too, is then the second that agrees. `depth` is that of the trial's batch.
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
@@ -102,19 +102,19 @@ def needs_whole_budget(
 
 
 def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
-    """Return whether there are whole launches, and none of them tells how it grows in /dev/shm."""
+    """Return whether there are whole launches, and growth in /dev/shm cannot be judged in any of them."""
     whole = [launch for launch in launches if launch.whole(steps)]
     return bool(whole) and all(launch.mixed for launch in whole)
 
 
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
-    """Return whether every launch is good as far as it went."""
+    """Return whether every launch is good as far as it ran."""
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
-    """Return whether a launch of any version failed after the first look: one that stops there misses the failure."""
+    """Return whether a launch of any version failed after the first look: a launch that stops there would miss it."""
     return any(
         trial.end in FAILURES and (trial.last_step >= steps.first or bool(trial.trace and trial.trace.looks))
         for trial in trials
@@ -143,18 +143,18 @@ def _without_bad(
 
 
 def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
-    """Return whether launches that are good over the whole budget outnumber all that are not good."""
+    """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
     whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
     return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
 
 
 def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
-    """Return whether a trial ended between two looks by itself or by its timeout, as another one would."""
+    """Return whether a trial ended before its budget, by itself or by its timeout: another trial would do the same."""
     return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
 
 
 def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
     with_message = setups or [trial for trial in trials if trial.message]
-    why = gist(with_message[-1].told) if with_message else "no trial was run"
+    why = gist(with_message[-1].told) if with_message else "no trial was finished"
     return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

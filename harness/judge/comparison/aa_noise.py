@@ -43,9 +43,9 @@ def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:
-    """Return the root mean square of the pairs' differences over √2: a difference has the noise of two launches.
+    """Return the root mean square of the pairs' differences, divided by √2 because each has the noise of two launches.
 
-    Differences are winsorized: one pair that was disturbed would otherwise hide every change on the lane.
+    Differences are winsorized: one disturbed pair would otherwise hide every change on the lane.
     """
     if not differences:
         return None

@@ -1,4 +1,4 @@
-"""Computes the levels of the versions of a block that the findings compare. Reports show the same levels."""
+"""Computes the levels of a block's versions, which the findings compare. Reports show the same levels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Compared:
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials that differ in nothing but their image."""
+        """Return each version's trials whose conditions differ from those of the others only in the image."""
         return set_apart(self.trials)[0]
 
     @cached_property
@@ -59,7 +59,7 @@ class Compared:
 
     @cached_property
     def launches(self) -> Sequence[BothWays]:
-        """Return the step times of each version's launches: of those in turn, and of those that waited for images."""
+        """Return the step times of each version's launches: those in turn, and those that waited for images."""
         return step_time_launches(self.alike, steps=self.steps)
 
     @cached_property
@@ -76,16 +76,16 @@ class Compared:
 
     @cached_property
     def ended_as_slow(self) -> Sequence[bool]:
-        """Return whether each version is so slow that its pace alone is compared."""
+        """Return, for each version, whether it is so slow that only its step times and throughput are compared."""
         return ended_as_slow(self.alike, steps=self.steps)
 
     @cached_property
     def late_spread(self) -> float | None:
-        """Return how much the late ratio of one launch varies, a log; None if no launch is whole."""
+        """Return by how much the late ratio of one launch varies, a log; None if no launch is whole."""
         return late_spread(self.alike, steps=self.steps)
 
     def apart(self, name: str) -> tuple[int, ...]:
-        """Return the positions that were measured on another day than the rest; none if the signal does not mind."""
+        """Return the positions that were measured apart from the rest; none if that does not affect the signal."""
         return () if RULES[name].any_round else self._apart
 
     @cached_property
@@ -112,8 +112,8 @@ class Compared:
         return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
 
     def little(self, name: str) -> Mapping[int, float]:
-        """Return what was measured, by position, where a level is so small that the least amount was compared instead:
-        its ratio to another level means nothing.
+        """Return the measured levels, by position, that are so small that the least amount was compared instead: their
+        ratios to other levels mean nothing.
         """
         rule = RULES[name]
         if not rule.least:
@@ -159,7 +159,7 @@ def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstima
     own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
     return replace(
         cell,
-        step_ms=own[0],  # a cell whose launches all ran beside pulls has none of its own
+        step_ms=own[0],  # a cell whose launches all ran during pulls has none of its own
         step_ms_ci=own[1],
         compared_step_ms=step,
         compared_step_ms_ci=step_ci,

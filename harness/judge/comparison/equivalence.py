@@ -1,8 +1,8 @@
 """Tests the equivalence (TOST) of step times where launches waited for images. It can only clear versions.
 
-Chance did not decide which versions ran beside a pull, so these launches are not compared in rounds and prove no
-version slower. No version can be slower by more than the limit, however, if the launches of all versions are alike and
-a version that also ran in its turn shows that the pull did not change step times by more than the limit either.
+The versions that ran during a pull were not chosen at random, so these launches are not compared in rounds and cannot
+prove a version slower. However, no version can be slower by more than the limit if the launches of all versions are
+alike, and a version that also ran in turn shows that the pull did not change step times by more than the limit either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, BothWays
 from harness.model import Floats
 
 SURE = 0.95
-"""Confidence of each one-sided t-test: the chance to notice a version that is slower by the bound."""
+"""Confidence of each one-sided t-test: the probability of noticing a version that is slower by the bound."""
 FEWEST_FREEDOM = 4
 """Fewest degrees of freedom with which the spread of launches can be estimated."""
 LogTimes = tuple[Floats, Floats]
@@ -27,7 +27,7 @@ LogTimes = tuple[Floats, Floats]
 
 def acquitted(launches: Sequence[BothWays], *, limit: float | None) -> float | None:
     """Return the bound, a log, of the difference in step time between any two versions if it is within `limit`, a
-    fraction: then no version is slower. None if it is not, or if no launch waited for images or nothing can be
+    fraction: then no version is slower. None if it is not, if no launch waited for images, or if nothing can be
     compared. `launches` has an entry for each version (`round_tables.step_time_launches`).
     """
     bound = None if limit is None else bound_of(_logs(launches))
@@ -39,7 +39,7 @@ def bound_of(known: Sequence[LogTimes]) -> float | None:
 
     Least squares fits each launch as the level of its version plus, if it waited, the effect of waiting. The bound is
     the largest absolute difference plus the one-sided t-quantile times its standard error. None if no version ran both
-    ways, or if too few launches estimate the spread.
+    ways, or if there are too few launches to estimate the spread.
     """
     versions = [ways for ways in known if sum(map(len, ways)) >= FEWEST_ROUNDS]
     values = np.concatenate([*(logs for ways in versions for logs in ways), np.empty(0)])

@@ -1,7 +1,7 @@
 """Computes the figures of the level signals from launches.
 
 A figure covers only what all compared launches have: the steps up to the end of the shortest launch, and the looks that
-all of them took. Each rule therefore first sees all launches (`prepare`), and then gives the figure of each.
+all of them took. Each rule therefore sees all launches first (`prepare`), and then gives the figure of each launch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.judge.trace.look_rates import look_values
 from harness.model import SIGNALS, Steps, Trace, Trial
 
 LaunchFigure = Callable[[Trial], float | None]
-"""Returns the figure of a launch, positive, in the unit of its signal; None if it has none."""
+"""Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""
 TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
 TAIL_ROWS = 100
@@ -48,15 +48,15 @@ NOTHING = 1e-9
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
-"""Least processor seconds of a launch: less cannot be distinguished from what the agent itself takes."""
+"""Least processor seconds of a launch that are compared: fewer cannot be distinguished from those of the agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRule:
     """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
-    `any_round`: the figure does not depend on the machine; launches of different rounds or days are compared as well.
-    Figures below `least` are compared as if they were that: a figure of zero has no ratio.
+    `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
+    Figures below `least` are compared as if they were `least`, because a figure of zero has no ratio.
     """
 
     usable: Callable[[Trial, Steps], bool]
@@ -68,7 +68,7 @@ class FigureRule:
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
     are too short, or that ended during a slow start, are left out: they would leave nothing to compare. A slow version
-    whose launches ended early is compared by its pace alone.
+    whose launches ended early takes part only in the comparison of PACES.
     """
     rule = RULES[name]
     settled = without_slow_starts(launches)
@@ -105,7 +105,7 @@ def median_step_s(trace: Trace, common: int) -> float | None:
 
 
 def best_step_s(trace: Trace, common: int) -> float | None:
-    """Return the lowest block median, in seconds: a neighbour that loads the machine for a while does not change it."""
+    """Return the lowest block median of the step times, in seconds: a neighbour's temporary load does not change it."""
     settled = settled_step_s(trace, common)
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
@@ -114,7 +114,7 @@ def best_step_s(trace: Trace, common: int) -> float | None:
 
 
 def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a figure over the steps that all launches have."""
+    """Make the `prepare` of a figure over the steps that all launches have made."""
 
     def prepare(launches: Launches) -> LaunchFigure:
         common = paced_steps(launches)
@@ -131,7 +131,7 @@ def _tail_s(trace: Trace, common: int) -> float | None:
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
-    """Return the median of the last eighth of the steps over that of the second quarter."""
+    """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter."""
     early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
     late = rows_between(trace, "step_s", common * (1 - LATE), common)
     if min(len(early), len(late)) < BLOCKS:
@@ -141,8 +141,8 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
 
 
 def late_spread(launches: Launches, *, steps: Steps) -> float | None:
-    """Return how much the late ratio of a launch varies where nothing slows it down: the root mean square of its log,
-    taken from the two eighths before the last quarter. None if no launch is whole.
+    """Return by how much the late ratio of a launch varies if nothing slows the launch down: the root mean square of
+    its log, computed from the two eighths before the last quarter. None if no launch is whole.
     """
     whole = usable("late_step_time", launches, steps=steps)
     common = paced_steps(whole)
@@ -160,7 +160,7 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
 
 
 def _throughput(trace: Trace, common: int) -> float | None:
-    """Return the throughput, in items a second."""
+    """Return the throughput after the warm-up, in items per second."""
     columns = [trace.column(name) for name in ("items", "step_s")]
     items, step_s = (
         None if column is None else all_rows(trace, column, common * WARM_UP, common) for column in columns
@@ -173,8 +173,8 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 
 def _cpu(launches: Launches) -> LaunchFigure:
-    """Processor seconds a step, up to the last look that all launches took, or the last of each where the time decides
-    when they are; None if launches take too little.
+    """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
+    at the same step, up to the last look of each. It is None if the median is below SHORTEST_CPU_S.
     """
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
     cpu_s = [values for trace in traces if (values := look_values(trace.looks, "cpu_s"))]
@@ -194,8 +194,8 @@ def _cpu(launches: Launches) -> LaunchFigure:
 
 
 def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a memory peak: the highest value of a column, which is sampled at the ends of steps, and of
-    the peaks inside steps that looks report, up to the last look that all these launches have.
+    """Make the `prepare` of a memory peak: the highest value of `column`, which is sampled at the ends of steps, and of
+    `inside`, the peaks within steps that looks report, up to the last look that all launches took.
     """
 
     def prepare(launches: Launches) -> LaunchFigure:
@@ -238,12 +238,12 @@ def _highest(trace: Trace, name: str, common: int) -> float | None:
 
 
 def _of_itself(figure: LaunchFigure) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a figure for which the other launches do not matter."""
+    """Make the `prepare` of a figure that does not depend on the other launches."""
     return lambda launches: figure
 
 
 def _fact(name: str) -> LaunchFigure:
-    """Make the figure that the agent reported about the start under this name."""
+    """Make the figure that the agent reported under this name about the start of the launch."""
 
     def fact(trial: Trial) -> float | None:
         value = trial.facts.get(name)
@@ -271,5 +271,5 @@ RULES: Mapping[str, FigureRule] = {
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=SIGNALS["output"].least),
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
-"""Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
+"""Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

@@ -1,6 +1,6 @@
-"""Finds the log lines that a version prints and no version before it printed. They are reported, not judged.
+"""Finds the log lines that a version prints but no earlier version printed. They are reported, not judged.
 
-Lines are compared without what differs from launch to launch: numbers, addresses, times and temporary paths.
+Lines are compared without the parts that differ from launch to launch: numbers, addresses, times and temporary paths.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MOST_LINES = 400
 MOST_TOLD = 5
 """Most new lines of one version that are reported."""
 LONGEST = 300
-"""Characters of a line that are compared."""
+"""Most characters of a line that are compared."""
 MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
-    """Return the lines, of each version, that most of its launches print and that no version before it printed."""
+    """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
     known: set[str] = set()
     before: int | None = None
     observed: list[Observed] = []
@@ -52,7 +52,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 
 
 def log_lines_of(trial: Trial) -> dict[str, None]:
-    """Return the distinct lines that a launch printed, masked, in order."""
+    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
     head, tail = trial.output_head.splitlines(), trial.output_tail.splitlines()
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))

@@ -1,4 +1,4 @@
-"""Measures how long the steps of launches take, and which versions are so much slower that a few steps show it."""
+"""Measures the step times of launches, and finds the versions that are so much slower that a few steps show it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SLOW = 8.0
 """Ratio to the usual step time from which a version is slow: its launches may end early, and it is compared over its
 own steps. Over so few steps, the other versions would show hardly more than their warm-up."""
 LEAST_SLOW = 10
-"""Fewest steps of a launch that shows again how slow a version is."""
+"""Fewest steps of a launch that confirms how slow a version is."""
 LEAST_FIRST = 64
 """Fewest steps of the launch that first shows how slow a version is: that many are likely to outlast its warm-up,
 and are enough to judge its memory."""
 COSTLY_S = 30.0
-"""Seconds that the budget must take at a version's own pace before its launches end early. Ending shorter ones saves
-little, and leaves less known of the version, its memory above all."""
+"""Seconds that the budget must take at a version's own pace for its launches to end early. Ending shorter launches
+saves little, and shows less of the version, above all of its memory."""
 LONG_SHARE = 0.5
-"""Share of the steps of a version's longest launch from which a launch tells its pace."""
+"""Fewest steps of a launch that counts for its version's pace, as a share of the steps of the longest launch."""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25
@@ -32,7 +32,7 @@ SPARE = 1.25
 
 
 _STEP_S: WeakKeyDictionary[Trace, float | None] = WeakKeyDictionary()
-"""The median step time of each trace that is still used: every level signal asks for it several times."""
+"""The median step time of each trace that is in use: every level signal needs it several times."""
 
 
 def step_s(trace: Trace | None) -> float | None:
@@ -85,13 +85,13 @@ def without_slow_starts(launches: Sequence[Sequence[Trial]]) -> list[list[Trial]
 
 
 def last_step(trace: Trace | None) -> float:
-    """Return the last step of a trace; 0 without any."""
+    """Return the last step of a trace; 0 if it has none."""
     return float(trace.step[-1]) if trace is not None and len(trace.step) else 0.0
 
 
 def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | None:
-    """Return the seconds in steps after which a launch has one more look, which shows whether its version is slow; None
-    if it needs none, because the launches of the version so far, with the step time `own_s`, were not slow.
+    """Return the seconds in steps after which a launch has an additional look that shows whether its version is slow;
+    None if it needs none, because the version's launches so far, with the step time `own_s`, were not slow.
     """
     share_s = usual_s * steps.first
     if own_s is None:

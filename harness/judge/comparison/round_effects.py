@@ -1,7 +1,7 @@
 """Removes round effects from a table of rounds and versions, winsorizes outliers, and estimates the noise.
 
 Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
-versions and is subtracted. A launch far from both its round and its version was disturbed: it is drawn in (winsorized).
+versions and is subtracted. A launch that is far from both its round and its version was disturbed and is winsorized.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from harness.model import Floats
 TAIL = 4.0
 """Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
 FAR = 2.5
-"""Standard deviations beyond which a launch is drawn in."""
+"""Standard deviations beyond which a launch is winsorized."""
 FAR_BY_ROUND = 4.0
-"""Robust standard deviations beyond which a launch is drawn in where the versions' levels are unknown."""
+"""Robust standard deviations beyond which a launch is winsorized if the versions' levels are unknown."""
 ROUNDS_TO_CLEAN = 3
-"""Fewest rounds for which outliers are drawn in: of two launches of a version, either may be the outlier."""
+"""Fewest rounds in which outliers are winsorized: if a version has two launches, either may be the outlier."""
 FREEDOM_TO_CLEAN = 9
-"""Fewest residual degrees of freedom for which outliers are drawn in; with fewer, too many launches look like outliers.
-"""
+"""Fewest residual degrees of freedom at which outliers are winsorized; with fewer, too many launches seem outliers."""
 ITERATIONS = 60
 NEGLIGIBLE = 1e-9
-"""Difference of logs that is rounding error, and the noise assumed for figures that repeat exactly."""
+"""Difference of logs that counts as rounding error, and the noise assumed for figures that repeat exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +38,15 @@ class Spread:
     freedom: int
 
     def half_width(self, rounds: int, *, share: float = SEPARATED) -> float:
-        """Return the bound, a log, that the difference of two equal versions' means exceeds with chance 1 - `share`."""
+        """Return the bound, a log, that the difference between the means of two equal versions exceeds with a
+        probability of 1 - `share`.
+        """
         return float(stdtrit(self.freedom, share)) * self.deviation * math.sqrt(2 / rounds)
 
     def cautious(self, rounds: int) -> Spread:
-        """Return the spread with the degrees of freedom that so few rounds support, since some launches are outliers.
+        """Return the spread with no more degrees of freedom than the rounds support, as some launches are outliers.
 
-        The limit was found by simulation, with Student errors of three degrees of freedom.
+        The limit was found by simulation with Student errors of three degrees of freedom.
         """
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
 
@@ -61,12 +62,12 @@ def pooled_spread(*spreads: Spread | None) -> Spread | None:
 
 
 def without_rounds(values: Floats) -> Floats:
-    """Return the table without round effects, with outliers drawn in."""
+    """Return the table without round effects, with outliers winsorized."""
     return laid_out(values)[0]
 
 
 def laid_out(values: Floats) -> tuple[Floats, Floats]:
-    """Return the table without round effects, first with outliers drawn in, then as measured."""
+    """Return the table without round effects, first with outliers winsorized, then as measured."""
     rounds, versions = values.shape
     drawn = values
     if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
@@ -76,14 +77,16 @@ def laid_out(values: Floats) -> tuple[Floats, Floats]:
 
 
 def by_round_alone(values: Floats) -> Floats:
-    """Return the same, drawn in regardless of versions, so that values may be permuted within their round."""
+    """Return the table without round effects, winsorized regardless of versions, so that the values of a round may be
+    permuted.
+    """
     centred = values - np.median(values, axis=1, keepdims=True)
     far = FAR_BY_ROUND * 1.4826 * float(np.median(np.abs(centred)))
     return np.asarray(np.clip(centred, -far, far) if far > NEGLIGIBLE else centred)
 
 
 def spread_within(values: Floats) -> Spread | None:
-    """Return the residual noise of one launch, after round and version effects; None without degrees of freedom."""
+    """Return the residual noise of one launch, after round and version effects; None if no freedom is left."""
     rounds, versions = values.shape
     freedom = (rounds - 1) * (versions - 1)
     if freedom < 1:
@@ -93,7 +96,7 @@ def spread_within(values: Floats) -> Spread | None:
 
 
 def _drawn_in(values: Floats) -> Floats:
-    """Draw in the residuals of a two-way fit with Student errors (EM; Lange and others, 1989), started from medians."""
+    """Winsorize the residuals of a two-way fit with Student errors, by EM from medians (Lange and others, 1989)."""
     rounds, versions = values.shape
     share = (rounds - 1) * (versions - 1) / values.size
     of_round = np.median(values, axis=1, keepdims=True)

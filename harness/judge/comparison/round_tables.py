@@ -16,13 +16,13 @@ from harness.model import Floats, Steps, Trial
 
 Round = tuple[str, int]
 """(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number. For a
-signal that `any_round` compares, it is the number of the launch alone."""
+signal with `any_round`, it is ("", number of the launch)."""
 Columns = Mapping[int, Mapping[Round, float]]
 """Figures by position and round."""
 BothWays = tuple[list[float], list[float]]
-"""Figures of a version's launches: of those in turn, and of those that waited for images."""
+"""Figures of a version's launches: those in turn, and those that waited for images."""
 FEWEST_ROUNDS = 2
-"""Fewest figures of a version that is compared."""
+"""Fewest figures that a version needs to be compared."""
 WANTED_ROUNDS = 3
 """Rounds that all compared versions should share; with fewer, versions are left out of the table."""
 
@@ -30,7 +30,7 @@ WANTED_ROUNDS = 3
 @dataclass(frozen=True, kw_only=True)
 class RoundTable:
     """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' positions in the series. A larger
-    figure is worse: for a signal that falls, the figure is the reciprocal.
+    figure is worse: for a signal that is worse if it falls, the figure is the reciprocal.
     """
 
     values: Floats
@@ -49,20 +49,20 @@ def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
-    """Return the figures of a level signal by version and round. A bisection uses them, as it has no full rounds."""
+    """Return the figures of a level signal by version and round. A bisection, which has no full rounds, uses these."""
     chosen = level_figures.usable(name, launches, steps=steps)
     return _by_place(chosen, level_figures.launch_figure_of(name, chosen), any_round=RULES[name].any_round)
 
 
 def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
-    """Return the differences between the logs of a level signal's figures of each pair that can be compared."""
+    """Return, for each pair that can be compared, the difference between the logs of its figures of a level signal."""
     both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
     figures = [[level_figures.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
     return [math.log(figure / twin_figure) for figure, twin_figure in figures if figure and twin_figure]
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
-    """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
+    """Return each version's median step times, in seconds: launches in turn, and launches that waited for images."""
     timed = [[trial for trial in version if is_timed(trial, steps)] for version in launches]
     step_s = RULES["step_time"].prepare(timed)
 
@@ -74,9 +74,10 @@ def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
 
 
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
-    """Return the positions that `level_table` leaves out although they were measured often enough: in other rounds.
+    """Return the positions that `level_table` leaves out because, although measured often enough, they were measured in
+    other rounds.
 
-    These are all of them if no two versions have rounds in common. A version that ran in the others' rounds, and is
+    If no two versions have rounds in common, these are all positions. A version that ran in the others' rounds, but is
     left out because some of its launches were too short, is not among them.
     """
     columns = often(level_columns("step_time", launches, steps=steps))
@@ -94,8 +95,9 @@ def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
 
 
 def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
-    """Count the rounds that have a figure of every version with any figure, be it of a launch that waited for images.
-    None if fewer than two versions have one. Versions that failed do not count: their rounds stay incomplete.
+    """Count the rounds in which every version has a figure; None if fewer than two versions have any figure. Versions
+    whose only figures are of launches that waited for images are included. Versions that failed are not: their rounds
+    stay incomplete.
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
     usable = level_figures.usable(name, sound, steps=steps)
@@ -143,8 +145,8 @@ def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) ->
 
 
 def _complete_so_far(columns: Columns) -> Columns:
-    """Return the columns without the newest round where some versions lack that one alone: it is under way, and to
-    leave out those versions would place a change at another one for as long.
+    """Return the columns without the newest round if some versions lack only that round: it is still running, and if
+    those versions were left out, a change would meanwhile be placed at another version.
     """
     newest = max((number for column in columns.values() for number in column), default=None)
     before = {
@@ -156,10 +158,10 @@ def _complete_so_far(columns: Columns) -> Columns:
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:
-    """Drop the versions that ran beside the others least often, until enough rounds have all versions. A table from
-    before, with one round less, is kept if it is larger.
+    """Drop the versions that share the fewest launches with the others, until enough rounds have all versions. An
+    earlier table with fewer rounds is kept if it has more figures.
 
-    Of equal versions the newest is dropped: it may have been measured on a later day than the rest of the history.
+    Among equal versions, the newest is dropped: it may have been measured on a later day than the rest of the history.
     """
     known, larger = dict(columns), dict[int, Mapping[Round, float]]()
     while known and len(_shared(known)) < _wanted(known):
@@ -171,12 +173,12 @@ def _with_enough_rounds(columns: Columns) -> Columns:
 
 
 def _size(columns: Columns) -> int:
-    """Count the figures in the table of these columns; a single version makes no table."""
+    """Count the figures in the table of these columns; 0 for a single version, which makes no table."""
     return len(columns) * len(_shared(columns)) if len(columns) > 1 else 0
 
 
 def _wanted(columns: Columns) -> int:
-    """Return how many rounds all versions should have: as many as were run, at most WANTED_ROUNDS."""
+    """Return how many rounds all versions should share: as many as were run, but at most WANTED_ROUNDS."""
     return min(WANTED_ROUNDS, max(map(len, columns.values()), default=0))
 
 

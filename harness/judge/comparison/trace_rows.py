@@ -9,7 +9,7 @@ from harness.model import Floats, Trace
 
 
 def settled_step_s(trace: Trace, common: int) -> Floats:
-    """Return the step times (s) after the warm-up quarter of the steps that all launches have."""
+    """Return the step times (s) after the warm-up quarter of the first `common` steps, which all launches have."""
     return rows_between(trace, "step_s", common * WARM_UP, common)
 
 
@@ -23,6 +23,6 @@ def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
 
 
 def all_rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
-    """Return the rows of the steps after `after`, up to `last`, also those that are NaN."""
+    """Return the rows of the steps after `after`, up to `last`, including rows that are NaN."""
     first, stop = np.searchsorted(trace.step, (after, last), side="right")
     return values[int(first) : int(stop)]

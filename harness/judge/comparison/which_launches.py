@@ -20,8 +20,9 @@ compared by more than their pace."""
 
 
 def is_clean(trial: Trial, steps: Steps) -> bool:
-    """Return whether the trial made the steps that it was asked for. One that its time limit cut short would shorten
-    the comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
+    """Return whether the trial made the steps that it was asked for. A trial that its time limit cut short, or a
+    program that ended early, must have reached the first look, because it shortens the comparison for all versions. A
+    command that ended by itself made all of its steps.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
@@ -52,12 +53,14 @@ def is_whole(trial: Trial, steps: Steps) -> bool:
 
 
 def is_warm(trial: Trial, steps: Steps) -> bool:
-    """Return whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
+    """Return whether the files were in the page cache at the start, and no other launch was running; what the launch
+    did later does not matter.
+    """
     return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
 
 
 def is_measured(trial: Trial, steps: Steps) -> bool:
-    """Return whether the launch says anything about its image, whatever it was asked for."""
+    """Return whether the launch says anything about its image, whatever steps it was asked for."""
     return trial.measured
 
 
@@ -65,7 +68,7 @@ def is_measured(trial: Trial, steps: Steps) -> bool:
 
 
 def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
-    """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
+    """Return, for each version, whether it is slow and some of its launches ended early: only its pace is compared."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     short = SHORT_SHARE * min(longest_steps(clean), steps.first)
     hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
@@ -79,7 +82,7 @@ def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
 
 
 def at_least(steps: float, launches: Launches) -> list[list[Trial]]:
-    """Return the launches of each version that made so many steps, and those without a trace."""
+    """Return the launches of each version that made at least this number of steps, and those without a trace."""
     return [
         [trial for trial in version if trial.trace is None or last_step(trial.trace) >= steps] for version in launches
     ]

@@ -1,1 +1,1 @@
-"""Finds at which versions of one series something changed."""
+"""Finds the versions of one series at which something changed."""

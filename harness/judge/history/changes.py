@@ -1,4 +1,4 @@
-"""Finds at which version a series became bad, or good again. Positions are those in the series."""
+"""Finds the versions at which a series became bad, or good again. Positions are those in the series."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def find_changes(
 ) -> tuple[Change, ...]:
     """Return all changes of one block. The same seed gives the same answer.
 
-    Versions between two that differ are `untestable` if they are neither clearly good nor clearly bad. `baseline` is
-    the position of the image that bad is measured against. `noise` is the A/A noise of the lane: a change of a level
-    must be larger. With `exit_only`, only the way that launches end counts. `miss` is the chance of having missed a
-    failure that the last good version may have; a bisection has its own, and no launches left for another.
+    Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
+    `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
+    must exceed. With `exit_only`, only the way that launches end counts. `miss` is the highest probability allowed that
+    the last good version also has the failure, but its launches missed it; a bisection passes its own.
     """
     cells = compared.cells
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
@@ -53,7 +53,7 @@ class _Block:
     noise: Noise | None
 
     def rule(self, metric: Metric, table: RoundTable, *, limit: float, drifting: Collection[int] = ()) -> LevelRule:
-        """Return the rule for a table: a change counts from the limit on, if it is larger than the lane's A/A noise."""
+        """Return the rule for a table: a change must reach the limit and exceed the lane's A/A noise."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
         return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
@@ -62,7 +62,7 @@ class _Block:
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
     """Return which hypotheses are rejected at the family-wise error `alpha`, in the order given (Holm, 1979).
 
-    `weights` are the relative shares of alpha that the hypotheses have; none means equal shares.
+    `weights` are the hypotheses' relative shares of alpha; by default, the shares are equal.
     """
     shares = list(weights) or [1.0] * len(p_values)
     order = sorted(range(len(p_values)), key=lambda index: p_values[index] / shares[index])
@@ -125,7 +125,7 @@ def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change
 
 
 def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
-    """Return whether a slowdown comes and goes with a leak, which often slows things down and is the finding."""
+    """Return whether a slowdown begins or ends with a leak: leaks often slow the steps, and are then the finding."""
     if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
         return False
     return "slowdown" in cells[change.bad_side].verdicts

@@ -27,9 +27,9 @@ def visible(
 ) -> Mapping[str, float] | None:
     """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
 
-    It follows from all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
-    compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
-    For late step times without a table, it follows from how much the steps within one launch vary.
+    It is computed from all versions and rounds together, and is never below the lane's A/A noise. Metrics that were not
+    compared are left out; None if no metric was compared. For step times that the equivalence test cleared, it is the
+    bound of that test; for late step times without a table, it follows from the variation within single launches.
     """
     seen: dict[str, float] = {}
     for metric in compared_limits(limits):
@@ -52,7 +52,9 @@ def compared_limits(limits: Limits) -> Mapping[str, float]:
 
 
 def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
-    """Return the minimum detectable effect of a table, a log. A small table is helped by the lane's known noise."""
+    """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
+    versions, its noise is pooled with the lane's A/A noise.
+    """
     own = spread_within(without_rounds(table.values))
     if own is None:
         return None

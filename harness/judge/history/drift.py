@@ -1,17 +1,17 @@
-"""Finds drift over many runs: a figure that becomes worse from version to version, too little to show in any one run.
+"""Finds drift over many runs: a figure that worsens from version to version by too little to show in any single run.
 
-Figures of different runs cannot be compared: load, heat and hardware differ. Versions that ran side by side can be, and
-a version that is in every run (the baseline of a watch) joins the runs. With y the log of a figure,
+Figures of different runs cannot be compared, because load, heat and hardware differ. Versions that ran side by side can
+be compared, and a version that is in every run (the baseline of a watch) connects the runs. With y the log of a figure,
 
     y[run, version] = a[run] + b[version] + error,
 
 which least squares solve for the effects b of the versions. A drift is a straight line through the effects of the
-newest versions, in two tests that must both hold: one with the errors of the launches (exact where versions do not
-differ), one with the scatter of the versions about the line (honest where they differ in their own ways). A line must
-also fit better than one step, whose place `find_levels` names.
+newest versions. Two tests must both find it: one uses the noise of the launches (exact if versions do not differ
+otherwise), the other the scatter of the versions about the line (valid even if they do). The line must also fit better
+than a single step, which `find_levels` locates.
 
-The chance of a false drift is that of all looks together: with n versions, a look spends (F - 1) / (n (n - 1)) of it,
-which adds up to the whole over all n from F = FEWEST on (alpha spending; Lan and DeMets, Biometrika 70, 1983).
+The error probability covers all looks together: with n versions, a look spends the share (F - 1) / (n (n - 1)) of it,
+and the shares add up to 1 over all n from F = FEWEST on (alpha spending; Lan and DeMets, Biometrika 70, 1983).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval, signal_of
 
 FEWEST = 6
-"""Fewest versions for which a line through them is not taken for chance."""
+"""Fewest versions through which a line counts as a drift: fewer may line up by chance."""
 MOST = 40
-"""Newest versions that are looked at: older ones only join the runs."""
+"""Most versions, counted from the newest, that are tested for a drift; older ones only connect the runs."""
 SINGULAR = 1e-10
-"""Share of the largest eigenvalue below which one counts as zero."""
+"""Share of the largest eigenvalue below which an eigenvalue counts as zero."""
 MARGIN = 6.0
-"""How much better than a step a line must fit, in twice the log likelihood."""
+"""Minimum gain of a line over a single step, in twice the log likelihood."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelPoint:
-    """A figure of one version in one run: its `log` (more is worse), from `launches` launches. `version` is its
-    position in the series; `run` is any number of the run.
+    """A figure of one version in one run: its `log` (more is worse), from `launches` launches. `version` is the
+    version's position in the series; `run` is any number that identifies the run.
     """
 
     run: int
@@ -52,7 +52,9 @@ class LevelPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftFound:
-    """The versions from `first` to `last` (positions) become worse by `size` in all, a log; `p` is corrected."""
+    """A drift: from position `first` to `last`, the figure worsens by `size` (a log). `p` is corrected for all looks;
+    `versions` and `runs` are the numbers of versions and runs that show it.
+    """
 
     first: int
     last: int
@@ -64,10 +66,11 @@ class DriftFound:
 
 
 def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> DriftFound | None:
-    """Return the drift that lasts up to the newest version, the longest one if there are several; None without one.
+    """Return the drift that lasts up to the newest version, the longest one if there are several; None if there is
+    none.
 
-    From its first to its last version it must rise by `least`, a log. The chance of a false drift is FAMILY_ALPHA for
-    all signals of a history, at all looks together.
+    It must rise by at least `least`, a log. The probability of a false drift is FAMILY_ALPHA for all signals of a
+    history and all looks together.
     """
     joined = _joined(points)
     every = sorted({point.version for point in joined})
@@ -97,7 +100,7 @@ def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> Drif
 
 
 def _joined(points: Sequence[LevelPoint]) -> list[LevelPoint]:
-    """Return the points that are joined with the newest version by runs with two versions or more."""
+    """Return the points that are connected with the newest version through runs of at least two versions."""
     by_run: dict[int, list[LevelPoint]] = {}
     for point in points:
         by_run.setdefault(point.run, []).append(point)
@@ -139,10 +142,11 @@ class _Table:
         )
 
     def _solved(self, columns: Floats) -> tuple[Floats, Floats, float, int]:
-        """Return the solution, its variances for errors of variance 1, the residual sum of squares, and its freedom.
+        """Return the least-squares solution, its variances for errors of unit variance, the residual sum of squares,
+        and the residual degrees of freedom.
 
-        Each column is taken less its mean in the run, which leaves the effects of the runs out of the equations (Frisch
-        and Waugh, Econometrica 1, 1933): the rest has one for each version, however many runs there are.
+        The mean of each run is subtracted from every column, which removes the effects of the runs from the equations
+        (Frisch and Waugh, Econometrica 1, 1933): one equation per version is left, however many runs there are.
         """
         logs, columns = self._within_runs(self.logs[:, None])[:, 0], self._within_runs(columns)
         weighted = columns * self.weights[:, None]
@@ -155,19 +159,19 @@ class _Table:
         return solution, np.diag(inverse), rest, freedom
 
     def _within_runs(self, columns: Floats) -> Floats:
-        """Return columns of shape (points, …) less their weighted means in each run."""
+        """Return columns of shape (points, …) minus their weighted means in each run."""
         totals = np.zeros((int(self.runs.max()) + 1, columns.shape[1]))
         np.add.at(totals, self.runs, columns * self.weights[:, None])
         means: Floats = totals / np.bincount(self.runs, weights=self.weights)[:, None]
         return columns - means[self.runs]
 
     def effects(self) -> Floats:
-        """Return the effects of the versions, less that of the oldest one."""
+        """Return the effects of the versions, relative to the oldest one."""
         return np.concatenate([[0.0], self._solved(self.versions[:, 1:])[0]])
 
     def line(self, start: int, effects: Floats) -> _Line | None:
-        """Return the line through the versions from `start` on; None if they are not on one, or it falls. The
-        versions before it may have any effects.
+        """Return the line through the versions from `start` on; None if it falls, or fits little better than a step.
+        Earlier versions may have any effects.
         """
         count = len(effects)
         turns = np.arange(count, dtype=float)
@@ -180,11 +184,13 @@ class _Table:
         p = max(float(stdtr(freedom, -size / error)) for size, error, freedom in tests)
         margin = max(float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error for _, error, freedom in tests)
         length = count - 1
-        slope = tests[-1][0]  # by the launches, if they tell: each version counts by how well it is known
+        slope = tests[-1][0]  # by the launches, if they show noise: each version is weighted by its precision
         return _Line(size=slope * length, interval=((slope - margin) * length, (slope + margin) * length), p=p)
 
     def _by_launches(self, start: int, turns: Floats) -> Iterator[tuple[float, float, int]]:
-        """Yield slope, error and freedom by the launches; nothing if no run is left to show their noise."""
+        """Yield the slope, its standard error and the degrees of freedom, by the noise of the launches; nothing if no
+        degrees of freedom are left to estimate it.
+        """
         along = self.versions[:, start:] @ turns
         solution, variances, rest, freedom = self._solved(np.column_stack([self.versions[:, :start], along]))
         if freedom > 0 and rest > 1e-18:
@@ -192,6 +198,6 @@ class _Table:
 
 
 def _step_rest(effects: Floats) -> float:
-    """Return the least sum of squares that two levels leave."""
+    """Return the smallest residual sum of squares of a fit by two levels with one step between them."""
     halves = ((effects[:place], effects[place:]) for place in range(1, len(effects)))
     return min(float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum()) for old, new in halves) + 1e-18

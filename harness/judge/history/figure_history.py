@@ -1,7 +1,8 @@
-"""Judges a table of figures from any source, as step times are judged: changes, and what would have shown.
+"""Judges a table of figures from any source as step times are judged: its changes, and the minimum detectable effect.
 
-If each version has one figure, the differences between neighbouring versions tell the noise. Drift over time and the
-versions' own differences cannot be separated from noise then: a level shows only if several versions in a row have it.
+If each version has one figure, the noise is estimated from the differences between neighbouring versions. It then
+includes drift over time and the versions' own differences, so that a level shows only if several versions in a row have
+it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from harness.model import Change, Floats
 SEED = 0
 """Seed of the permutation tests: the same table always gets the same answer."""
 LASTING = 4
-"""Versions of a level for which the minimum detectable effect is reported if each version has one figure."""
+"""Number of versions with a level for which the minimum detectable effect is given if each version has one figure."""
 FEWEST_ALONE = 8
 """Fewest versions of one figure each from which the noise can be estimated."""
 FREEDOM_SHARE = 0.4
-"""Degrees of freedom for each version, below one because the median uses differences that share figures."""
+"""Degrees of freedom per version: below one, because the median uses differences that share figures."""
 FAR_FROM_NEIGHBOURS = 3.0
-"""Standard deviations from the median of a figure and its neighbours beyond which the figure is drawn in."""
+"""Distance of a figure from the median of itself and its neighbours, in standard deviations, beyond which it is
+winsorized.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFound:
-    """The changes that a table shows. `better` are improvements that end nothing bad; they are not findings.
+    """The changes that a table shows. `better` are improvements that do not end a bad level; they are not findings.
 
     `noise` is the standard deviation of a log, `visible` the minimum detectable effect (a log) of a level that
     `lasting` versions have; both are None if the noise cannot be estimated. `alone`: each version has one figure, and
@@ -68,10 +71,10 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     changes = level_changes("value", table, levels, rule=LevelRule(least=least, seed=SEED))
-    reported = {id(shift) for shift, _ in changes}
+    reported = {shift for shift, _ in changes}
     return SeriesFound(
         changes=tuple(change for _, change in changes),
-        better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
+        better=tuple(shift for shift in levels.shifts if shift not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
         lasting=LASTING if rounds == 1 else 1,
@@ -81,7 +84,7 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
 
 
 def _outside(places: Sequence[int], levels: Levels) -> list[int]:
-    """Return the positions where no level changes."""
+    """Return those of the positions at which no level changes."""
     return [place for place in places if not any(shift.before <= place <= shift.after for shift in levels.shifts)]
 
 
@@ -89,7 +92,7 @@ def _outside(places: Sequence[int], levels: Levels) -> list[int]:
 
 
 def _laid_by_neighbours(row: Floats) -> Laid:
-    """Return the layout of logs, shape (1, versions), for at least FEWEST_ALONE versions."""
+    """Return the layout of a row of logs, shape (1, versions), of at least FEWEST_ALONE versions."""
     figures = row[0] - row[0].mean()
     spread = _spread(figures)
     ends = np.median(figures[:3]), np.median(figures[-3:])
@@ -107,9 +110,10 @@ def _far_out(laid: Laid, *, least: float) -> list[int]:
 
 
 def _spread(figures: Floats) -> Spread:
-    """Estimate the noise from the median difference of neighbours (MAD), which a few changes do not move.
+    """Estimate the noise from the median absolute deviation of differences between neighbours, which a few changes
+    hardly affect.
 
-    If figures are rounded and most neighbours are equal, the smaller four fifths of the differences decide.
+    If figures are rounded, so that most neighbours are equal, the smallest four fifths of the differences decide.
     """
     steps = np.diff(figures)
     steps = np.sort(np.abs(steps - np.median(steps)))

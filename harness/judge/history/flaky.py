@@ -1,4 +1,4 @@
-"""Judges flaky failures, which come in only some of the launches: a good version beside one may have been lucky."""
+"""Judges flaky failures, which occur in only some of the launches: a good version near a bad one may just be lucky."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from harness.model import FAILURES, CellVerdict, Trial, Trials
 from harness.model.judged import State
 
 MISS = 1e-3
-"""Chance of having missed the failure that a good version may have. By `benchmarks/accuracy_failures.py`, a wrong
-version is named in 2 to 3 of 100 histories at 0.01, in 1 at 0.002, and in up to 6 of 1,000 here. If four launches
-failed and no launch of a bad version ended well, it takes three good launches."""
+"""Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
+According to `benchmarks/accuracy_failures.py`, a wrong version is named in 2 to 3 of 100 histories at 0.01, in 1 of 100
+at 0.002, and in up to 6 of 1,000 at this value. If four launches failed and no launch of a bad version ended well,
+three good launches are enough."""
 MISS_BETWEEN = 3e-4
-"""The same for good versions between two bad ones, because two more changes are rare beforehand, too."""
+"""The same for good versions between two bad ones; lower, because two further changes are unlikely a priori."""
 
 ENOUGH = 4
-"""Failed launches needed if no launch of a bad version ended well. A failure of every fifth launch now and then comes
-in three of three; one more launch is likely to end well and show that."""
+"""Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in
+three of three; one more launch is then likely to end well, which shows that the failure is flaky."""
 
 AGREE = 2
-"""Launches of one version that must fail before it is known to."""
+"""Launches of one version that must fail before the version counts as failing."""
 
 
 def outliving(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
 ) -> list[CellVerdict]:
-    """Return the cells without the launches that were stopped before the latest failure of the bad ones: those say
-    nothing about it, neither of a good version nor of a bad one. Launches that ran to their own end count in full, also
-    where steps are not counted.
+    """Return the cells without the launches that were stopped before the latest failure of a bad version: these
+    launches say nothing about the failure, whether their version is good or bad. Launches that ran to their own end
+    count in full, even if their steps are not counted.
     """
     bad = (trial for state, version in zip(states, trials, strict=True) if state for trial in version)
     latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
@@ -43,7 +44,7 @@ def outliving(
 
 
 def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
-    """Return the states without the good ones that are lucky with a chance of more than `miss`."""
+    """Return the states, with None for each good version that may be merely lucky, with a probability above `miss`."""
     history = _History(states=states, cells=cells, miss=miss)
     doubtful = {near for bad, direction in history.sides for near in history.doubtful(bad, direction)}
     return [None if place in doubtful else state for place, state in enumerate(states)]
@@ -52,9 +53,9 @@ def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float
 def wanted_launches(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
 ) -> Mapping[int, str]:
-    """Return the versions whose launches could settle where a failure began or ended, with the reason: the nearest
-    doubtful version on each side of a bad one that has fewer launches than `asked.most`, and a bad one if few have
-    failed.
+    """Return the versions, by position, of which another launch could settle where a failure began or ended, with the
+    reason: on each side of a bad version, the nearest doubtful version with fewer launches than `asked.most`; and the
+    bad version itself, if few launches have failed.
     """
     history = _History(states=states, cells=cells)
     left = [sum(trial.measured for trial in version) < asked.most for version in trials]
@@ -69,9 +70,9 @@ def wanted_launches(
 
 
 def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
-    """Return, for each version, whether it fails in every launch, as far as a row can show: AGREE of its launches
-    failed, and all launches of all versions with a failure ended in one way, ENOUGH of them or more. A further launch
-    of such a version would change nothing. A launch that ends well in one of them shows that failures may be luck.
+    """Return, for each version, whether it fails in every launch, as far as a row can show: at least AGREE of its
+    launches failed, and all launches of the versions with a failure, at least ENOUGH, ended in the same way. Another
+    launch of such a version would change nothing. If any launch of these versions ends well, the failure may be flaky.
     """
     measured = [[trial for trial in version if trial.measured] for version in trials]
     failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
@@ -82,7 +83,7 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
 
 @dataclass(frozen=True)
 class _History:
-    """The cells that fail, before good ones are doubted."""
+    """The states and cells of a row, before good versions are doubted."""
 
     states: Sequence[State]
     cells: Sequence[CellVerdict]
@@ -90,20 +91,20 @@ class _History:
 
     @property
     def sides(self) -> list[tuple[int, int]]:
-        """Return every bad position, with each direction away from it."""
+        """Return every bad position, with each of the two directions from it."""
         return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
 
     @property
     def seldom(self) -> bool:
-        """Return whether few launches failed, and these are all launches of the bad versions, beside good versions."""
+        """Return whether the bad versions have few launches, which all failed, while other versions are good."""
         failed = sum(cell.failed for cell in self._failing)
         return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
 
     def doubtful(self, bad: int, direction: int) -> list[int]:
-        """Return the good positions from a bad one on, up to the next, that may only have been lucky; nearest first.
+        """Return the good positions between a bad one and the next that may be merely lucky, nearest first.
 
-        Good launches add up on the way until missing the failure is less likely than `miss`. Between two bad versions
-        all are doubtful unless luck is less likely than MISS_BETWEEN.
+        Good launches are added up on the way, until the probability that they missed the failure is at most `miss`.
+        Between two bad versions, all are doubtful unless this probability is at most MISS_BETWEEN.
         """
         good, _ = self._outwards(bad, direction)
         if self._lucky.issuperset(good):
@@ -114,24 +115,24 @@ class _History:
     def words(self, bad: int, near: int) -> str:
         count, own = self.cells[near].trials, self.cells[bad]
         return (
-            f"{count} good launches miss a failure that came in {own.failed} of {own.trials} launches beside them "
-            f"with {self._luck(bad, count):.0%} chance"
+            f"{count} good launch{'' if count == 1 else 'es'} may miss, with a chance of {self._luck(bad, count):.0%}, "
+            f"a failure that occurred in {own.failed} of {own.trials} launches of a nearby version"
         )
 
     def _outwards(self, bad: int, direction: int) -> tuple[list[int], bool]:
-        """Return the good positions from a bad one on, and whether another bad one ends them."""
+        """Return the good positions from a bad one up to the next, and whether there is a next bad one."""
         places = range(bad + direction, len(self.states) if direction > 0 else -1, direction)
         run = list(takewhile(lambda place: not self.states[place], places))
         return [place for place in run if self.states[place] is False], len(run) < len(places)
 
     @cached_property
     def _failing(self) -> list[CellVerdict]:
-        """Return the cells that failed at all: without those that failed once, the failure would seem more frequent."""
+        """Return the cells with any failure: without those that failed only once, it would seem more frequent."""
         return [cell for cell, bad in zip(self.cells, self.states, strict=True) if bad or (bad is None and cell.failed)]
 
     @cached_property
     def _lucky(self) -> frozenset[int]:
-        """Return the good positions between two bad ones that may be bad as well."""
+        """Return the good positions between two bad ones that may be bad, too."""
         lucky: set[int] = set()
         for bad, direction in self.sides:
             good, between = self._outwards(bad, direction)
@@ -141,14 +142,14 @@ class _History:
         return frozenset(lucky)
 
     def _luck(self, bad: int, launches: int) -> float:
-        """Return the chance that `launches` launches all end well in a version that is as bad as this one."""
+        """Return the probability that `launches` launches all end well in a version that is as bad as this one."""
         return _missed(self.cells[bad], [*self._failing, *(self.cells[near] for near in sorted(self._lucky))], launches)
 
 
 def _missed(own: CellVerdict, alike: Sequence[CellVerdict], launches: int) -> float:
-    """Return the chance that `launches` launches miss a failure: by the rate of one version, or by that of all that
-    failed, whichever chance is larger. If all of a version's few launches failed, its rate may be lower than it seems;
-    and another version may fail for another reason.
+    """Return the probability that `launches` launches miss a failure: by the rate of one version or by the rate of all
+    versions that failed, whichever is larger. If all of a version's few launches failed, its rate may be lower than it
+    seems; and another version may fail for another reason.
     """
     failed = sum(cell.failed for cell in alike)
     together = luck(failed, sum(cell.trials for cell in alike) - failed, more=launches)

@@ -20,30 +20,30 @@ ALPHA = 0.008
 MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
 """Shares of ALPHA for the two tables of step times."""
 FAMILY_ALPHA = 0.01
-"""Family-wise chance that a level of any block of a scenario seems to change though none does (Holm's correction)."""
+"""Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 
 def log_of(name: str, share: float) -> float:
-    """Convert a change by a share to the log that is compared; for a signal that falls, a drop by that share."""
+    """Convert a relative change to the log that is compared; for a signal that is worse if it falls, it is a drop."""
     if not SIGNALS[name].falls:
         return math.log1p(share)
     return -math.log1p(-min(share, LARGEST_DROP))
 
 
 def signal_share_of(name: str, log: float) -> float:
-    """Convert a log to a share: the inverse of `log_of`."""
+    """Convert a log to a relative change: the inverse of `log_of`."""
     return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
 
 
 LARGEST_DROP = 0.999
-"""Largest drop that has a log: nothing falls by more than all of it."""
+"""Largest drop that is converted to a log: a drop to zero has no finite log."""
 
 
 def strictest(name: str, *, blocks: int) -> float:
-    """Return the significance level at which a change of the level signal `name` is found for certain: that of the
-    search, or Holm's for the smallest p-value of the family, whichever is less. `blocks` is their number in the
-    scenario.
+    """Return the significance level at which a change of the level signal `name` is certainly found: that of the search
+    or that of Holm's correction for the smallest p-value of the family, whichever is lower. `blocks` is the number of
+    blocks in the scenario.
     """
     search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
     return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * blocks))
@@ -56,8 +56,8 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 class LevelRule:
     """The rule by which tables are judged. `least` is the smallest change that counts, a log.
 
-    `baseline` is the position that bad is measured against; None means what was good so far. `drifting` are positions
-    whose step times drift within a trial. `noise` is the A/A noise.
+    `baseline` is the position with which levels are compared; None means the last good level. `drifting` are positions
+    whose step times drift within a trial. `noise` is the A/A noise of the lane.
     """
 
     least: float
@@ -68,8 +68,9 @@ class LevelRule:
 
 
 def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
-    """Return the changes that both the trials' medians and their best stretches show, oldest first. What only the
-    medians show is a neighbour's load, unless the step time drifts. Each table may decide, at its share of ALPHA.
+    """Return the changes that both the trials' medians and their best stretches show, oldest first. A change that only
+    the medians show is due to the load of a neighbour, unless the step time drifts. Either table may find a change, at
+    its share of ALPHA.
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
@@ -89,13 +90,13 @@ def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[C
 
 
 def _overlap(one: Change, other: Change) -> bool:
-    """Return whether two changes may be at one version: then they are the same one, or one of them is wrong."""
+    """Return whether two changes may be at the same version: then they are one change, or one of them is wrong."""
     begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
     return begin < other.after and other_begin < one.after
 
 
 def _in_turn(changes: Sequence[Change]) -> list[Change]:
-    """Drop improvements that end nothing bad: with two tables, the change that began it may have been dropped."""
+    """Drop improvements that follow no worsening: with two tables, the worsening may have been dropped."""
     kept: list[Change] = []
     bad = False
     for change in changes:
@@ -124,7 +125,9 @@ def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
 def level_changes(
     metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
 ) -> list[tuple[Changepoint, Change]]:
-    """Return the shifts that are findings. More is worse; an improvement is a finding only if it ends something bad."""
+    """Return the shifts that are findings, with the changes that they make. A higher level is worse; an improvement is
+    a finding only if it ends a bad level.
+    """
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
     bad = levels.means[0] > good + rule.least
@@ -145,7 +148,9 @@ def level_changes(
 
 
 def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
-    """Return the change of an oldest level that is worse than the baseline, by all the shifts between the two."""
+    """Return the change for a first level that is worse than the baseline. All shifts between the two must be real: its
+    p-value is their largest.
+    """
     shifts = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
     return Change(
         metric=metric,
@@ -181,7 +186,7 @@ def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: C
 
 
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
-    """Return the ratio of the new level to the old one; for a signal that falls, a ratio below one is worse."""
+    """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(logs.ratio_of(sign * bound) for bound in interval)
     return Effect(value=logs.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))

@@ -1,4 +1,4 @@
-"""Finds the versions that return NaN or an infinity for a number of the scenario."""
+"""Finds the versions in which the scenario returns NaN or an infinity as one of its numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def returned_names(trial: Trial) -> set[str]:
 
 
 def is_returned(name: str, trial: Trial) -> bool:
-    """Return whether a step returned this number, NaN included. A column that has none is that of a text."""
+    """Return whether a step returned this number, even as NaN. A column without numbers holds text."""
     column = None if trial.trace is None else trial.trace.column(name)
     return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
 
@@ -44,8 +44,8 @@ class ReturnedNan:
 
     @cached_property
     def states(self) -> tuple[bool | None, ...]:
-        """Return for each version whether it returns NaN; launches that ended before the first NaN of any version say
-        nothing."""
+        """Return, for each version, whether it returns NaN; None if that is unknown. Launches that ended before the
+        first NaN of any version do not count."""
         return tuple(map(self._state, self.launches))
 
     def _state(self, version: Sequence[Trial]) -> bool | None:
@@ -56,7 +56,7 @@ class ReturnedNan:
         return any(is_nan)
 
     def changes(self, metric: Metric) -> tuple[Change, ...]:
-        """Return where NaN or an infinity came or went; none if the first version already has it."""
+        """Return the changes at which NaN or an infinity began or ended; NaN from the start is not a change."""
         return tuple(
             Change(metric=metric, kind=kind, before=before, after=after, verdict="nan",
                    untestable=tuple(place for place in range(before + 1, after) if self.states[place] is None))

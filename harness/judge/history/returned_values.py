@@ -41,14 +41,14 @@ from harness.model import (
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
-_UNFINISHED = "not measured: no launch made its steps"
+_UNFINISHED = "not measured: no launch completed its steps"
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
     """The judgement of one metric of a block: changes, a verdict for each version, and observations. `is_tested`:
-    its levels were searched for a change, so that chance may have made one.
+    its levels were searched for a change, which chance may produce.
     """
 
     changes: tuple[Change, ...]
@@ -58,7 +58,7 @@ class Values:
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
-    """Judge each number that the scenario returned or the matrix file limits; the keys are signals (`metrics.NAME`)."""
+    """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`)."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
@@ -96,7 +96,7 @@ class _Metric:
 
     @cached_property
     def returned(self) -> Sequence[bool | None]:
-        """Return for each version whether a step returned the number; None if no launch can be compared."""
+        """Return, for each version, whether a step returned the number; None if no launch can be compared."""
         return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
 
     def judged(self) -> Values:
@@ -123,7 +123,7 @@ class _Metric:
         )
 
     def _came_and_went(self) -> Iterator[Observed]:
-        """Yield where versions begin or cease to return a number without a limit; one with a limit is blind there."""
+        """Yield where versions begin or cease to return a number that has no limit; one with a limit is blind there."""
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new:
@@ -133,7 +133,7 @@ class _Metric:
     # ------------------------------------------------------------ exact values
 
     def _of_exact(self, rows: Mapping[int, Floats | None]) -> tuple[tuple[Change, ...], tuple[Observed, ...]]:
-        """Return the changes by the limit, and the differences of neighbours that are not among these."""
+        """Return the changes beyond the limit, and all other differences between neighbouring versions."""
         known = {place: values for place, values in rows.items() if values is not None}
         if not known:
             return (), ()
@@ -189,7 +189,7 @@ class _Metric:
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
         shown = f"{old:.6g} → {new:.6g}" if f"{old:.6g}" != f"{new:.6g}" else f"{old!r} → {new!r}"
-        text = f"{self.name} {shown}" if old != new else f"{self.name} differs in single steps"
+        text = f"{self.name} {shown}" if old != new else f"{self.name} differs in some steps"
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     # ------------------------------------------------------------ values that differ from launch to launch
@@ -197,7 +197,9 @@ class _Metric:
     def _of_noisy(
         self, rows: Sequence[Sequence[Floats]]
     ) -> tuple[tuple[Change, ...], tuple[Observed, ...], float | None]:
-        """Return the changes by the limit, or observed levels without one, and the minimum detectable effect."""
+        """Return the changes beyond the limit or, without a limit, the observed changes; and the minimum detectable
+        effect.
+        """
         both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
         columns = {
             place: {
@@ -263,20 +265,20 @@ class _Metric:
     def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
         """Return why a version has no value of a metric with a limit."""
         if self.returned[place]:
-            return f"no step that all launches made returned `{self.name}`"
+            return f"none of the steps that all launches made returned `{self.name}`"
         told = "a number as " if any(map(len, rows)) else ""
         return f"no step returned {told}`{self.name}`{', unlike in other versions' if any(self.returned) else ''}"
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
     ) -> SignalVerdict:
-        """Return `plain`, which is good, or a blind verdict if the limit could not be kept."""
+        """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
         if not rows:
             return replace(plain, seen="none", why=_UNFINISHED)
         if plain.value is None:
             return replace(plain, seen="blind", why=self._why_absent(place, rows), visible=None)
         if is_noisy and limit.rule == "equal":
-            why = f"`{self.name}: equal` cannot be kept: it differs between launches of one version"
+            why = f"`{self.name}: equal` cannot be checked: the value differs between launches of one version"
             instead = f"seed the scenario, or write `{self.name}: {{change: 1%}}`"
             return replace(plain, seen="blind", why=f"{why}; {instead}")
         if plain.visible is None:
@@ -289,7 +291,7 @@ class _Metric:
 
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
-    """Return what all launches that returned the value returned, if there are at least two and they agree."""
+    """Return the values that all launches returned, of those that returned any; None if they differ or are too few."""
     if len(rows) < AGREE or not all(same_values(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]

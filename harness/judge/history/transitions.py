@@ -1,4 +1,4 @@
-"""Finds where verdicts along a series change from good to bad and back, with the unknown versions between."""
+"""Finds where verdicts along a series change from good to bad and back, and the unknown versions in between."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from harness.model.judged import State
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0
-"""Factor beyond which a growth that is bad already is a finding again; the rates of one leak differ by less."""
+"""Factor by which growth that is already bad must increase to be a new finding; the rates of one leak differ by less.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """The faults of the baseline itself, which are therefore not bad: failures, leaks up to a rate, a slowdown."""
+    """The faults that the baseline has, which make no other version bad: failures, leaks up to a rate, a slowdown."""
 
     failures: frozenset[str] = frozenset()
     leak_kib_per_step: float = -1.0
@@ -41,7 +42,9 @@ class Usual:
 
 
 def usual_of(baseline: CellVerdict) -> Usual:
-    """Return what the launches of the baseline agree on. Leaks are worse only beyond SAME_RATE times its rate."""
+    """Return the faults on which the baseline's launches agree. Leaks count as worse only beyond SAME_RATE times its
+    rate.
+    """
     shown = set(baseline.verdicts)
     rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
     return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
@@ -54,8 +57,8 @@ def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
 def outcome_changes(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None, miss: float = MISS
 ) -> tuple[Change, ...]:
-    """Return the changes of crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures
-    count. `miss` is the chance of having missed the failure that the last good version may have.
+    """Return where crashes, hangs and out-of-memory failures begin or end. If the baseline fails, only other failures
+    count. `miss` is as for `find_changes`.
     """
     usual = _usual(cells, baseline).failures
     states = outcome_states(cells)
@@ -66,13 +69,13 @@ def outcome_changes(
 
 
 def _failures(cell: CellVerdict) -> frozenset[str]:
-    """Return the failures of a failing cell; one without a verdict of its own died by the same signal as a crash."""
+    """Return the failures of a failing cell; "crash" if it has no such verdict, but died by the signal of a crash."""
     return FAILURES & set(cell.verdicts) or frozenset({"crash"})
 
 
 def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
-    """Return where leaks begin, end, or get much worse (`limit` in KiB a step), oldest first. Against a baseline that
-    leaks itself, only worse leaks count.
+    """Return where leaks begin, end, or become much worse, oldest first; `limit` is in KiB per step. If the baseline
+    leaks, only worse leaks count.
     """
     least = _usual(cells, baseline).leak_kib_per_step
     states = [
@@ -85,8 +88,8 @@ def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit:
 def growth_changes(
     name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float
 ) -> tuple[Change, ...]:
-    """Return where counts begin or end to grow, or grow much faster, oldest first; `limit` is an amount a step. Against
-    a baseline in which they grow itself, only faster growth counts.
+    """Return where a count begins or ceases to grow, or grows much faster, oldest first; `limit` is an amount per step.
+    If the count grows in the baseline, too, only faster growth counts.
     """
     shown = [cell.signals.get(name) for cell in cells]
     usual = None if baseline is None else shown[baseline]
@@ -112,8 +115,8 @@ def growth_changes(
 def worsenings(
     metric: Metric, states: Sequence[State], rates: Sequence[Effect | None], *, limit: float
 ) -> Iterator[Change]:
-    """Yield where a growth that was bad already becomes much worse: by more than the factor MUCH_WORSE and by at least
-    the limit, with intervals that do not overlap.
+    """Yield where growth that was already bad becomes much worse: by more than the factor MUCH_WORSE and by at least
+    `limit`, with confidence intervals that do not overlap.
     """
     known = [place for place, state in enumerate(states) if state is not None]
     for old, new in itertools.pairwise(known):
@@ -136,7 +139,7 @@ def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float)
 
 
 def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
-    """Return where step times begin or end to drift within a trial; none if the baseline itself drifts."""
+    """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too."""
     states = _states(cells, "slowdown")
     if _usual(cells, baseline).slowdown:
         states = [None if bad is None else False for bad in states]
@@ -146,17 +149,20 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> t
 def wants_launches(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, trials_asked: Trials
 ) -> Mapping[int, str]:
-    """Return the versions, by position, whose launches could settle where a flaky failure began or ended, with the
-    reason.
+    """Return the versions, by position, of which another launch could settle where a flaky failure began or ended, with
+    the reason.
 
-    These are good versions near it that may have missed it by luck and have fewer launches than `trials_asked.most`.
+    These are good versions near the failure that may have missed it by luck, and bad versions with few failed launches;
+    all have fewer launches than `trials_asked.most`.
     """
     states = outcome_states(cells)
     return wanted_launches(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
 
 def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
-    """Return (kind, last of the old side, first of the new side) wherever known states differ or the first is bad."""
+    """Return (kind, last position of the old side, first of the new side) wherever known states differ. If the first
+    one is bad, it begins with an entry that has None for the old side.
+    """
     pairs: list[tuple[FindingKind, int | None, int]] = []
     last: int | None = None
     for place, bad in enumerate(states):
@@ -218,14 +224,14 @@ def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
 
 
 def exact_interval(failed: int, trials: int) -> Interval:
-    """Return the 95 % Clopper-Pearson interval of the failure rate."""
+    """Return the 95 % confidence interval of the failure rate (Clopper and Pearson, 1934)."""
     fine = trials - failed
     low = float(betaincinv(failed, fine + 1, 0.025)) if failed else 0.0
     return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
 
 
 def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
-    """Return whether each cell fails. A launch that died by the signal of a version known to crash agrees with it."""
+    """Return whether each cell fails. A launch that died by the signal of a known crash counts as the same failure."""
     failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
     signals = {cell.signal for cell in failing} - {None}
     least_steps = min((cell.steps for cell in failing), default=0)
@@ -235,8 +241,8 @@ def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
 
 
 def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
-    """Return whether a cell fails. If all its launches ended well it is good even if its memory verdict is unsure,
-    unless they were cut off before `least_steps`, the earliest failure of the series.
+    """Return whether a cell fails. If all its launches ended well, it is good even if its memory verdict is unsure,
+    unless they ended before `least_steps`, the earliest failure of the series.
     """
     if FAILURES & set(cell.verdicts):
         return True
@@ -246,7 +252,7 @@ def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
 
 
 def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
-    """Return bad where the verdict holds, good where the cell ran without it, and None where that is unknown."""
+    """Return, for each cell, True if it has the verdict `name`, False if it ran without it, None if that is unknown."""
     states: list[State] = []
     for cell in cells:
         failed = bool(FAILURES & set(cell.verdicts))
@@ -255,15 +261,17 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
-    """Return the p-value of Fisher's exact test of failures, between the runs of versions beside a change."""
+    """Return the p-value of Fisher's exact test of the failures on both sides of a change: each side extends over the
+    versions of the same state.
+    """
     old = _run_counts(states, cells, start=before, direction=-1)
     new = _run_counts(states, cells, start=after, direction=1)
     return exact_p(old, new)
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
-    """Return two-sided p of Fisher's exact test for (failed, other) launches on both sides: the share of all ways
-    to distribute the failures that are no likelier than this one.
+    """Return the two-sided p-value of Fisher's exact test for the (failed, other) launches of two sides: the
+    probability of all distributions of the failures that are no likelier than the observed one.
     """
     failed, launches = old[0] + new[0], sum(old)
     others = sum(new)
@@ -274,7 +282,7 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
 def _run_counts(
     states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int
 ) -> tuple[int, int]:
-    """Count failed and other launches from `start` on, as long as the state stays the same."""
+    """Count failed and other launches from `start` on, until the state changes."""
     failed = fine = 0
     place = start
     while 0 <= place < len(states) and states[place] == states[start]:

@@ -17,13 +17,13 @@ def same_values(first: Floats, second: Floats) -> bool:
 
 
 def usual_value(values: Floats) -> float:
-    """Return the median after the warm-up quarter; NaN if nothing is left."""
+    """Return the median of the finite values after the warm-up quarter; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(np.median(finite[int(len(finite) * WARM_UP) :])) if len(finite) else math.nan
 
 
 def relative(old: float, new: float, *, scale: float = 0.0) -> float:
-    """Return the change as a share of the old value, or of `scale` if given, as a value near zero has no share."""
+    """Return the change as a share of the old value, or of `scale` if given, because old values may be near zero."""
     if old == new:
         return 0.0
     size = scale or abs(old)
@@ -31,13 +31,13 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two positive values: of negative ones, "20 % more" would say the opposite."""
+    """Return the ratio of two positive values, else None: of negative values, "20 % more" would say the opposite."""
     if min(old, new) <= 0 or not math.isfinite(new / old):
         return None
     return Effect(value=new / old, unit="ratio")
 
 
 def scale(columns: Columns) -> float:
-    """Return the usual size of the value, which differences are shares of; one if that is zero."""
+    """Return the median size of the values, of which differences are shares; 1 if it is zero or unknown."""
     sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
     return float(np.median(sizes)) or 1.0 if sizes else 1.0

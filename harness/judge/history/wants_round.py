@@ -1,7 +1,7 @@
-"""Decides whether a comparison has enough rounds, or takes another one.
+"""Decides whether a comparison needs another round.
 
-Rounds stop when the difference of two versions is known precisely enough, whatever it is: stopping at a small p-value
-would find changes where there are none.
+Rounds stop when the difference between two versions is known precisely enough, whatever it is: stopping at a small
+p-value would find changes where there are none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def wants_round(
 
     `trials` are those of one block, oldest version first; `blocks` is the number of blocks of its scenario. Versions
     that did not run or have no trace do not count. If a compared version has had all its launches, no round is wanted:
-    one without it would add nothing.
+    a round without it would add nothing.
     """
     alike, _ = set_apart(trials)
     unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
@@ -66,9 +66,9 @@ def wants_round(
 
 
 def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
-    """Return why a change that seems to be there takes more rounds than most changes do before it is named, or None.
+    """Return why an apparent change needs another round, in signals that take more than FEWEST_ROUNDS rounds; or None.
 
-    What changes as much as the step time is the step time's own change, which needs no more rounds.
+    A signal that changes by the same ratio as the step time only reflects the step time, and needs no further round.
     """
     for metric, limit in compared_limits(limits).items():
         if SIGNALS[metric].rounds <= FEWEST_ROUNDS:
@@ -84,11 +84,11 @@ def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Ste
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
-    """Return why a round has to be made up for: a version is missing from one, because it was interrupted, its launch
-    was disturbed, or images were waited for.
+    """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or launches
+    waited for images.
 
-    None if no round has every version and nothing waited: some were added on another day, and the user decides
-    (--fresh).
+    None if no round has every version and no launch waited: versions were then added on another day, and the user
+    decides (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
     common = rounds_in_common(trials, metric, steps=steps)
@@ -102,7 +102,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
     """Return whether the steps of some version seem slower late in a launch than those of others. Only whole launches
-    can settle that, as launches that stop early do not get there.
+    can settle that: launches that stop early do not reach those steps.
     """
     limit = limits.of("late_step_time")
     columns = level_columns("late_step_time", trials, steps=steps)
@@ -113,7 +113,7 @@ def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: St
 def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
-    """Return why a comparison takes another round, of `most` in all, or None. Its scenario has `blocks` blocks."""
+    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `blocks` blocks."""
     width = least_detectable(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None

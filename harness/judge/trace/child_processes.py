@@ -1,7 +1,7 @@
 """Judges the memory growth of the processes that a scenario started, such as data loaders or a server.
 
-The samples of a script cover its own process. The memory of its children is read at the looks alone: too rarely for
-`leak`, but often enough to make a trace `suspect` whose children keep growing.
+The samples of a script cover only its own process. The memory of its children is read only at the looks: too rarely
+for the verdict `leak`, but often enough to make a trace `suspect` if the children keep growing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from harness.judge.trace.look_rates import keep_on, paces_at
 from harness.model import GOOD, Trace, TraceVerdict
 
 FEWEST, MOST = 3, 4
-"""Looks that are compared: the two or three intervals between them double in length. Fewer looks give false alarms."""
+"""Fewest and most looks that are compared: two or three intervals, which double in length. Fewer give false alarms."""
 
 
 def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
@@ -26,7 +26,7 @@ def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> Trace
     return replace(
         verdict,
         verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
-        why=f"{words}, which its own samples leave out: measure it as a `command`; {verdict.why}",
+        why=f"{words}, which its own samples do not cover: measure it as a `command`; {verdict.why}",
         rate_kib_per_step=paces[-1],
         rate_ci=(low, high),
         excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),

@@ -1,8 +1,8 @@
 """Judges the growth of the counts in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
 
 Counts are exact, and are read at looks and occasionally between them. A leak adds to a count at a constant rate; a
-cache or a pool fills more and more slowly, or stops. The launch is cut into stretches, each as long as all before it,
-and a leak keeps its rate from one stretch to the next.
+cache or a pool fills more and more slowly, or stops. The launch is divided into stretches, each as long as all earlier
+ones together, and a leak keeps its rate from one stretch to the next.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from harness.model import GROWTHS, SIGNALS, SINGULAR, Floats, Limits, Trace
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
 NEAR = 0.2
-"""Maximum distance of a count from the edge for which it stands, as a share of the edge's step."""
+"""Maximum distance of a count from the edge that it represents, as a share of the edge's step."""
 FEWEST_STRETCHES, MOST_STRETCHES = 2, 3
-"""Number of last stretches that must keep the rate: at least two, and the third if it exists."""
+"""Number of stretches, counted from the last, that must keep the rate: at least two, and a third if there is one."""
 KEEPS = 0.8
-"""Minimum ratio of the rates of two successive stretches of a leak. A lower one reports filling caches as leaks."""
+"""Minimum ratio of the rates of two successive stretches of a leak. A lower ratio reports filling caches as leaks."""
 FEWEST = 4
-"""Minimum rise of a leak, in pieces: a smaller one may be chance."""
+"""Minimum rise of a leak, in pieces (PIECE): a smaller rise may be chance."""
 LARGEST_JUMP = 0.5
 """Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
 FEWEST_ROWS = 8
-"""Minimum number of counts in the last half for the test of one jump."""
+"""Fewest counts in the last half for which LARGEST_JUMP applies."""
 PIECE = {"shm": 4.0, "disk": 4.0}
-"""Size of a piece in KiB, for signals that are amounts, not numbers: a page, a disk block. Else it is 1."""
+"""Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
 KINDS = ("sockets", "pipes")
 """Kinds of open files that are counted separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountGrowth:
-    """The growth of one count in a launch. `rate` is that of the last half, per step; `excluded` the highest rate that
-    the launch does not rule out; `unmet` the reason for an unknown state.
+    """The growth of one count in a launch. `rate` is the growth per step in the last half, `excluded` the rate above
+    which growth is ruled out, `kind` the kind of open files that grows, and `unmet` the reason for an unknown state.
     """
 
     signal: str
@@ -51,7 +51,7 @@ class CountGrowth:
 
     @property
     def pace(self) -> str:
-        """Return its rate in words: `4 KiB/step`."""
+        """Return the rate with its unit: `4 KiB/step`."""
         amount, (unit, slash, per) = f"{self.rate:.3g}", SIGNALS[self.signal].unit.partition("/")
         return f"{amount} {SINGULAR.get(unit, unit) if amount == '1' else unit}{slash}{per}"
 
@@ -59,12 +59,12 @@ class CountGrowth:
         signal = SIGNALS[self.signal]
         if self.state == "bad":
             what = f" ({self.kind})" if self.kind else ""
-            return f"{signal.title}{what}: {self.pace.replace('/', ' a ')} more, at one pace all the time"
-        return f"{signal.title}: {self.unmet or f'no more than {self.excluded:.2g} a step pile up'}"
+            return f"{signal.title}{what}: {self.pace.replace('/', ' a ')} more, at a constant rate"
+        return f"{signal.title}: {self.unmet or f'growth of more than {self.excluded:.2g} a step is ruled out'}"
 
 
 def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
-    """Return the growth of each count by signal. Signals without counts or without a limit are left out."""
+    """Return the growth of each count by signal. Signals without counts, or without a limit, are left out."""
     growths = {}
     for name in GROWTHS:
         limit, step, values = limits.of(name), *_counted(trace, name)
@@ -74,7 +74,7 @@ def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
 
 
 def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
-    """Return the steps and counts of a signal, each of shape (n,). Of two counts at one step the later one is kept."""
+    """Return the steps and counts of a signal, each of shape (n,). If a step has two counts, the later one is kept."""
     step, values = trace.counts.get("step"), trace.counts.get(name)
     if step is None or values is None:
         return np.empty(0), np.empty(0)
@@ -99,10 +99,10 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     if len(paces) < FEWEST_STRETCHES:
         return _unknown(name)
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
-    # A rate that comes from counting whole pieces is off by as much as one of them.
+    # A rate computed from whole pieces is off by up to one piece.
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
-    unmet = f"it rose by {rise:.4g} in the last {span:,.0f} steps, but not at one pace; more steps would settle it"
+    unmet = f"it rose by {rise:.4g} in the last {span:,.0f} steps, but not at one rate; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
@@ -111,7 +111,7 @@ def _unknown(name: str) -> CountGrowth:
 
 
 def unjudged(name: str, why: str) -> CountGrowth:
-    """Return the growth of a count that says nothing."""
+    """Return the growth of a count that cannot be judged, with the reason."""
     return CountGrowth(signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet=why)
 
 
@@ -128,7 +128,7 @@ def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
 
 
 def _at_once(step: Floats, values: Floats) -> bool:
-    """Return whether most of the rise in the last half came in one jump."""
+    """Return whether one jump accounts for most of the rise in the last half."""
     half = values[step >= step[-1] / 2]
     if len(half) < FEWEST_ROWS:
         return False
@@ -136,7 +136,7 @@ def _at_once(step: Floats, values: Floats) -> bool:
 
 
 def _kind(name: str, trace: Trace) -> str:
-    """Return the kind of open files that makes most of the growth."""
+    """Return the kind of open files that accounts for most of the growth; "" for other signals."""
     if name != "open_files":
         return ""
     rises = {kind: _rise(*_counted(trace, kind)) for kind in KINDS}

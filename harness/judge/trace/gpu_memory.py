@@ -1,10 +1,10 @@
 """Judges leaks of GPU memory by the same rule as leaks of resident memory.
 
-Two series of a trace show them. The framework's pool is exact to the byte and shows objects that are kept. The memory
-of the process, or of the device if the driver does not report processes, also shows what the pool has reserved and
-what the driver holds (plans, contexts, modules); without either, the reserved memory of the pool takes its place.
-Beside resident memory only a leak counts, because allocators and libraries take working memory for some time in every
-program. Without resident memory, the GPU memory decides the verdict.
+Two series of a trace show such leaks. The framework's pool is exact to the byte and shows objects that are kept. The
+memory of the process, or of the device if the driver does not report processes, also includes what the pool has
+reserved and what the driver holds (plans, contexts, modules); if both are missing, the pool's reserved memory stands in
+for them. If resident memory was measured, only a leak of GPU memory changes the verdict, because allocators and
+libraries take working memory for some time in every program. If not, the GPU memory decides the verdict.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ WORDS = {
     "gpu_pool_kib": "the framework's GPU memory",
     "gpu_process_kib": "the process's GPU memory",
     "gpu_kib": "the GPU's memory",
-    "gpu_reserved_kib": "what the framework keeps of the GPU's memory",
+    "gpu_reserved_kib": "the GPU memory reserved by the framework",
 }
 WHOLE = ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib")
-"""Columns that contain the pool: the first of them in a trace is judged beside the pool."""
+"""Columns that contain the pool. The first of them that a trace has is judged in addition to the pool."""
 REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat")
 """Verdicts that a leak of GPU memory replaces, the strongest first."""
 
@@ -38,7 +38,7 @@ def with_gpu(
 ) -> TraceVerdict:
     """Return the verdict on a trace, updated by its GPU memory; `metrics` gains each column that was judged.
 
-    `steps` is that of `judge_trace`; `shared` is the result of `is_shared`.
+    `steps` is as for `judge_trace`; `shared` is the result of `is_shared`.
     """
     grown = _grown(trace, limits=limits, steps=steps)
     metrics = {name: _metric(name, growth, trace) for name, growth in grown.items()}
@@ -50,7 +50,7 @@ def with_gpu(
 
 
 def undecided(verdict: TraceVerdict) -> str:
-    """Return why growth of GPU memory is not ruled out; "" if it is, or without a GPU."""
+    """Return why growth of GPU memory is not ruled out; "" if it is, or if no GPU memory was measured."""
     columns = [verdict.metrics[column] for column in WORDS if column in verdict.metrics]
     return next((str(metric["why"]) for metric in columns if metric["verdict"] not in GOOD), "")
 
@@ -75,7 +75,7 @@ def is_told(trace: Trace, column: str) -> bool:
 
 
 def _grown(trace: Trace, *, limits: Limits, steps: Steps | None) -> dict[str, Growth]:
-    """Return the growth of the pool and of the first column of WHOLE, as far as measured, the most exact first."""
+    """Return the growth of the pool and of the first column of WHOLE, so far as they were measured, by column."""
     whole = next((column for column in WHOLE if is_told(trace, column)), None)
     columns = [column for column in ("gpu_pool_kib", whole) if column is not None]
     judged = {
@@ -85,14 +85,14 @@ def _grown(trace: Trace, *, limits: Limits, steps: Steps | None) -> dict[str, Gr
 
 
 def _but_cycles(growth: Growth, column: str, trace: Trace) -> Growth:
-    """Return the growth as a plateau if gc.collect returns it at the looks."""
+    """Return the growth, as a plateau if gc.collect frees it at the looks."""
     kept = last_pace(trace.looks, column)
     given_back = kept is not None and growth.rate is not None and kept <= (1 - GIVEN_BACK) * growth.rate
     return replace(growth, verdict="plateau", cycles=True) if growth.verdict == "leak" and given_back else growth
 
 
 def _with_leak(verdict: TraceVerdict, growth: Growth, trace: Trace, *, column: str, sure: bool) -> TraceVerdict:
-    """Return the verdict on a trace with a leak in a column. `sure`: no other process on the GPU can be the cause."""
+    """Return the verdict on a trace whose `column` leaks. `sure`: no other process on the GPU can be the cause."""
     layer = gpu_layer_of(trace) if sure else None
     words = memory_words(growth, what=WORDS[column])
     if not sure:
@@ -129,7 +129,7 @@ def _of_gpu_alone(verdict: TraceVerdict, grown: Mapping[str, Growth], trace: Tra
 
 
 def _beside(words: str, verdict: TraceVerdict, trace: Trace) -> str:
-    """Return `words` followed by the reason for RSS and step times, if these were measured."""
+    """Return `words`, followed by the reason for RSS and step times if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
         return f"{words}; {verdict.why}"
     return f"{words}; up to step {verdict.steps}"

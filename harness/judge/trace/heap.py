@@ -1,8 +1,8 @@
-"""Judges the growth of the C heap in use as that of resident memory. It shows leaks that resident memory hides.
+"""Judges the growth of the C heap in use, by the rule for resident memory: it shows leaks that resident memory hides.
 
-A leak first takes memory that is free inside the heap: after a warm-up that freed much, resident memory stays constant
-for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size and hides a
-leak below that. The memory in use shows both.
+A leak first fills memory that is free inside the heap: after a warm-up that freed much, resident memory stays constant
+for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size, which hides a
+leak below that size. The heap in use shows both.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from harness.model import Trace
 
 WORDS = "the C heap in use"
 GRAIN_KIB = 16 / 1024
-"""Alignment of malloc: the smallest change of the heap in use."""
+"""Alignment of malloc, in KiB: the smallest change of the heap in use."""
 LOOKS = 4
-"""Looks that make a trace suspect: three intervals of one rate, which double in length."""
+"""Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
 KEEPS_AT_LOOKS = 0.95
-"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection is hardly noisy; growth by the
-power 0.9 of time has the ratio 0.93.
+"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection has little noise; growth by the
+power 0.9 of time has a ratio of 0.93.
 """
 
 
 def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
-    """Judge the samples of the C heap in use. None if they are too few, or if more is in use than resident, because
-    part of it was never touched. `limit` in KiB per step.
+    """Judge the samples of the C heap in use; `limit` is in KiB per step. Return None if the samples are too few, or if
+    more memory is in use than resident, because part of it was never touched.
     """
     values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column("heap_kib")))
     resident = sampled(trace.column("rss_kib"))
@@ -51,8 +51,8 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
 
 
 def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
-    """Judge the heap that collections at the looks leave: suspect, or None. Four points do not prove a leak, because
-    a table that doubles its size grows at one rate, too.
+    """Judge the heap that is left after the collections at the looks: return a suspect growth, or None. Four points do
+    not prove a leak, because a table that doubles in size also shows one rate.
     """
     paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
     if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
@@ -61,5 +61,5 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
     _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
     if not len(resident) or left > resident[-1]:
         return None
-    how = "at one pace from look to look, with garbage collected; a table that doubles may look the same"
+    how = "at the same rate from look to look, with garbage collected; a table that doubles in size may look the same"
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)

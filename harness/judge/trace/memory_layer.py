@@ -1,7 +1,7 @@
-"""Names the layer that holds the leaked memory, from growth rates in one trace.
+"""Names the layer that holds the leaked memory, from the growth rates in one trace.
 
-In main memory: the rates of resident memory, of the C heap in use and of Python's blocks. On a GPU: those of the
-device's memory, of the framework's pool and of what the pool has reserved.
+For main memory, the rates of resident memory, of the C heap in use and of Python's blocks are compared; for a GPU, the
+rates of the device's memory, of the framework's pool and of the memory that the pool has reserved.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ CYCLES = "reference cycles"
 NATIVE = "native heap"
 OBJECTS = "python objects"
 NATIVE_SHARE = 0.7
-"""Minimum share of the growth (RSS, GPU memory) that a layer explains if the leak is in it."""
+"""Minimum share of the growth (of RSS or GPU memory) that a layer must explain to be named."""
 FLAT_SHARE = 0.2
 """Share of the growth below which a layer counts as not growing."""
 TRIMMED_SHARE = 0.5
-"""Minimum share of the growth that malloc_trim returns if only the allocator retains it."""
+"""Minimum share of the growth that malloc_trim must return if only the allocator retains it."""
 SEGMENT_KIB = 2048.0
-"""Allocation unit of GPU memory: the device may have grown by one unit more than the pool in use."""
+"""Allocation unit of GPU memory: the device may have grown by one unit more than the pool's memory in use."""
 WRAP_KIB = float(1 << 22)
-"""Range of the C library's older counters of bytes, which are 32 bits wide and wrap around at 4 GiB."""
+"""Range of the C library's older byte counters, which are 32 bits wide and wrap around at 4 GiB."""
 PYTHON_BLOCKS_PER_STEP = 0.05
-"""Minimum growth of Python's blocks in a leak of objects: one in twenty steps. Noise of the counters stays below."""
+"""Minimum growth of Python's blocks in a leak of objects: one in twenty steps. The counter's noise is lower."""
 APART = 500
-"""Minimum distance of two looks in steps: below it, the blocks of a look itself exceed PYTHON_BLOCKS_PER_STEP."""
+"""Minimum distance of two looks, in steps: below it, the look's own blocks exceed PYTHON_BLOCKS_PER_STEP."""
 
 
 def layer_of(trace: Trace) -> str | None:
@@ -76,19 +76,19 @@ def _loses_objects(blocks: float | None) -> bool:
 
 
 def _device_rate(trace: Trace) -> float | None:
-    """Return the growth of GPU memory (KiB per step): of this trial if the driver reports it, else of the device."""
+    """Return the growth of GPU memory (KiB per step): of the process if the driver reports it, else of the device."""
     own = _rate(trace, "gpu_process_kib")
     return _rate(trace, "gpu_kib") if own is None else own
 
 
 def _gpu_rate(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column (KiB per step) from its samples, else from the looks."""
+    """Return the growth of a column (KiB per step) from its samples; if they are too few, from the last two looks."""
     sampled_rate = _rate(trace, name)
     return last_pace(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def _probed(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column per step, from its samples; if they are too few, between the last two looks."""
+    """Return the growth of a column per step from its samples; if they are too few, between the last two looks."""
     rate = _rate(trace, name)
     looks = look_values(trace.looks, name)
     before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
@@ -111,7 +111,7 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
 
 
 def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
-    """Return whether file or shared pages make NATIVE_SHARE of the growth between the last two looks."""
+    """Return whether file or shared pages account for NATIVE_SHARE of the growth between the last two looks."""
     if len(looks) < 2:
         return False
     before, last = looks[-2], looks[-1]

@@ -1,4 +1,4 @@
-"""Resamples a column for the judge: measured rows only, in order, on an even grid of steps."""
+"""Resamples a column for the judge: only measured rows, sorted, on an even grid of steps."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from harness.model import LARGEST, Floats
 
 MOST_ROWS = 200_000
-"""Longest series that is judged unthinned. Thinning keeps the floors and bounds time and memory."""
+"""Most rows of a series that is judged without thinning, which keeps the floors and bounds the cost of judging."""
 USUAL_GAP = 0.95
-"""Share of the distances between rows that are no longer than a cell of the even grid."""
+"""Quantile of the distances between rows that becomes the spacing of the even grid."""
 
 
 def sampled(values: Floats | None) -> Floats:
-    """Return the rows that hold a number, shape (n,); n = 0 without the column."""
+    """Return the rows that hold a number, shape (n,); n = 0 if there is no such column."""
     if values is None:
         return np.empty(0)
     present = _measured(values)
@@ -21,12 +21,11 @@ def sampled(values: Floats | None) -> Floats:
 
 
 def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
-    """Return the column on an even grid of steps, shape (n,), and its distance in steps; one row if all steps are
-    equal.
+    """Return the column on an even grid of steps, shape (n,), and the spacing of the grid in steps. If all steps are
+    equal, n = 1.
 
-    Rows without a number are left out, and disordered ones are sorted. If the distances differ (a thinned trace,
-    missing rows), each grid point takes the last row before it, so that the sampling density does not change the law
-    of growth.
+    Rows without a number are left out, and unsorted rows are sorted. If the spacing varies (a thinned trace, missing
+    rows), each grid point takes the last row before it, so that the sampling density does not change the law of growth.
     """
     if values is None:
         return np.empty(0), 1.0
@@ -47,7 +46,9 @@ def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
 
 
 def thinned_rows(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
-    """Return at most MOST_ROWS rows and their distance: the minimum of each group, which avoids aliasing."""
+    """Return at most MOST_ROWS rows and their spacing in steps. Each row is the minimum of a group, which avoids
+    aliasing.
+    """
     every = -(-len(values) // MOST_ROWS)
     if every <= 1:
         return values, steps_per_row

@@ -1,4 +1,4 @@
-"""Decides at a look whether a launch goes on or stops early."""
+"""Decides, at a look, whether a launch goes on or stops early."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
 from harness.model import Limits, Steps, Trace, TraceVerdict
 
 STOP_LEAK_KIB = 1024 * 1024.0
-"""Growth from which a leak may end its trial. Caches of up to this size fill up and then stop growing."""
+"""Growth from which a leak may end its trial, in KiB. Caches of up to this size fill up and then stop growing."""
 CLEAR = 10.0
-"""Ratio to the limit from which growth is clear."""
+"""Ratio to the limit from which growth counts as clear."""
 LONG_ENOUGH_S = 0.3
-"""Minimum total step time of a trial that stops early: going on costs less, and step times become more precise."""
+"""Minimum total step time, in seconds, of a trial that stops early: a shorter trial costs little to continue, and its
+step times become more precise.
+"""
 
 
 def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
     """Return the decision at a look, which is the trace's last step.
 
     A flat trial stops, unless it must run the whole budget, its steps took hardly any time, or its GPU memory is
-    undecided. A leak stops if it was a leak at the previous look, too, and has grown by STOP_LEAK_KIB: a smaller one
-    may be a buffer that fills. Early growth by CLEAR times the limit stops too, as `suspect`, where another launch runs
-    the whole budget: that one tells whether it goes on.
+    undecided. A leaking trial stops if it also leaked at the previous look and has grown by STOP_LEAK_KIB: less may be
+    a buffer that fills. A trial with early growth of CLEAR times the limit stops, too, as `suspect`, unless it is brief
+    or must run the whole budget: another launch that runs it will show whether the growth continues.
     """
     verdict = judge_trace(trace, limits=limits, steps=steps)
     if verdict.verdict in ("flat", "plateau"):
@@ -43,13 +45,13 @@ def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: 
 
 
 def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
-    """Return whether something beside the step time has to be followed further: memory that grows, or may."""
+    """Return whether memory grows or may grow, so that a launch has to be followed further."""
     verdict = judge_trace(trace, limits=limits, steps=steps)
     return bool({"leak", "suspect"} & set(verdict.verdicts))
 
 
 def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
-    """Return whether memory surely grows by CLEAR times the limit: a shorter launch is then enough to agree."""
+    """Return whether memory certainly grows by CLEAR times the limit: then even a shorter launch counts as agreeing."""
     interval = None if verdict is None else verdict.rate_ci
     return interval is not None and interval[0] >= CLEAR * limits.leak_kib_per_step
 

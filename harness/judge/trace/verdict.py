@@ -1,6 +1,6 @@
 """Judges one trace: growth of memory and of further metrics, and drift of the step time.
 
-Growth is judged by the rule of `growth`. A slowdown is a trend by AR(1) feasible least squares on log block medians.
+Growth is judged by `growth.rule`. A slowdown is a trend of log block medians, fitted by AR(1) feasible least squares.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ ALPHA = 0.01
 ALPHA_SLOWDOWN = 0.005
 """Significance level of a slowdown."""
 CLEAR_SLOWDOWN = 5.0
-"""Minimum slope of a slowdown, in standard errors: those of a random walk if the clock frequency may be one."""
+"""Minimum slope of a slowdown, in standard errors, which allow for a clock frequency that is a random walk."""
 EARLY_STEPS = 1000
-"""Step up to which growth is only `suspect`: until then a buffer that fills looks like a leak."""
+"""Step up to which growth is only `suspect`: until then, a buffer that fills looks like a leak."""
 ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drift:
-    """Drift of the step time over the last three quarters: the `relative` rise, as a fraction, and whether it is a
-    slowdown. `unmet`: why it was not judged.
+    """Drift of the step time over the last three quarters of a trace: the `relative` rise, as a fraction, and whether
+    it is a `slowdown`. `unmet` is the reason if it was not judged.
     """
 
     relative: float | None = None
@@ -48,7 +48,8 @@ def judge_trace(
     trace: Trace, *, limits: Limits, steps: Steps | None = None, metrics: Mapping[str, float] | None = None
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
-    None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth per step.
+    None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
+    units per step.
     """
     last = int(sampled(trace.step).max(initial=0))
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
@@ -80,7 +81,7 @@ def judge_trace(
 
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
-    """Judge another column by the same rule, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
+    """Judge another column by the same rule, in its own unit; the result is as from `growth_report`."""
     values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
         values, steps_per_row=steps_per_row, limit=limit, alpha=_alpha(steps), plateau=math.inf, quanta=(0.0, math.inf)
@@ -89,7 +90,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
 
 
 def growth_report(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
-    """Return the report on a column other than RSS, whose rows are `values`."""
+    """Return the report on the growth of a column other than RSS, whose rows are `values`."""
     return {
         "verdict": growth.verdict,
         "rate": growth.rate,
@@ -107,14 +108,14 @@ def prefix(trace: Trace, last: int) -> Trace:
 
 
 def settled_median(values: Floats | None) -> float | None:
-    """Return the median of the measured rows after the warm-up quarter; None without any."""
+    """Return the median of the measured rows after the warm-up quarter; None if there are none."""
     measured = sampled(values)
     return float(np.median(measured[len(measured) // 4 :])) if len(measured) else None
 
 
 def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
-    """Judge the growth of resident memory, or of another column in KiB, over all the rows of a trace. None if it was
-    not sampled. `limit` in KiB per step.
+    """Judge the growth of resident memory, or of another column in KiB, over all the rows of a trace; `limit` is in KiB
+    per step. Return None if the column was not sampled.
     """
     rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
     values, steps_per_row = thinned_rows(*even_rows(trace.step, rows))
@@ -133,14 +134,14 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
 
 
 def _with_own_rate(growth: Growth) -> Growth:
-    """Return the growth with an excluded rate no lower than the rate of memory that still grows below the limit."""
+    """Return the growth; if it continues below the limit, the excluded rate is at least the rate of this growth."""
     if growth.below is None or growth.rate is None or growth.excluded is None:
         return growth
     return replace(growth, excluded=max(growth.excluded, growth.rate))
 
 
 def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
-    """Combine the growth of resident memory with that of the C heap in use. The flag is true if the heap alone shows
+    """Combine the growth of resident memory with that of the C heap in use; return it, and whether the heap alone shows
     or suggests a leak. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
     """
     if memory is None or memory.verdict == "leak" or memory.cycles:
@@ -161,7 +162,7 @@ def _alpha(steps: Steps | None) -> float:
 
 
 def _drift(durations: Floats, *, limit: float) -> _Drift:
-    """Judge the step time: in a slowdown block medians rise steadily, by more than the limit, and not in one step."""
+    """Judge the step time: in a slowdown, block medians rise steadily, by more than the limit, and not in one jump."""
     settled = durations[len(durations) // 4 :]
     if len(durations) < LEAST_ROWS:
         return _Drift(unmet=too_few_rows(len(durations)))
@@ -201,7 +202,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
     if memory is not None:
         parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
     if in_heap:
-        parts.append("RSS alone does not show it: the growth takes memory that was free, or garbage hides it")
+        parts.append("RSS alone does not show it: the growth fills memory that was free, or garbage hides it")
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:
@@ -210,12 +211,12 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
 
 
 def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
-    """Return the reason for a verdict on memory, in words; `what` is the name of the memory."""
+    """Return the reason for a verdict on memory as text; `what` is the name of the memory."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
     grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
     if memory.cycles:
-        return f"{what} grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
+        return f"{what} grows {memory.rate:.4g} KiB a step, and gc.collect frees it: reference cycles"
     if memory.how and not early:
         return f"{grows}, {memory.how}"
     if memory.below is not None:
@@ -227,9 +228,9 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
         )
     noisy = "is too noisy to tell"
     if memory.due is not None:
-        noisy = f"rises by {memory.due:.4g} KiB at a time, and the next may be due"
+        noisy = f"rises by {memory.due:.4g} KiB at a time, and the next rise may be due"
     words = {
-        "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
+        "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stopped rising",
         "flat": f"{what} is flat",
         "suspect": f"{grows}, but {memory.unmet}; more steps would settle it",
         "inconclusive": f"{what} {noisy}; more steps would settle it",
@@ -241,5 +242,5 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
 
 
 def _figure(value: float) -> str:
-    """Return two significant digits, without an exponent for large values."""
+    """Return a value with two significant digits, without an exponent for large values."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"

@@ -31,11 +31,11 @@ class StopEntry(Shape):
     """End the sweep before every result is as certain as it can be, at whichever of these comes first."""
 
     until: Literal["first-bad"] | None = None
-    """first-bad: end after the first finding that is confirmed."""
+    """first-bad: end after the first confirmed finding."""
     quick: Truth = False
     """true: end after one round of every row and the launches that confirm what looks bad."""
     time: Duration | None = None
-    """End after this time: 2h, 45m, or seconds. A launch that goes on is not cut off."""
+    """End after this time: 2h, 45m, or seconds. A running launch is not cut off."""
 
 
 class MatrixFile(Shape):

@@ -13,10 +13,10 @@ MOST_NODES = 64
 
 
 class SelectEntry(Shape):
-    """The node to ask for, and the account to charge: options of salloc by their long names, passed on as they are."""
+    """The node to request, and the account to charge: options of salloc by their long names, passed on unchanged."""
 
     partition: Text | None = None
-    """The partition, or several with commas between them."""
+    """The partition, or several, separated by commas."""
     gres: Text | None = None
     """Generic resources of the node: gpu:rtx3090:1."""
     gpus: Text | None = None
@@ -24,9 +24,9 @@ class SelectEntry(Shape):
     constraint: Text | None = None
     """Features that the node must have: driver535&nvlink."""
     exclude: Text | None = None
-    """Nodes that are not wanted."""
+    """Nodes to avoid."""
     account: Text | None = None
-    """Whose account is charged."""
+    """The account to charge."""
     qos: Text | None = None
     """The quality of service."""
     reservation: Text | None = None
@@ -38,14 +38,14 @@ class SelectEntry(Shape):
     licenses: Text | None = None
     """Licenses that the sweep needs."""
     nice: Text | None = None
-    """By how much the sweep's priority in the queue is lowered."""
+    """The amount by which the sweep's priority in the queue is lowered."""
 
 
 class HoldEntry(Shape):
     """The time for which a node is held for the sweep, and the time to wait for one."""
 
     time: Annotated[Duration, Field(ge=60, json_schema_extra={"default": "4h"})] = model.SlurmRequest.time_s
-    """The time limit of an allocation; a sweep that takes longer asks for another one on the same node."""
+    """The time limit of an allocation; a sweep that takes longer requests another one on the same node."""
     wait: Annotated[Duration, Field(json_schema_extra={"default": "24h"})] = model.SlurmRequest.wait_s
     """How long to wait in the queue before the host counts as lost."""
     exclusive: Truth = True
@@ -69,18 +69,18 @@ class HostEntry(Shape):
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""
     parallel: Parallel = "auto"
-    """auto: launches whose times are not compared run side by side, as many as the host has room for; a number: so many
-    at most; false: one at a time; true: the host's lanes run at the same time, whatever is compared; changes of their
-    step times are reported with a warning."""
+    """auto: launches whose times are not compared run side by side, as many as the host has room for; a number: at most
+    that many; false: one at a time; true: the host's lanes run at the same time, whatever is compared, and changes of
+    their step times are reported with a warning."""
     disk: Size | None = None
     """Maximum disk space for pulled images on the host: 60GiB."""
     container: model.ContainerKind | None = None
     """slurm: what starts images on the node; none: virtual environments. Default: none."""
     select: SelectEntry | None = None
-    """slurm: what the node must have, and on whose account."""
+    """slurm: the requirements on the node, and the account to charge."""
     nodes: Nodes | None = None
-    """slurm: how many equal nodes share the rows at a time, or the names of nodes; each named node is a host of its
-    own, HOST.NODE. Default: 1."""
+    """slurm: the number of equal nodes that share the rows, or the names of nodes; each named node is a separate host,
+    HOST.NODE. Default: 1."""
     hold: HoldEntry | None = None
     """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
     images: Text | None = None

@@ -98,14 +98,14 @@ class MetricLimitEntry(Shape):
         if len(given) != 1:
             raise ValueError("give exactly one of change, drop and rise, such as {drop: 5%}")
         if self.drop is not None and self.drop >= 1:
-            raise ValueError("drop: a value cannot fall by 100 % or more of itself; write less, such as {drop: 5%}")
+            raise ValueError("drop: a value cannot fall by 100 % or more; write less, such as {drop: 5%}")
         return self
 
 
 def _metric_form(value: Any) -> Any:
     if isinstance(value, dict | MetricLimitEntry) or value in ("equal", "none"):
         return value
-    raise ValueError(f"{values.kind(value)} is not allowed; write equal, none, or such as {{drop: 5%}}")
+    raise ValueError(f"{values.kind(value)} is not allowed; write equal, none, or a limit such as {{drop: 5%}}")
 
 
 AnyMetricLimit = Annotated[
@@ -167,7 +167,7 @@ class OpTraceEntry(Shape):
     at: Annotated[list[Positive], Field(min_length=1, max_length=8)] = [10, 120]
     """The steps at which tracing starts, in ascending order."""
     repeat: Annotated[Whole, Field(ge=1, le=100)] = 5
-    """Number of steps traced from each of them; the table shows their medians."""
+    """Number of steps traced from each of these; the table shows their medians."""
 
 
 class Stepped(Shape):
@@ -185,16 +185,16 @@ class ValgrindEntry(Shape):
 
 
 class Largest(Shape):
-    """The largest value of a param that fits in memory; each attempt is a launch of its own."""
+    """The largest value of a param that fits in memory; each attempt is a separate launch."""
 
     param: Text
-    """The param whose largest value is searched for, among its values in `params`."""
+    """The param to maximise, over its values in `params`."""
     steps: Positive = 3
     """Number of steps that must fit."""
 
 
 class Probes(Shape):
-    """Probes inside a scenario, run by `harness probe` in trials of their own that no verdict uses."""
+    """Probes inside a scenario, run by `harness probe` in separate trials that no verdict uses."""
 
     optrace: OpTraceEntry | None = None
     """Time and memory of each operation: {at: [10, 120], repeat: 5}."""
@@ -216,11 +216,11 @@ class ScenarioEntry(Shape):
     program: Text | None = None
     """An unmodified Python program, such as train.py, relative to the matrix file; measured from inside."""
     module: Text | None = None
-    """The same as a module, which is run as by python -m."""
+    """An unmodified Python program that is a module, run as by python -m."""
     args: list[Anything] = []
     """For a program: its arguments; a param replaces its name in braces."""
     steps_are: AnyStepsAre | None = None
-    """For a program: what its steps are. auto, the default, is the first framework that makes one."""
+    """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
     printed: dict[Text, Text] = {}
     """For a program: metrics in the lines that it prints, such as {loss: "loss: {}"}, where {} is the number."""
     command: Arguments | None = None
@@ -252,7 +252,7 @@ class ScenarioEntry(Shape):
     environment: Environment = {}
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
     files: list[Text] = []
-    """Files and folders to copy beside the script, relative to the matrix file."""
+    """Files and folders to copy next to the script, relative to the matrix file."""
     network: Truth = False
     """true: the container has a network."""
     cap_add: list[Capability] = []

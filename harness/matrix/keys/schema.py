@@ -16,7 +16,7 @@ def schema() -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Remove what applies to the records but not to the file: nulls, and defaults in the records' units."""
+    """Remove what does not apply to the file, but only to the records: nulls, and defaults in the records' units."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
@@ -31,5 +31,5 @@ def _tidy(value: Any) -> Any:
 
 
 def _is_record(default: Any) -> bool:
-    """Return whether a default is one that no user would write: null, or a whole record in the records' units."""
+    """Return whether no user would write a default like this: null, or a whole record in the records' units."""
     return default is None or isinstance(default, dict | list)

@@ -30,7 +30,7 @@ class SeriesEntry(Shape):
 
 
 class TagRange(Shape):
-    """Tags that the registry has whenever the file is read, sorted by the version in them."""
+    """The tags that the registry has when the file is read, sorted by the version in them."""
 
     match: Text
     """Pattern of the tags; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
@@ -55,7 +55,7 @@ class Repository(SeriesEntry):
 
 
 class Listed(SeriesEntry):
-    """Any images, oldest first."""
+    """Any images, listed oldest first."""
 
     images: Images
     """References, oldest first: a list, or a mapping from a version's name to its reference."""
@@ -71,20 +71,20 @@ class Built(SeriesEntry):
     versions: NameList
     """The versions, oldest first."""
     args: dict[Variable, Anything] = {}
-    """Further build args, the same for all versions."""
+    """Other build args, the same for all versions."""
 
 
 class OverBase(SeriesEntry):
-    """A series of environments over one base image, or of virtual environments on a process host."""
+    """A series of environments on top of one base image, or of virtual environments on a process host."""
 
     python: Text | None = None
     """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
     base: Text | None = None
-    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
+    """The image to install on top of; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
 class Installed(OverBase):
-    """Python packages laid over one base image, or into a virtual environment on a process host."""
+    """Python packages installed on top of one base image, or in a virtual environment on a process host."""
 
     install: NameList
     """Requirements to install, at least one with {version}: ["pandas=={version}", "numpy==1.26.4"]."""

@@ -26,7 +26,7 @@ DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
 MOST_PRINTED = 16
-"""Number of metrics for which a trial has columns."""
+"""Most metrics that a program can print, since a trial has no more columns for them."""
 
 
 def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
@@ -62,7 +62,7 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
 def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     for name, pattern in entry.printed.items():
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
-            text = f"{shown(pattern)}: write the text beside the number, and {{}} in its place, such as 'loss: {{}}'"
+            text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
             context.problems.add((*key, "printed", name), text)
     if len(entry.printed) > MOST_PRINTED:
         context.problems.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
@@ -84,7 +84,7 @@ def _check_module(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
     top = module.split(".")[0]
     beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
     if beside and not any(Path(text).name == beside[0] for text in entry.files):
-        text = f"{beside[0]} lies beside the matrix, but is not copied; add it: files: [{beside[0]}]"
+        text = f"{beside[0]} is next to the matrix file, but is not copied; add it: files: [{beside[0]}]"
         context.problems.add(key, text)
 
 
@@ -102,7 +102,7 @@ def _file_of(module: str, entry: keys.ScenarioEntry, folder: Path) -> Path | Non
 
 
 def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyPath, context: Context) -> None:
-    """Check the named function, if the file that should define it is at hand."""
+    """Check the named function if the file that should define it is available."""
     if not isinstance(entry.steps_are, keys.StepsFunction):
         return
     place: KeyPath = (*key, "steps_are", "function")
@@ -125,7 +125,7 @@ def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyP
 
 
 def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
-    """Return why the file does not define the function, or None. A name that it imports or assigns may be one."""
+    """Return why the file does not define the function; None if it may, as for a name that it imports or assigns."""
     for place, name in enumerate(names):
         bound = {each: statement for statement in top_level(body) for each in bound_names(statement)}
         if name not in bound and "*" in bound:
@@ -136,7 +136,7 @@ def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -
             if not defined:
                 owner = ".".join(names[:place]) or "it"
                 return (
-                    f"{absent}, and {owner} defines no function: put what one step does into a function, and name that"
+                    f"{absent}, and {owner} defines no function: move the code of one step into a function and name it"
                 )
             return f"{absent}{did_you_mean(name, known=defined)} it has: {listed(defined)}"
         statement = bound[name]

@@ -33,7 +33,7 @@ class ReadScenario:
 def read_scenarios(
     file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
 ) -> tuple[ReadScenario, ...]:
-    """Return all scenarios. `hosts`: those that each name means. Problems are added to the context."""
+    """Return all scenarios. `hosts`: the hosts that each name stands for. Problems are added to the context."""
     names = {"series": list(file.series), "hosts": list(hosts)}
     result = []
     for name, entry in file.scenarios.items():
@@ -118,7 +118,7 @@ def _metric_limit(metric: str, limit: keys.AnyMetricLimit) -> model.MetricLimit:
 
 
 def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    """Return the parsed script, if there is one and it is a scenario."""
+    """Return the parsed script or program; None for a command, or if it cannot be read."""
     given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
     if len(given) != 1:
         context.problems.add(key, "give exactly one of script, program, module and command")
@@ -141,7 +141,7 @@ def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
 
 
 def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    """Check numbers that depend on each other."""
+    """Check the numbers that limit each other."""
     steps = entry.steps
     if steps.budget < steps.first:
         text = f"{steps.budget} is less than first ({steps.first}); give at least as many"
@@ -160,7 +160,7 @@ def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
 def _check_params(
     entry: keys.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
-    """Check the params. `included`: include has variants of this scenario, so it needs no params of its own."""
+    """Check the params. `included`: `include` adds variants of this scenario, so that it needs no `params`."""
     count = math.prod(len(values) for values in entry.params.values())
     if count > MOST_VARIANTS:
         text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
@@ -197,4 +197,4 @@ def name_problem(name: str) -> str | None:
     """Return why a parameter cannot have this name, or None."""
     if not name.isidentifier() or keyword.iskeyword(name):
         return f"{shown(name)} cannot name a parameter; use letters, digits and _, and do not begin with a digit"
-    return f"{name!r} means something else in exclude; rename the parameter" if name in AXES else None
+    return f"{name!r} has another meaning in exclude; rename the parameter" if name in AXES else None

@@ -23,12 +23,14 @@ def among(value: Scalar, values: Iterable[Any]) -> bool:
 
 
 class ScriptProblem(ValueError):
-    """The script is not a scenario; the text says why."""
+    """Raised if a script is not a scenario; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The declarations of a script. `accepts`: setup's parameters, None: any; `requires`: those without a default."""
+    """The declarations of a script. `accepts`: setup's parameters, None if it takes any; `requires`: those without a
+    default; `allowed`: the values that PARAMS lists for each.
+    """
 
     name: str
     title: str
@@ -45,7 +47,7 @@ class Script:
                 yield name, f"setup in {self.name} has no parameter {name!r}{hint} it has: {listed(self.accepts)}"
         for name in self.requires:
             if name not in given:
-                yield None, f"setup in {self.name} needs {name!r}, which params does not give"
+                yield None, f"setup in {self.name} needs {name!r}, which params does not contain"
 
     def wrong_value(self, name: str, value: Scalar) -> str | None:
         """Return why PARAMS does not allow a value, or None."""
@@ -69,10 +71,10 @@ def read_script(name: str, source: bytes) -> Script:
             params_line = statement.lineno
             allowed = _literal_params(statement, f"{name}:{params_line}")
     if setup is None:
-        raise ScriptProblem(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
+        raise ScriptProblem(f"no setup(**params) in {name}; a scenario must define it and return a step function")
     title = title_of(tree)
     if not isinstance(setup, ast.FunctionDef):
-        return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are not known
+        return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are unknown
     accepts, requires = _parameters(setup.args)
     for param in allowed:
         if accepts is not None and param not in accepts:
@@ -82,7 +84,7 @@ def read_script(name: str, source: bytes) -> Script:
 
 
 def read_python(text: str, key: KeyPath, context: Context, read: Callable[[str, bytes], Parsed]) -> Parsed | None:
-    """Return what `read` makes of a Python file (its name and content); if it fails, add a problem and return None."""
+    """Return `read(name, content)` for a Python file; if it cannot be read, add a problem and return None."""
     source = context.text_of(text, key)
     try:
         return None if source is None else read(text, source)

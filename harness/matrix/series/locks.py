@@ -19,13 +19,13 @@ MOST_BYTES = 4 << 20
 HASH = re.compile(r"\s--hash[= ](\S+)")
 DIGEST = re.compile(r"[a-z0-9]+:[0-9a-fA-F]+")
 PASSED_OVER = ("--only-binary", "--no-binary", "--prefer-binary")
-"""Options that tools write at the head of a lock file."""
+"""Options that tools write at the top of a lock file, and that are ignored."""
 COMMENT = re.compile(r"(^|\s)#.*")
 HELP = "give a requirement or lock file, such as `pip freeze` or `uv pip compile` writes"
 
 
 def read_locks(entry: keys.Locks, key: KeyPath, context: Context) -> list[Entry]:
-    """Return an image for each file, in the order in which they are written; problems are added to the context."""
+    """Return an image for each file, in the order of the matrix file; problems are added to the context."""
     problem = check_python(entry.python)
     if problem:
         context.problems.add((*key, "python"), problem)
@@ -51,12 +51,12 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
         hashes[requirement] = (*hashes.get(requirement, ()), *own)
         places.setdefault(requirement, place)
     if not hashes:
-        raise ValueError(f"{path}: names no requirement; {HELP}")
+        raise ValueError(f"{path}: contains no requirement; {HELP}")
     bare = [requirement for requirement, own in hashes.items() if not own]
     if bare and len(bare) < len(hashes):
         raise ValueError(
-            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, and other requirements have one; pip needs hashes for "
-            "all or for none"
+            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, but other requirements have one; pip needs hashes for "
+            "all or none"
         )
     return model.Install(
         base=base_image(base, python=python),
@@ -72,7 +72,7 @@ def requirements(path: Path) -> Iterator[str]:
 
 
 def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield each requirement with its hashes and with its place, which begins every ValueError that this raises."""
+    """Yield each requirement with its hashes and its place. Raises ValueError; its text begins with the place."""
     try:
         text = read_regular(path.resolve(), most_bytes=MOST_BYTES).decode()
     except OSError as error:
@@ -99,7 +99,7 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number; one that ends with a backslash goes on with the next."""
+    """Yield each line with its number; a line that ends with a backslash is joined with the next."""
     begun, whole = 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
         begun = begun or number

@@ -26,20 +26,20 @@ RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def check_python(version: str | None) -> str:
-    """Return what is wrong with the version of an interpreter; "" if nothing is."""
+    """Return what is wrong with an interpreter's version; "" if nothing is."""
     if version is None or PYTHON.fullmatch(version):
         return ""
     return f"{shown(version)} is not a version of Python 3, such as 3.11"
 
 
 def base_image(base: str | None, *, python: str | None) -> str:
-    """Return the image to install over; without `base`, the slim image of the interpreter's version."""
+    """Return the image to install on top of; without `base`, the slim image of the interpreter's version."""
     return base or f"python:{python or RUNNING_PYTHON}-slim-bookworm"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageReader:
-    """Reads series of packages, whose versions are checked with the index."""
+    """Reads `install:` series and checks their versions with the index."""
 
     context: Context
     index: package_index.Index

@@ -1,4 +1,4 @@
-"""Reads the file's series into the model's series: every version gets its image."""
+"""Reads the file's series into the model's series, with an image for every version."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _check_order(versions: list[Entry], context: Context) -> None:
     try:
         parsed = [Version(entry.version) for entry in versions]
     except ValueError:
-        return  # names of the user's own, or numbers without end: only the user knows their order
+        return  # the user's own names, or numbers too long to parse: only the user knows their order
     for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
         if older > newer:
             text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"

@@ -16,7 +16,7 @@ def read_tags(
 ) -> list[Entry]:
     """Return the images of one series; problems are added to the context.
 
-    Raises RegistryTrouble, with the place, if the registry does not answer: that is not an error of the file.
+    Raises RegistryTrouble, with the place, if the registry does not answer, since that is no error of the file.
     """
     bounds = {"from": wanted.from_, "to": wanted.to}
     wrong = [name for name, bound in bounds.items() if bound is not None and not is_bound(bound)]
@@ -39,7 +39,7 @@ def read_tags(
 
 
 def _none_found(repository: str, wanted: keys.TagRange, all_tags: tuple[str, ...]) -> str:
-    """Return the message with the alternatives: the newest tags that match the pattern, or some of all tags."""
+    """Return a message that names alternatives: the newest tags that match the pattern, else some of all tags."""
     alike = in_range(all_tags, match=wanted.match)
     bounds = [f"{name} {bound}" for name, bound in (("from", wanted.from_), ("to", wanted.to)) if bound]
     text = " ".join([f"no tag of {repository} matches {shown(wanted.match)}", *bounds])

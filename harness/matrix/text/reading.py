@@ -45,7 +45,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def read_yaml(path: Path, *, environ: Mapping[str, str]) -> tuple[Any, Problems]:
-    """Return the file's data, and the collector of its later problems. Raises MatrixError, one line per problem."""
+    """Return the file's data, and the collector of later problems. Raises MatrixError, one line per problem."""
     file = str(path)
     node = _compose(file, _text(path))
     lines: dict[KeyPath, int] = {(): 1}
@@ -56,7 +56,7 @@ def read_yaml(path: Path, *, environ: Mapping[str, str]) -> tuple[Any, Problems]
 
 
 def _near(path: Path) -> str:
-    """Return the link to what to do: `;`, or `; did you mean m.yaml?` for a file beside the one that is missing."""
+    """Return the text before the remedy: `;`, or `; did you mean m.yaml?` if a file of a similar name exists."""
     try:
         beside = [] if path.exists() else [other.name for other in path.parent.iterdir() if other.suffix in SUFFIXES]
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def _compose(file: str, text: str) -> yaml.Node | None:
         raise MatrixError(f"is nested too deeply; at most {MOST_LEVELS} levels", place=f"{file}:1") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\UFFFFFFFF" is an OverflowError of chr()
         raise MatrixError(
-            f"is not YAML: {error!r:.100}; see an escape such as \\U in a quoted text", place=f"{file}:1"
+            f"is not YAML: {error!r:.100}; check escapes such as \\U in quoted text", place=f"{file}:1"
         ) from error
 
 
@@ -113,7 +113,7 @@ class _Builder:
         self.count = 0
 
     def value(self, node: yaml.Node | None, path: KeyPath, above: tuple[yaml.Node, ...]) -> Any:
-        """Return the node's data. `above` are the nodes that contain it: one inside itself is an endless alias."""
+        """Return the node's data. `above` are the nodes that contain it; a node in itself would be an endless alias."""
         if node is None:
             return None
         line = node.start_mark.line + 1
@@ -155,7 +155,7 @@ class _Builder:
         return {**merged, **own}
 
     def _merged(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """Return what `<<` brings in: a mapping, or a list of mappings, of which the first has precedence."""
+        """Return what `<<` merges in: a mapping, or a list of mappings, of which the first has precedence."""
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, Any] = {}
         for item in items:

@@ -1,4 +1,4 @@
-"""Fills variables in, as Compose does: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
+"""Substitutes variables as Compose does: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
 
 Without the colon, only an unset variable takes the default; with it, an empty one does too. Unlike in Compose, an unset
 variable without a default is an error, and a $ before anything else is left as it is (regular expressions).
@@ -16,7 +16,7 @@ _INSIDE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<colon>:?)(?P<sign>[-?+])(?P<
 
 
 def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
-    """Return the text with variables filled in. Raises ValueError with what is wrong and what to write."""
+    """Return the text with variables filled in. Raises ValueError with the problem and the remedy."""
     if level > MOST_LEVELS:
         raise ValueError("variables are nested too deeply")
     parts: list[str] = []

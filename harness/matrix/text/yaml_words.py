@@ -1,4 +1,4 @@
-"""Translates the complaints of a YAML parser into plain words for people who write YAML."""
+"""Translates the errors of a YAML parser into plain words for people who write YAML."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import yaml
 
 _BEGUN_HERE = {
     "while scanning a simple key": "a key without a colon; write `key: value`",
-    "while scanning a quoted scalar": "the quote that begins here has no end",
-    "while parsing a flow mapping": "the { that begins here has no end, or lacks a comma on line {line}",
-    "while parsing a flow sequence": "the [ that begins here has no end, or lacks a comma on line {line}",
+    "while scanning a quoted scalar": "the quote that begins here is never closed",
+    "while parsing a flow mapping": "the { that begins here is never closed, or lacks a comma on line {line}",
+    "while parsing a flow sequence": "the [ that begins here is never closed, or lacks a comma on line {line}",
 }
-"""Complaints that the parser raises later in the file; the mistake is where the construct begins."""
+"""Errors that the parser reports later in the file; the mistake is where the construct begins."""
 _WORDS = (
     (r".*'\\t'", "a tab is used for indentation; use spaces"),
     (
@@ -24,7 +24,7 @@ _WORDS = (
         r"expected <block end>",
         "this line does not fit those above it; indent entries that belong together by the same number of spaces",
     ),
-    (r"found undefined alias '(.*)'", r"nothing is marked &\1 above; a text that begins with * must be in quotes"),
+    (r"found undefined alias '(.*)'", r"no value above is marked &\1; a text that begins with * must be in quotes"),
     (r"found character '(.)' that cannot start", r"a text that begins with \1 must be in quotes"),
 )
 

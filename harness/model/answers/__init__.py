@@ -1,1 +1,1 @@
-"""Records what single commands show: `compare`, `doctor`, `history`, `issue`, `judge --history`, `publish`, `watch`."""
+"""The results of single commands: `compare`, `doctor`, `history`, `issue`, `judge --history`, `publish`, `watch`."""

@@ -1,4 +1,4 @@
-"""Records the comparison of several runs, or of the hosts of one run."""
+"""Defines the records of a comparison of several runs, or of the hosts of one run."""
 
 from __future__ import annotations
 

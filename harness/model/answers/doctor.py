@@ -1,4 +1,4 @@
-"""Records the results of `harness doctor`: the state of every host, and of every image on it."""
+"""Defines the results of `harness doctor`: the state of every host, and of every image on it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCondition:
-    """The report of an engine about itself. Anything that it does not report is None.
+    """What an engine reports about itself. Anything that it does not report is None.
 
-    `api`: the version of its API that is spoken; `gpu_way`: how it gives GPUs to containers. `holder`: who has its
-    lease. `leftovers`: names of what killed runs left there. `kept_bytes`: what the images and environments take
-    that the harness got and may remove. `memory_limit_bytes`: what a launch gets where the matrix gives no limit.
+    `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who has its lease.
+    `leftovers`: names of what killed runs left there. `kept_bytes`: size of the images and environments that the
+    harness fetched and may remove. `memory_limit_bytes`: memory limit of a launch if the matrix sets none.
     """
 
     engine: str

@@ -1,4 +1,4 @@
-"""Records evidence for others: how to launch a cell without the harness, what changed, and a bug report's content."""
+"""Defines records of evidence for others: how to launch a cell without the harness, what changed, and a bug report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from harness.model.result import CellResult
 class Container:
     """A `docker run`. `client` is the command that reaches the engine: `docker`, or `docker --host ssh://…`.
 
-    `image` is what was launched, by digest or id; `source` says how to get it on another engine. `options` are the
-    flags without the environment. `withheld` are variables that were set too, but whose values are private.
+    `image` is the launched image, by digest or id; `source` says how to get it on another engine. `options` are the
+    flags without the environment. `withheld` names further variables that were set, whose values are private.
     """
 
     client: tuple[str, ...]
@@ -34,7 +34,7 @@ class Container:
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """An interpreter of a machine, with the packages of a cell. `python` is the interpreter that was launched, "" if
-    unknown; `version` and `packages` (all of them, as `name==version`) suffice to make an equal one."""
+    unknown; `version` and `packages` (all of them, as `name==version`) suffice to recreate it."""
 
     python: str
     version: str
@@ -46,10 +46,9 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that it takes to launch a cell without the harness. `script` is the scenario's text, None for a
-    command.
+    """Everything needed to launch a cell without the harness. `script` is the scenario's text, None for a command.
 
-    `files` are those beside it; `missing` are the places of needed files that the run's directory does not hold.
+    `files` are the scenario's other files; `missing` are the paths of needed files that the run's directory lacks.
     """
 
     result: CellResult
@@ -115,7 +114,7 @@ class Issue:
     new_lines: tuple[str, ...] = ()
     """Output lines of the bad version that the good one does not print, without parts that vary between launches."""
     narrowed: tuple[Narrowed, ...] = ()
-    """What `harness narrow` said of the finding."""
+    """Results of `harness narrow` for the finding."""
     problem: str = ""
     """Why there is no recipe."""
     dockerfile: str = ""

@@ -1,4 +1,4 @@
-"""Records what the index knows of all runs together: runs, histories over days, findings with their life, drifts."""
+"""Defines records of what the index holds: runs, histories over days, findings with their lives, and drifts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalS
 
 RunKind = Literal["sweep", "probe"]
 Life = Literal["open", "fixed", "not seen again"]
-"""`open`: the newest versions that were measured still have it. `not seen again`: a later run measured both sides of
-it and did not find it."""
+"""`open`: the newest measured versions still have it. `not seen again`: a later run measured both sides of the finding
+and did not find it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedRun:
-    """A run. `path` is its folder below that of the runs, `MATRIX/TIME-ID`. `started` is UTC, ISO 8601.
+    """A run. `path` is its directory below the folder of all runs, `MATRIX/TIME-ID`. `started` is UTC, ISO 8601.
 
-    `verdict` is None for a probe. `bad` counts its cells that are bad, `findings` those that its report shows: merged
-    over variants and lanes, without those that another one explains.
+    `verdict` is None for a probe. `bad` is the number of bad cells, `findings` the number of findings that the report
+    shows: merged over variants and lanes, without consequences.
     `sentences` say whose fault its findings are. `problem`: why its directory cannot be read, else "". `stamp` changes
     when its files do.
     """
@@ -60,7 +60,7 @@ class IndexedHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedFigure:
-    """One signal of one cell of one run, as `SignalVerdict` has it, in the signal's unit."""
+    """One signal of one cell of one run, with the fields of `SignalVerdict`, in the signal's unit."""
 
     seen: SignalState
     value: float | None = None
@@ -74,7 +74,7 @@ class IndexedFigure:
 class Measurement:
     """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if unknown.
 
-    `taken_over`: the number of its launches that are those of an earlier run; None in runs of older harnesses.
+    `taken_over`: the number of its launches taken over from an earlier run; None in runs of older harnesses.
     """
 
     history: int
@@ -95,7 +95,7 @@ class Measurement:
 
     @property
     def is_known(self) -> bool:
-        """Return whether it says anything about the image."""
+        """Return whether the cell says anything about its image."""
         return self.state != "none"
 
 
@@ -118,9 +118,9 @@ class SeenFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingLife:
-    """A finding over all runs. `begins` is the narrowest that any run found; `ends` is the finding that ended it, if
-    one did. `found` and `seen` are the ids of the first and the last run in which it was there. `closed` is that of the
-    run that ended it, or that no longer found it.
+    """A finding over all runs. `begins` is the finding with the narrowest boundary of all runs; `ends` is the finding
+    that ended it, if any. `found` and `seen` are the ids of the first and the last run that had it; `closed` is the id
+    of the run that ended it or no longer found it.
     """
 
     history: int
@@ -136,8 +136,9 @@ class FindingLife:
 class Drift:
     """A signal that becomes worse from version to version, too little to show in any single one.
 
-    `effect` is the ratio of the last version's level to the first one's. `versions` and `runs` count what it is seen
-    in. `p` is corrected for all that was tried, also for every earlier look at this history.
+    `effect` is the ratio of the last version's level to the first one's. `versions` and `runs` are the numbers of
+    versions and runs that show it. `p` is the p-value, corrected for all tests, also those at earlier looks at this
+    history.
     """
 
     history: int
@@ -151,7 +152,9 @@ class Drift:
 
 
 def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """Merge two histories, each oldest first. Where they leave the order open, the numbers in the versions decide."""
+    """Merge two lists of versions, each oldest first. Where they leave the order open, the numbers in the versions
+    decide.
+    """
     order = list(known)
     index = {version: at for at, version in enumerate(order)}
     for place, version in enumerate(more):
@@ -171,8 +174,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryView:
-    """A history to be shown. `versions` are those that are shown, oldest first, and `left_out` counts older ones.
-    `measured` are their cells in all runs, from old to new. `runs` are by id.
+    """A history to show. `versions` are the versions shown, oldest first; `left_out` is the number of older ones.
+    `measured` are their cells in all runs, oldest first. `runs` are by id.
     """
 
     history: IndexedHistory

@@ -1,4 +1,4 @@
-"""Records the result of a look at the registries of a matrix, which `harness watch` prints as one line."""
+"""Defines the result of a look at the registries of a matrix, which `harness watch` prints as one line."""
 
 from __future__ import annotations
 

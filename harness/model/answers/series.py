@@ -1,4 +1,4 @@
-"""Records the results of `harness judge --history` for a history of figures from any source."""
+"""Defines the results of `harness judge --history` for a history of figures from any source."""
 
 from __future__ import annotations
 

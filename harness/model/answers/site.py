@@ -18,7 +18,9 @@ from harness.model.answers.history import (
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesNow:
-    """The state of one history now: its newest version that is known, and what the newest run said of it."""
+    """The current state of one history: the newest measurement of its newest known version, and how many versions it
+    has.
+    """
 
     history: IndexedHistory
     newest: Measurement | None
@@ -27,9 +29,9 @@ class SeriesNow:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteSource:
-    """The index as pages need it. `runs` are from old to new, by id; `histories` by id. `series_of` names the series
-    of each run, by its id. `views` gives the whole histories of a series, `now` the state of those of a matrix,
-    `cells` and `findings` those of a run (a finding with the id of its history).
+    """The index as pages need it. `runs` are by id, oldest first; `histories` by id. `series_of` names the series of
+    each run, by the run's id. `views` returns the whole histories of a series (matrix, series), `now` the state of a
+    matrix's histories, `cells` and `findings` those of a run (each finding with the id of its history).
     """
 
     runs: Mapping[int, IndexedRun]
@@ -45,7 +47,7 @@ class SiteSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SitePage:
-    """A file of the site: `name` is its path, and `key` a hash of all it is made from, which changes with it."""
+    """A file of the site: `name` is its path, and `key` is a hash of everything that it is made from."""
 
     name: str
     key: str
@@ -54,7 +56,7 @@ class SitePage:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """The numbers of files that were written and removed, of all files of the site."""
+    """The numbers of files written, files removed, and all files of the site."""
 
     written: int
     removed: int

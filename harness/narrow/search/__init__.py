@@ -1,6 +1,6 @@
-"""Searches for the component: the fewest hybrids that name it, and its proof. Pure.
+"""Searches for the component at fault: decides on the fewest hybrids that identify and prove it. Pure.
 
-    outcomes -> decide -> make and launch what it says -> outcomes -> decide -> ... -> conclude
+    outcomes -> decide -> make and launch these hybrids -> outcomes -> decide -> ... -> conclude
 
 `docs/narrow.md` describes the method and when it is right.
 """

@@ -1,7 +1,7 @@
-"""Runs the whole search: both ends, the difference, its proof, and what is left to look for.
+"""Runs the whole search: measures both ends, isolates a difference, proves it, and looks for further causes.
 
-Each decision replays the search from the beginning with all outcomes, so that a launch that changes what a hybrid is
-changes all that followed from it, and an interrupted search goes on where it was.
+Each decision replays the search from the beginning with all outcomes, so that a launch that changes the result of a
+hybrid changes all that followed from it, and an interrupted search resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from harness.narrow.search.prove import Prover, Tested, kind_of
 from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
 
 MOST_CAUSES = 4
-"""Most differences that are followed: causes, and groups that turn out to be innocent."""
+"""Most differences that are pursued: causes, and groups that turn out to be innocent."""
 MOST_PARTS = 4
 """Most groups that are needed together."""
 WHOLE = ("culprit", "together", "needed")
-"""Kinds of culprit without which B, or B without the causes before it, is good."""
+"""Kinds of culprits without which B, or B without the causes found before, is good."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
-"""Maps the kind proven for B without the causes named before to the kind that this proves for B itself."""
+"""Maps the kind proven for B without the causes found before to the kind that this proves for B itself."""
 ENDS_FIRST = "the good and the bad version themselves, again"
 Answer = Generator[Ask, HybridResult, Narrowed]
 
 
 class ComponentSearch:
-    """A search among groups. Its answers depend on the outcomes alone. `needs`: pairs of groups of which the first
-    cannot be from B without the second; no other hybrid is asked for. `apart`: single groups of a version's own can be
-    put into it again; if not, only all of them at once.
+    """A search among groups; its answers depend on the outcomes alone. `needs`: pairs of groups of which the first
+    cannot be from B without the second; hybrids that violate this are not requested. `apart`: single groups of a
+    version can be put into it again; otherwise, only all of them together can.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class ComponentSearch:
 
     @property
     def shams(self) -> tuple[Hybrid, ...]:
-        """Return A and B, each with everything put into it again that can be."""
+        """Return A and B, each with all of its swappable groups put in again."""
         shams = (self._swaps.sham(base, self._swaps.all) for base, *_ in SHAMS)
         return tuple(sham for sham in shams if sham is not None)
 
     def decide(self, outcomes: Iterable[HybridOutcome]) -> NextHybrids:
-        """Return what to launch next; nothing once the search is over."""
+        """Return the hybrids to launch next; none once the search is over."""
         evidence = self._evidence(outcomes)
         answer, missing = self._replayed(evidence, to_the_end=False)
         if answer is not None:
@@ -75,7 +75,7 @@ class ComponentSearch:
         return NextHybrids(launch=self._round(missing.hybrid, evidence), kind=missing.kind, reason=missing.reason)
 
     def conclude(self, outcomes: Iterable[HybridOutcome], *, good: str, bad: str) -> Narrowed:
-        """Return what is known at any time. `good` and `bad` are the names of A and B."""
+        """Return what is known so far. `good` and `bad` are the names of A and B."""
         evidence = self._evidence(outcomes)
         answer, missing = self._replayed(evidence, to_the_end=True)
         assert answer is not None
@@ -93,8 +93,8 @@ class ComponentSearch:
         )
 
     def _replayed(self, evidence: HybridEvidence, *, to_the_end: bool) -> tuple[Narrowed | None, Ask | None]:
-        """Return the answer with all that is known, and the first question that needs a launch. There the replay stops
-        without an answer, or goes on `to_the_end`: what was not launched is then taken for unresolved.
+        """Return the answer and the first question that needs a launch. The replay stops at this question without an
+        answer; with `to_the_end`, it goes on and treats hybrids that were not launched as unresolved.
         """
         replay = _Replay(self._swaps, self._cache, apart=self._apart).answer()
         missing: Ask | None = None
@@ -114,15 +114,15 @@ class ComponentSearch:
         return HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
 
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
-        """Return the result that is asked for; None if it needs a launch."""
+        """Return the requested result; None if it needs a launch."""
         if ask.hybrid is None:
-            return _unresolved(self.a, "neither version can take the groups of the other that it needs")
+            return _unresolved(self.a, "neither version can take the groups that it would need from the other")
         if ask.hybrid not in evidence and len(evidence.hybrids) - 2 >= self.rules.most_hybrids:
-            return _unresolved(ask.hybrid, "as many hybrids as allowed were tried")
+            return _unresolved(ask.hybrid, "the largest allowed number of hybrids was tried")
         result = evidence.settled(ask.hybrid, sure=ask.sure)
         launches_left = self.rules.most_launches - evidence.launches
         if result is None and launches_left < len(self._round(ask.hybrid, evidence)):
-            return _unresolved(ask.hybrid, "as many launches as allowed were made")
+            return _unresolved(ask.hybrid, "the largest allowed number of launches was made")
         return result
 
     def _round(self, hybrid: Hybrid, evidence: HybridEvidence) -> tuple[Hybrid, ...]:
@@ -142,7 +142,7 @@ def _unresolved(hybrid: Hybrid, reason: str) -> HybridResult:
 @dataclass(frozen=True, kw_only=True)
 class _Cause:
     """The outcome of one difference. `culprit` is None for an innocent one. `drop`: the groups without which the search
-    goes on, if there is another cause.
+    continues, if there may be another cause.
     """
 
     culprit: Culprit | None
@@ -175,7 +175,7 @@ class _Replay:
         return self._narrowed("found", culprits, open_=left)
 
     def _ends(self) -> Generator[Ask, HybridResult, str]:
-        """Measure A and B; return what is wrong with them."""
+        """Measure A and B; return why they do not reproduce the fault, "" if they do."""
         a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self._swaps.all)
         if not self._swaps.all:
             return "nothing differs between the two versions"
@@ -184,11 +184,11 @@ class _Replay:
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
         if good.state == "bad":
-            return f"the good one is bad in {good.bad} of {good.launches} launches"
-        return bad.reason or f"the bad one is good in {bad.good} launches" if bad.state == "good" else ""
+            return f"the good version is bad in {good.bad} of {good.launches} launches"
+        return bad.reason or f"the bad version is good in {bad.good} launches" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
-        """Return the causes, and whether there can be no other."""
+        """Return the causes, and whether other causes are ruled out."""
         culprits: list[Culprit] = []
         upper = region = self._swaps.all
         for _ in range(MOST_CAUSES):
@@ -204,7 +204,7 @@ class _Replay:
         return culprits, False
 
     def _cause(self, region: Groups, upper: Groups) -> Generator[Ask, HybridResult, _Cause]:
-        """Narrow `region`, which is bad, to one cause. `upper` is B without the causes that are known."""
+        """Narrow `region`, which is bad, to one cause. `upper` is B without the causes found before."""
         low, high = yield from self._difference(frozenset(), region, "isolate")
         parts = [high - low]
         with_it = yield from self._prover.with_it(parts[0], others=low)
@@ -223,11 +223,11 @@ class _Replay:
         return self._concluded(parts, with_it, without, low)
 
     def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
-        """Isolate, and launch both sides again until they are sure."""
+        """Isolate a difference, and repeat the hybrids on both sides of it until their states are certain."""
         low, high = yield from self._isolation.isolate(low, high, kind=kind)
         for side, state in ((low, "good without it"), (high, "bad with it")):
             suspects = self._swaps.in_words(high - low)
-            reason = f"{suspects}: the hybrid that is {state}, again, before it is named"
+            reason = f"{suspects}: another launch of the hybrid that is {state}, before it is named"
             yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
         yield from self._method.check(high - low)
         return low, high

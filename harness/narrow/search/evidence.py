@@ -1,8 +1,8 @@
 """Judges the launches of a hybrid: bad, good, unresolved, or not settled yet.
 
 Where failures decide, one failure makes a hybrid bad, and launches that end well make it good once they are unlikely
-enough to be luck, given how often bad hybrids fail (`harness.failure_rate`). Where a level decides, it is how much of
-the effect from A to B a hybrid has, compared in rounds.
+to be luck, given how often bad hybrids fail (`harness.failure_rate`). Where a level decides, a hybrid is judged by its
+share of the effect from A to B, compared in rounds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from harness.narrow.search.levels import LevelRounds
 from harness.narrow.search.records import NarrowRules
 
 SHAM_ODDS = 99.0
-"""Prior odds that B is as bad as before when groups of its own are put in again; of other hybrids they are even."""
+"""Prior odds that B stays bad when its own groups are put in again; for other hybrids the odds of bad are even."""
 PATIENCE = 3
-"""Launches without a result after which a hybrid is unresolved."""
+"""Number of launches, all without a result, after which a hybrid is unresolved."""
 
 
 class HybridEvidence:
@@ -43,7 +43,7 @@ class HybridEvidence:
 
     @cached_property
     def launches(self) -> int:
-        """Return an upper bound of the launches: all launches and attempts to make a hybrid, and a look into each."""
+        """Return an upper bound of the launches: all launches and attempts to make a hybrid, and one probe of each."""
         return sum(1 + len(outcomes) for outcomes in self._by_hybrid.values())
 
     @cached_property
@@ -63,7 +63,7 @@ class HybridEvidence:
         return chain.from_iterable(self._by_hybrid.values())
 
     def settled(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
-        """Return the result of a hybrid; None if another launch is needed. `sure`: with the certainty of a proof."""
+        """Return the result of a hybrid; None if it needs another launch. `sure`: with the certainty of a proof."""
         key = hybrid, sure
         if key not in self._settled:
             self._settled[key] = self._settle(hybrid, sure=sure)
@@ -84,7 +84,7 @@ class HybridEvidence:
             return self._result(hybrid, state="unresolved", reason=outcomes[-1].reason) if is_over else None
         result = self._level(hybrid, sure=sure) if self.is_level else self._failure(hybrid, sure=sure)
         if result is None and len(outcomes) >= self._rules.most:
-            reason = f"{len(outcomes)} launches do not tell whether it is bad"
+            reason = f"{len(outcomes)} launches do not show whether it is bad"
             return self._result(hybrid, state="unresolved", reason=reason)
         return result
 
@@ -106,7 +106,7 @@ class HybridEvidence:
         return self._result(hybrid, state="good") if fine >= least and odds / (1 + odds) <= doubt else None
 
     def _is_fine(self, hybrid: Hybrid, fine: int) -> bool:
-        """Return whether A or B is good, while nothing failed: B by how often it failed in the finding's run."""
+        """Return whether A or B is good, if nothing has failed; B is judged by its failures in the finding's run."""
         if hybrid not in (self.a, self.b) or fine < self._rules.least:
             return False
         odds = failure_rate.luck(*self._rules.seen, more=fine) if self._rules.seen[0] else 1.0
@@ -114,8 +114,8 @@ class HybridEvidence:
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
-        """Return how many launches of bad hybrids, B included, failed, and how many ended well. A hybrid is only known
-        to be bad because it failed, so its first failure does not count. B was known to be bad before.
+        """Return how many launches of bad hybrids, B included, failed, and how many ended well. The first failure of a
+        hybrid does not count, because it is what showed that the hybrid is bad; B was known to be bad before.
         """
         failing = [hybrid for hybrid in self._by_hybrid if hybrid != self.a and self._count(hybrid, "bad")]
         failed = sum(self._count(hybrid, "bad") - (hybrid != self.b) for hybrid in failing)

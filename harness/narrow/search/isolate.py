@@ -1,8 +1,8 @@
 """Isolates a difference by delta debugging from both sides with three outcomes, the algorithm `dd` of Zeller and
 Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), with sets chosen by their expected information.
 
-A good set and a bad one that contains it come closer until they differ in as little as can be told apart. Generators
-ask for what they need (`Ask`) and get its result; they neither know how it is made nor how often it is launched.
+A good set of groups and a bad set that contains it come closer until their difference cannot be split further.
+Generators yield a question (`Ask`) and receive its result; how hybrids are made and launched is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Swaps:
         self._order = tuple(group.id for group in sorted(groups, key=lambda group: not group.mapped))
 
     def hybrid(self, from_b: Groups) -> Hybrid | None:
-        """Return the hybrid with the fewest swaps; None if no base can take all that would have to be swapped, or if
-        something in it is known to need what is not from B.
+        """Return the hybrid with the fewest swaps; None if no base can take all swaps, or if a group from B is known to
+        need one that is not from B.
         """
         if self.raised(from_b) != from_b:
             return None
@@ -58,12 +58,12 @@ class Swaps:
         return Hybrid(base=min(bases, key=lambda base: len(swaps[base])), from_b=from_b)
 
     def sham(self, base: Side, groups: Groups) -> Hybrid | None:
-        """Return a base with these of its own groups put in again, if they can be; None if none can."""
+        """Return a base with its own `groups` put in again, as far as it can take them; None if it can take none."""
         sham = groups & self._swappable[base]
         return Hybrid(base=base, from_b=frozenset() if base == "A" else self.all, sham=sham) if sham else None
 
     def raised(self, from_b: Groups) -> Groups:
-        """Return the set with all that it needs from B."""
+        """Return the set with all groups that it needs from B."""
         more = {needed for name, needed in self.needs if name in from_b} - from_b
         return self.raised(from_b | more) if more else from_b
 
@@ -73,11 +73,11 @@ class Swaps:
         return self.lowered(from_b - less) if less else from_b
 
     def listed(self, groups: Groups) -> tuple[str, ...]:
-        """Return the groups in order, those first of which the scenario maps a file."""
+        """Return the groups in order; those with a file that the scenario maps come first."""
         return tuple(name for name in self._order if name in groups)
 
     def in_words(self, groups: Groups) -> str:
-        """Return a set of groups as text, with at most MOST_IN_WORDS names and one more."""
+        """Return a set of groups as text, with at most MOST_IN_WORDS + 1 names."""
         names = self.listed(groups)
         more = len(names) - MOST_IN_WORDS
         return ", ".join(names) if more <= 1 else f"{', '.join(names[:MOST_IN_WORDS])} and {more} more"
@@ -93,7 +93,7 @@ class Isolation:
     refused: set[Groups] = field(default_factory=set)
 
     def isolate(self, low: Groups, high: Groups, *, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
-        """Narrow the difference of `low` (good) and `high` (bad)."""
+        """Narrow the difference between `low` (good) and `high` (bad)."""
         in_a_row = 0
         while len(high - low) > 1 and in_a_row < REFUSALS:
             added = self._next(low, high)
@@ -101,7 +101,7 @@ class Isolation:
                 break
             both = low | added
             suspects, tried = self.swaps.in_words(high - low), self.swaps.in_words(added)
-            reason = f"the cause is among {suspects}; next is a hybrid with {tried} of the bad version"
+            reason = f"the cause is among {suspects}; next: a hybrid with {tried} from the bad version"
             result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
             if result.state == "unresolved":
                 in_a_row += 1

@@ -1,7 +1,7 @@
-"""Estimates the share of the effect from A (0) to B (1) that a hybrid has, from rounds in which it ran beside both.
+"""Estimates a hybrid's share of the effect from A (0) to B (1), from rounds in which it ran alongside both.
 
-Figures are compared within a round only, because rounds differ by heat and clock. With y the difference of a hybrid's
-figure from the middle of A and B, and d that of B from A (of logs), its share is
+Figures are compared only within a round, because rounds differ in temperature and clock. For the logs of the figures,
+let y be the difference of a hybrid from the midpoint of A and B, and d the difference of B from A. The share is then
 1/2 + mean(y) / mean(d). The variance of y is 3/2 of one launch's.
 """
 
@@ -20,17 +20,17 @@ from harness.model.narrowed import Hybrid, HybridState
 from harness.narrow.search.records import NarrowRules
 
 PART = 0.25
-"""Least share of the effect of a bad hybrid: one with less contains no cause worth naming."""
+"""Smallest share of the effect that makes a hybrid bad; with less, it contains no cause worth naming."""
 NONE_OR_ALL = 0.45
-"""Prior probability that a hybrid has none of the effect, and that it has all of it; else any share of GRID."""
+"""Prior probability of a share of 0, and of a share of 1; the rest is spread evenly over GRID."""
 GRID: Floats = np.linspace(-0.5, 1.5, 81)
 LEVEL = 0.95
 LEAST_VARIANCE = 1e-12
-"""Least variance of one launch, so that figures that do not vary at all are not infinite evidence."""
+"""Smallest variance of one launch's log, so that figures that do not vary at all are not infinite evidence."""
 
 
 class LevelRounds:
-    """A level in rounds of hybrids. `figures`: (round, hybrid, figure of one launch, which is positive)."""
+    """The figures of a level by round and hybrid. `figures`: (round, hybrid, positive figure of one launch)."""
 
     def __init__(
         self, figures: Iterable[tuple[int, Hybrid, float]], *, a: Hybrid, b: Hybrid, rules: NarrowRules
@@ -53,19 +53,19 @@ class LevelRounds:
 
     @cached_property
     def effect(self) -> tuple[float, float]:
-        """Return the step from A to B, and its standard error, of logs."""
+        """Return the mean difference of logs from A to B and its standard error, which is infinite without rounds."""
         size = float(self._steps.mean()) if len(self._steps) else 0.0
         return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
 
     def ratio(self) -> Effect:
-        """Return the step from A to B with its 95 % interval, as a ratio."""
+        """Return the effect from A to B as a ratio, with its 95 % confidence interval."""
         size, error = self.effect
         reach = self._quantile * error
         return Effect(value=math.exp(size), unit="ratio", ci=(math.exp(size - reach), math.exp(size + reach)))
 
     @cached_property
     def spread(self) -> tuple[float, float]:
-        """Return the standard deviation of one launch over all rounds, and its degrees of freedom."""
+        """Return the standard deviation of one launch's log, pooled over hybrids, and its degrees of freedom."""
         squares, freedom = 0.0, 0.0
         hybrids = {hybrid for each in self._rounds for hybrid in each} - {self._a, self._b}
         for values, share in ((self._steps, 2.0), *((self._from_middle(each), 1.5) for each in hybrids)):
@@ -76,12 +76,12 @@ class LevelRounds:
 
     @property
     def _quantile(self) -> float:
-        """Return the half-width of an interval, in standard errors."""
+        """Return the half-width of a confidence interval, in standard errors."""
         return float(stdtrit(self.spread[1], (1 + LEVEL) / 2))
 
     @property
     def apart(self) -> bool:
-        """Return whether B surely has more than A, in enough rounds."""
+        """Return whether B is significantly higher than A, in enough rounds."""
         size, error = self.effect
         if len(self._steps) < max(2, self._rules.least) or not math.isfinite(error):
             return False
@@ -89,14 +89,14 @@ class LevelRounds:
 
     @property
     def together(self) -> bool:
-        """Return whether B surely has less than half of the effect that the finding's run saw."""
+        """Return whether B has significantly less than half of the effect that the finding's run measured."""
         size, error = self.effect
         if self._rules.effect is None or len(self._steps) < self._rules.least or not math.isfinite(error):
             return False
         return bool(stdtr(self.spread[1], (size - self._rules.effect / 2) / error) <= self._rules.alpha)
 
     def state(self, hybrid: Hybrid, *, least: int, sure: bool) -> HybridState | None:
-        """Return whether a hybrid has a part of the effect; None if that is not settled."""
+        """Return `bad` if a hybrid has at least PART of the effect, else `good`; None if that is not settled."""
         values = self._from_middle(hybrid)
         if len(values) < least or not self.apart:
             return None
@@ -120,8 +120,8 @@ class LevelRounds:
         return float(part / whole) if whole > 0 else 0.5
 
     def share(self, hybrid: Hybrid) -> tuple[float, Interval, bool] | None:
-        """Return the share of the effect, its 95 % interval, and whether it is surely less than the whole effect; None
-        before the share is known. The standard error is by the delta method.
+        """Return the share of the effect, its 95 % confidence interval (the standard error is by the delta method), and
+        whether it is significantly less than the whole effect; None before the share is known.
         """
         values = self._from_middle(hybrid)
         if hybrid in (self._a, self._b) or not len(values) or not self.apart:
@@ -136,6 +136,6 @@ class LevelRounds:
 
 
 def _student(values: Floats, freedom: float) -> Floats:
-    """Return the density of Student's t."""
+    """Return the density of Student's t with `freedom` degrees of freedom."""
     log_most = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - math.log(math.pi * freedom) / 2
     return np.asarray(np.exp(log_most - (freedom + 1) / 2 * np.log1p(values**2 / freedom)))

@@ -1,4 +1,4 @@
-"""Checks the method of swapping: parts of a version are taken out and put in again, and it must not change by that."""
+"""Checks the method of swapping: if parts of a version are taken out and put in again, its result must not change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.next_hybrid import Groups
 
 SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
-"""Each version with its own parts put in again, and its state as long as the method changes nothing."""
+"""Each version with its own parts put in again, and its state if the method changes nothing."""
 Checking = Generator[Ask, HybridResult, None]
 
 
 class MethodChangesIt(Exception):
-    """A version with its own parts put in again is not as it was: no hybrid proves anything."""
+    """Raised if a sham swap changes the state of a version, so that no hybrid proves anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,11 @@ class MethodCheck:
     cells: list[ProofCell] = field(default_factory=list)
 
     def check(self, groups: Groups) -> Checking:
-        """Put groups of each version into it again, unless a sham swap of it gave a result before. Raises
+        """Put groups of each version into it again, unless an earlier sham swap of it gave a result. Raises
         MethodChangesIt.
 
-        All groups come first. Only where not all of them can be put in again, those that are about to be named are.
+        The search first checks all groups together. If that gives no result, it checks the groups that are about to be
+        named.
         """
         checked = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
         for base, role, own in SHAMS:
@@ -42,7 +43,7 @@ class MethodCheck:
                 raise MethodChangesIt
 
     def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
-        """Halve the groups until one changes the version by itself; show it beside all others, if there is one."""
+        """Halve the groups until one is left that changes the version; then test the others, and that one alone."""
         everything = frozenset(left)
         while self.apart and len(left) > 1:
             half = left[: len(left) // 2]
@@ -62,5 +63,5 @@ class MethodCheck:
     def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
         version = "the good version" if base == "A" else "the bad version"
         names = self.swaps.in_words(groups)
-        reason = f"{names}: {version} with its own put in again, to see what swapping itself does"
+        reason = f"{names}: {version} with its own put in again, to see the effect of swapping itself"
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)

@@ -1,7 +1,7 @@
-"""Chooses the groups to try next: the set with the most expected information that can probably be made.
+"""Chooses the groups to try next: the set with the most expected information, given how likely it can be made.
 
-A hybrid that could not be made cuts a coupling: something from B needs something that is still A's, or the other way
-round. Each ordered pair that it cuts, and that no hybrid that ran has cut, is suspected; the next sets avoid suspects.
+A hybrid that could not be made cuts a coupling: a group from B needs one that is still from A, or vice versa. Every
+ordered pair that it cuts is suspected, unless a hybrid that ran has cut it, too; the next sets avoid suspected pairs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from harness.model import Floats
 
 MAPPED = 4.0
-"""Prior weight of a group of which the scenario maps a file; that of any other group is 1."""
+"""Prior weight of a group with a file that the scenario maps; that of any other group is 1."""
 MOST_CUTS = 32
-"""Places at which an arrangement of groups is cut into two."""
+"""Upper limit of the places at which an arrangement of groups is cut in two."""
 Groups = frozenset[str]
 
 
 class Couplings:
-    """Pairs of groups that seem coupled, by the hybrids that were made and refused. `order` are all groups."""
+    """Pairs of groups that seem coupled, judging by the hybrids that were made and refused. `order`: all groups."""
 
     def __init__(self, order: Sequence[str], *, made: Iterable[Groups], refused: Iterable[Groups]) -> None:
         self._places = {name: place for place, name in enumerate(order)}
@@ -38,7 +38,7 @@ class Couplings:
         return bool(self._suspicion.any())
 
     def chance_made(self, several: Sequence[Groups]) -> Floats:
-        """Return the chance that each set can be made, relative to one that cuts no suspect."""
+        """Return the probability that each set can be made, relative to one that cuts no suspected pair; shape (n,)."""
         rows = np.array([self._row(groups) for groups in several], dtype=np.float64)
         return np.asarray(np.exp(-(((rows @ self._suspicion) * (1 - rows)).sum(axis=1))))
 
@@ -61,11 +61,11 @@ def best_split(
     usable: Callable[[Groups], bool],
     thorough: bool = False,
 ) -> Groups | None:
-    """Return the groups of `left` to add to `low` next; None if no split is usable. `thorough`: look at all splits at
-    once, because it is known that many cannot be made.
+    """Return the groups of `left` to add to `low` next; None if no split is usable. `thorough`: consider all splits
+    from the start, because many are known to be impossible.
 
-    The expected information of a set, in bits, is the entropy of whether it contains the culprit, times the chance that
-    it can be made.
+    The expected information of a set, in bits, is the entropy of whether it contains the culprit, times the probability
+    that it can be made.
     """
     sets = [groups for groups in dict.fromkeys(_cuts(_likeliest(left, weights))) if usable(groups)]
     if couplings.suspected or thorough or not sets:
@@ -88,7 +88,7 @@ def _likeliest(left: Sequence[str], weights: Mapping[str, float]) -> list[str]:
 
 
 def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Groups]:
-    """Yield sets of groups: likeliest halves first, then parts in other arrangements, single ones and all but one."""
+    """Yield sets of groups: first parts of the likeliest arrangement, then of others, then one group or all but one."""
     for arrangement in (_likeliest(left, weights), list(left), *_arrangements(list(left))):
         yield from _cuts(arrangement)
     for name in left:
@@ -97,7 +97,7 @@ def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Group
 
 
 def _cuts(arrangement: Sequence[str]) -> Iterator[Groups]:
-    """Yield both parts of an arrangement that is cut in two."""
+    """Yield both parts of an arrangement, cut in two at each of its places."""
     for end in _ends(len(arrangement)):
         yield frozenset(arrangement[:end])
         yield frozenset(arrangement[end:])
@@ -109,7 +109,7 @@ def _ends(size: int) -> list[int]:
 
 
 def _arrangements(left: list[str]) -> Iterator[list[str]]:
-    """Yield the groups turned by quarters, and dealt out to 2, 4, ... hands, so that their halves share few pairs."""
+    """Yield the groups rotated by quarters, and dealt like cards to 2, 4, ... hands; their halves share few pairs."""
     size = len(left)
     for quarter in (1, 2, 3):
         cut = size * quarter // 4

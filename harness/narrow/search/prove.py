@@ -1,10 +1,10 @@
-"""Proves a component: tests A with it and B without it, each beside other groups if it cannot be made alone.
+"""Proves a component: tests A with it and B without it, together with other groups if it cannot be swapped alone.
 
 | A + c | B - c | it is |
 |---|---|---|
 | bad | good | the culprit |
-| good | good | needed and not enough: its partner is searched for |
-| bad | bad | enough, and there is another cause: the search goes on without it |
+| good | good | needed but not enough: the search looks for its partner |
+| bad | bad | enough, but there is another cause: the search goes on without it |
 | good | bad | innocent here |
 """
 
@@ -40,13 +40,13 @@ class Prover:
     swaps: Swaps
 
     def with_it(self, suspects: Groups, *, others: Groups) -> Testing:
-        """Test A + c. `others` are groups of which all together beside c are bad, and without c good."""
+        """Test A + c. `others`: groups that are bad together with c, and good without it."""
         return self._test(
             "A + c", suspects, others, expected="bad", put=lambda beside: self.swaps.raised(suspects | beside)
         )
 
     def without_it(self, suspects: Groups, *, upper: Groups, others: Groups) -> Testing:
-        """Test B - c, or `upper` - c. `others`: `upper` without them and c is good, and bad with c."""
+        """Test B - c, or `upper` - c. `others`: `upper` without them is bad, and good if c is left out as well."""
         return self._test(
             "B - c", suspects, others, expected="good", put=lambda beside: self.swaps.lowered(upper - suspects - beside)
         )
@@ -60,8 +60,8 @@ class Prover:
         expected: HybridState,
         put: Callable[[Groups], Groups],
     ) -> Testing:
-        """Test c alone. If that gives no result, test it beside two sets that share no group: if both give the expected
-        result, c causes it and not what is beside it. If one does not, the others matter, too.
+        """Test c alone. If that gives no result, test c together with each of two disjoint sets of other groups: if
+        both give the expected result, c causes it, not the other groups. If one does not, the other groups matter, too.
         """
         cell = yield from self._cell(role, suspects, put(frozenset()), beside=self._forced(role, suspects))
         alone = Tested(cell=cell)
@@ -90,20 +90,20 @@ class Prover:
         return ProofCell(role=role, groups=listed(suspects), result=result, beside=listed(beside))
 
     def _forced(self, role: ProofRole, suspects: Groups) -> Groups:
-        """Return the groups that cannot stay behind when c is swapped: those that it needs from B, or that need it."""
+        """Return the groups that must be swapped along with c: those that it needs from B, or that need it."""
         whole = self.swaps.all
         swapped = self.swaps.raised(suspects) if role == "A + c" else whole - self.swaps.lowered(whole - suspects)
         return swapped - suspects
 
     def _besides(self, others: Groups) -> list[Groups]:
-        """Return halves, then quarters of the others."""
+        """Return the halves, then the quarters of the other groups."""
         names = self.swaps.listed(others)
         parts = [names[hand::hands] for hands in (2, 4) for hand in range(hands)]
         return list(dict.fromkeys(frozenset(part) for part in parts if part and len(part) < len(names)))
 
 
 def kind_of(with_it: HybridState, without: list[HybridState]) -> CulpritKind:
-    """Return the kind of a culprit, by A with all its parts and by B without each of them."""
+    """Return the kind of a culprit, given the states of A with all its parts and of B without each of them."""
     needed = all(state == "good" for state in without)
     if with_it == "bad":
         return "enough" if not needed else "culprit" if len(without) == 1 else "together"

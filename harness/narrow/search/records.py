@@ -1,4 +1,4 @@
-"""Records of the search: its rules, what it asks for next, and how much it is expected to cost."""
+"""Records of the search: its rules, the hybrids that it requests next, and its expected cost."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Literal
 from harness.model.narrowed import Hybrid
 
 PROOF_HYBRIDS = 4
-"""Hybrids beyond the halving: the culprit in A, B without it, and both sham swaps."""
+"""Hybrids in addition to the halving: A with the culprit, B without it, and both sham swaps."""
 LAUNCHES_OF_HYBRID = 2
-"""Approximate launches of a hybrid: one on the way, more for a proof."""
+"""Approximate number of launches of a hybrid: one during the search, more for a proof."""
 LAUNCHES_OF_ENDS = 8
-"""Approximate launches of A and B themselves."""
+"""Approximate number of launches of A and B themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowRules:
     """Rules of a search for a component.
 
-    `agree`: launches of each hybrid of a proof, at least. `least`: launches of A and of B before they are believed.
-    `failures`: launches of B before a failure is taken for one that comes in every launch. `most`: launches of one
-    hybrid. `most_hybrids`: hybrids that are asked for, without A and B. `most_launches`: launches in all, with those of
-    A and B. `alpha`: the chance of error with which a hybrid of a proof is called bad or good; on the way to it `doubt`
-    is enough.
+    `agree`: fewest launches of each hybrid of a proof. `least`: fewest launches of A and of B. `failures`: fewest
+    launches of B before a failure is taken for one that occurs in every launch. `most`: most launches of one hybrid.
+    `most_hybrids`: most hybrids in addition to A and B. `most_launches`: most launches in all, including those of A and
+    B. `alpha`: the error probability with which a hybrid of a proof is called bad or good; `doubt`: the same during the
+    search.
 
-    `seen` and `effect` are what the finding's run knows of B: how many of its launches showed the fault and how many
-    did not, and the step of the figure's log from A to B. They show whether a fault has not come back.
+    `seen` and `effect` are what the finding's run measured: the numbers of launches of B with and without the fault,
+    and the difference of the figure's log from A to B. They show whether the fault is no longer reproduced.
     """
 
     agree: int = 2
@@ -49,7 +49,7 @@ NextKind = Literal["ends", "isolate", "partner", "prove", "sham", "done"]
 class NextHybrids:
     """The hybrids to launch next, side by side in one round, and the reason. `launch` is empty once the search is over.
 
-    A and B are hybrids, too. A hybrid that was asked for before is launched again.
+    A and B are hybrids, too. A hybrid that was requested before is launched again.
     """
 
     launch: tuple[Hybrid, ...]
@@ -59,7 +59,7 @@ class NextHybrids:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchCost:
-    """The approximate hybrids and launches for one culprit, those of A and B included; `most` launches in any case."""
+    """The approximate numbers of hybrids and launches for one culprit, A and B included, and the `most` launches."""
 
     hybrids: int
     launches: int
@@ -67,8 +67,8 @@ class SearchCost:
 
 
 def expected_cost(groups: int, *, is_level: bool, rules: NarrowRules) -> SearchCost:
-    """Return the cost of one culprit among so many groups: each hybrid halves those that are left. A level is compared
-    with A and B in each round.
+    """Return the expected cost of one culprit among `groups` groups: each hybrid halves the groups that are left. For a
+    level, A and B are launched along with each hybrid.
     """
     hybrids = math.ceil(math.log2(max(2, groups))) + PROOF_HYBRIDS
     launches = LAUNCHES_OF_ENDS + LAUNCHES_OF_HYBRID * hybrids * (3 if is_level else 1)

@@ -1,1 +1,1 @@
-"""Draws the charts of the page and of bug reports, each defined once."""
+"""Draws the charts of the HTML page and of bug reports from shared definitions."""

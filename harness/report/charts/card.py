@@ -1,4 +1,4 @@
-"""Draws the small chart of a card: the figure over the versions, with intervals, as an SVG that needs no script."""
+"""Draws the small chart of a card: the figure over the versions, with intervals, as SVG that needs no script."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from harness.report.text.signal_marks import Tone
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22
 _ROOM = 0.08
-"""Space above and below the outermost points, as a share of their range."""
+"""Space above and below the outermost points, as a fraction of their range."""
 _ZERO = 0.5
-"""A scale begins at zero if its lowest figure is less than this share of its highest."""
+"""A scale begins at zero if its lowest figure is below this fraction of its highest."""
 _SCALES = {"failures": 100.0, "rise": 100.0, "s": 1000.0, "s/step": 1000.0, "KiB": 1 / 1024, "B": 1 / (1 << 20)}
 _UNITS = {"failures": "% of launches", "rise": "%", "s": "ms", "s/step": "ms/step", "KiB": "MiB", "B": "MiB"}
-"""Units in which the labels of a scale are short."""
+"""Units that keep the labels of a scale short."""
 _LETTER = 6.2
-"""Approximate width of a letter in a label, in pixels."""
+"""Approximate width of a character in a label, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointMark:
-    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad only by another finding."""
+    """A version in the chart; coordinates are in pixels, and `y` is None without a figure. `is_other`: the version is
+    bad only because of another finding.
+    """
 
     x: float
     y: float | None
@@ -39,7 +41,7 @@ class PointMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """A text in the chart, in pixels; `anchor` is SVG's `text-anchor`."""
+    """A text in the chart; coordinates are in pixels, and `anchor` is SVG's `text-anchor`."""
 
     x: float
     y: float
@@ -49,7 +51,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """The elements of a chart. `lines` join the points: an SVG `points` attribute for each run of known figures."""
+    """The elements of a chart. `lines` join the points: an SVG `points` attribute for each unbroken series."""
 
     title: str
     marks: tuple[PointMark, ...]
@@ -79,7 +81,7 @@ def chart(figure: Figure) -> Chart | None:
 
 
 def _in_unit(point: Point, scale: float) -> Point:
-    """Return a point in the unit of the labels; what is not finite is not known."""
+    """Return a point in the unit of the labels; figures that are not finite become None."""
     ends = (point.value, point.low, point.high)
     value, low, high = (scale * end if end is not None and math.isfinite(end) else None for end in ends)
     return replace(point, value=value, low=low, high=high)
@@ -136,7 +138,7 @@ def _short(value: float) -> float:
 
 
 def _names(points: Sequence[Point], marks: Sequence[PointMark]) -> list[Label]:
-    """Return labels for the oldest and the newest version, and for as many versions with a change as fit."""
+    """Return labels for the oldest and the newest version, and for as many versions that begin a change as fit."""
     y = HEIGHT - 6.0
     names = [version(point.version) for point in points]
     last = len(points) - 1
@@ -158,5 +160,5 @@ def _width(text: str) -> float:
 
 
 def _fits(text: str) -> bool:
-    """Return whether two names of this width fit side by side."""
+    """Return whether two names as wide as `text` fit side by side."""
     return _width(text) < (WIDTH - _LEFT) / 2

@@ -1,7 +1,7 @@
 """Defines each chart once in Vega-Lite: a browser draws it in the page, and vl-convert as SVG and PNG.
 
-A definition has no data; a Drawing adds it, in the page by a script. Colours come from a palette: the page's palette
-has its CSS variables, so that charts follow the page into dark mode and onto paper.
+A definition contains no data; a Drawing supplies it. Colours are from a palette: the page's palette refers to the
+page's CSS variables, so that charts adapt to dark mode and print.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PAPER: Palette = dict(
 _TRIAL_COLOURS = NAMES[6:]
 _TONES = ("bad", "good", "unsure")
 _SILENT: Definition = {"aria": False}
-"""For a mark that repeats what the points show: screen readers skip it."""
+"""Hides marks that repeat what the points show from screen readers."""
 _STATIC_WIDTH = 560
 _ROOM = 8
-"""Pixels between the outermost points and the edge: without them, the edge may cut a point in half."""
+"""Pixels between the outermost points and the edge, so that the edge does not cut a point in half."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A chart with its data: `rows` by the dataset names of the definition."""
+    """A chart with its data: `rows` are by the names of the datasets in the chart's definition."""
 
     chart: ChartName
     title: str
@@ -50,7 +50,7 @@ class Drawing:
 
 
 def definitions(palette: Palette) -> dict[ChartName, Definition]:
-    """Return every chart without data, as wide as its container."""
+    """Return the definitions of all charts, without data and as wide as their containers."""
     return {"history": _history(palette), "trace": _trace(palette), "frontier": _frontier(palette)}
 
 
@@ -62,7 +62,7 @@ def svg(drawing: Drawing) -> str:
 
 
 def png(drawing: Drawing) -> bytes:
-    """Return the chart as a PNG file, at twice the resolution of a screen."""
+    """Return the chart as a PNG file, at twice the pixel density of the SVG."""
     import vl_convert  # noqa: PLC0415
 
     return vl_convert.vegalite_to_png(_on_paper(drawing), scale=2)
@@ -78,31 +78,35 @@ def _on_paper(drawing: Drawing) -> Definition:
 def _history(palette: Palette) -> Definition:
     """Return the chart of a figure over the versions.
 
-    Dataset `points`: version, value, low, high, tone, text, told, and excluded: the rate that is ruled out, a tick, so
-    that the noise of flat versions does not fill the height. A point without a value shows the text instead. Dataset
-    `changes`: the version where a change begins, its word, the side of its line on which the word stands, its tone.
+    Dataset `points` has version, value, low, high, tone, text, told and excluded. `excluded`, the leak rate that is
+    ruled out, is drawn as a tick, so that the noise of flat versions does not fill the height. A point without a value
+    shows its text instead. Dataset `changes` has version (where the change begins), word, side (of its line, where the
+    word is written) and tone.
     """
     version = {"field": "version", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
     tone = _by_tone([palette[name] for name in _TONES])
     points, changes = _points(palette, {"x": version}, tone), _changes({"x": version | {"bandPosition": 0}}, tone)
-    # The points come first, because the axis takes the order of its versions from them.
+    # The points are the first layer, because the axis takes the order of the versions from it.
     return _base(palette) | {"height": 150, "layer": [points[0], *changes, *points[1:]]}
 
 
 def _by_tone(values: Sequence[str]) -> Definition:
-    """Return an encoding with one of these values for each of _TONES."""
+    """Return an encoding that maps each of _TONES to one of these values."""
     return {"field": "tone", "type": "nominal", "legend": None, "scale": {"domain": list(_TONES), "range": values}}
 
 
 def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definition]:
-    """Return the layers: the line, what is ruled out, intervals, the points, and words in place of missing points."""
+    """Return the layers of the points: the line, ticks for excluded rates, intervals, points, and texts for versions
+    without a value.
+    """
     scale = {"zero": False, "nice": True, "padding": _ROOM}
     value = {"field": "value", "type": "quantitative", "title": None, "scale": scale}
     ruled_out = {"field": "excluded", "type": "quantitative"}
     interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, "color": tone}
     shape = _by_tone(["diamond", "circle", "triangle-up"])
     tooltip = [
-        {"field": "version", "title": "version"}, {"field": "text", "title": "is"}, {"field": "told", "title": "value"},
+        {"field": "version", "title": "version"}, {"field": "text", "title": "verdict"},
+        {"field": "told", "title": "value"},
     ]  # fmt: skip
     text = {"text": {"field": "text"}, "color": tone, "y": {"value": 146}}
     return [
@@ -120,7 +124,9 @@ def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definiti
 
 
 def _changes(begin: Definition, tone: Definition) -> list[Definition]:
-    """Return the layers of changes: a dashed line and its word, which is low at bad versions, whose points are high."""
+    """Return the layers of the changes: a dashed line and a word, which is placed low for changes to bad versions, as
+    their points are high.
+    """
     word = _SILENT | {"type": "text", "baseline": "middle"}
     sides = {"right": {"align": "left", "dx": 4}, "left": {"align": "right", "dx": -4}}
     return [
@@ -144,7 +150,7 @@ def _layer(data: str, mark: Mapping[str, Any], encoding: Mapping[str, Any]) -> d
 def _trace(palette: Palette) -> Definition:
     """Return the chart of a figure over the steps.
 
-    Datasets `lines` and `looks`: trial, and lists of step and value of the same length.
+    The datasets `lines` and `looks` have trial, and step and value, which are lists of the same length.
     """
     colour = {
         "field": "trial", "type": "nominal", "title": "trial",
@@ -180,7 +186,8 @@ def _trace(palette: Palette) -> Definition:
 def _frontier(palette: Palette) -> Definition:
     """Return the chart of throughput over peak memory.
 
-    Dataset `settings`: name, peak in MiB, throughput in items/s, tone (`good` on the frontier, or `dim`).
+    The dataset `settings` has name, peak (MiB), items (throughput in items/s) and tone (`good` on the frontier, `dim`
+    elsewhere).
     """
     tone = {
         "field": "tone", "type": "nominal", "legend": None,

@@ -16,14 +16,14 @@ from harness.report.text.signal_marks import Tone
 
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2
-"""Share of the versions by which two words at the same height must be apart: they are as wide in a page of 1200 px."""
+"""Least distance between two words at the same height, as a fraction of the versions: their width at 1200 px."""
 
 
 def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
     """Return a drawing for each figure that any version has.
 
-    Failures are drawn only if there are any, other signals only if they are bad somewhere. `name` is the name of the
-    history, `medians` are the rows of the levels that changed.
+    Failures are drawn only if there are any; signals without a chart of their own only if they changed or are bad in
+    some cell. `name` is the name of the history, `medians` are the rows of the levels that changed.
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
     wanted = [metric for metric in _TITLES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
@@ -34,7 +34,7 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
 
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
-    """Return the drawing of one figure; None if no version has it."""
+    """Return the drawing of one figure; None if no version has that figure."""
     signal = signal_words.shown_signal(metric)
     title = _TITLES.get(metric) or (signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}")
     cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
@@ -67,8 +67,8 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
 
 
 def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Return a figure and its interval; that of peaks which were not compared is the range of the launches, which is
-    small.
+    """Return a figure and its confidence interval. For peak memory that was not compared, the interval is the range of
+    the launches.
     """
     value, interval = value_of(metric, entry.verdict)
     if metric == "outcome" and value is not None:
@@ -84,9 +84,9 @@ def _thousandfold(value: float | None, interval: Interval | None) -> tuple[float
 
 
 _SHORT_MS = 0.1
-"""Step times that are all below this are drawn in µs."""
+"""If all step times, in ms, are below this, they are drawn in µs."""
 _TITLES: Mapping[Metric, str] = {
-    "memory": "growth, KiB a step (grey: more is ruled out)",
+    "memory": "growth, KiB/step (grey: higher rates are ruled out)",
     "outcome": "launches that failed, %",
     "step_time": "step time, ms",
     "peak_memory": "peak memory, MiB",
@@ -94,9 +94,9 @@ _TITLES: Mapping[Metric, str] = {
 
 
 def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool) -> Tone:
-    """Return the tone of a version in the chart of one metric, whatever else is bad or good about the version.
+    """Return the tone of a version in the chart of one metric, regardless of the version's other signals.
 
-    A figure that was not compared with the others is undecided.
+    A figure that was not compared with those of other versions is `unsure`.
     """
     verdict = cell.result.verdict
     if value is not None and signal_words.is_uncompared(metric, verdict):
@@ -114,7 +114,7 @@ def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool)
 def _point(
     cell: Shown, metric: Metric, value: float | None, interval: Interval | None, *, tone: Tone
 ) -> dict[str, Any]:
-    """Return a row of `points`."""
+    """Return a row of the dataset `points`."""
     value = value if value is not None and math.isfinite(value) else None
     interval = interval if value is not None and interval is not None and all(map(math.isfinite, interval)) else None
     low, high = interval or (value, value)
@@ -131,21 +131,22 @@ def _point(
 
 
 def _says_why(cell: Shown) -> bool:
-    """Return whether the verdict of a version is the reason for a missing figure: it failed, or it did not run."""
+    """Return whether the cell's verdict explains a missing figure: the version failed or did not run."""
     return cell.tone == "none" or cell.result.verdict.verdict in FAILURES
 
 
 def _text(cell: Shown, *, has_value: bool) -> str:
-    """Return what a version is; without a figure, why it has none."""
+    """Return the verdict on a version, or if it has no figure, the reason for that."""
     if cell.tone == "none":
         return cell.word
     return words.cell_text(cell.result.verdict) if has_value or _says_why(cell) else "not measured"
 
 
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:
-    """Yield a row of `changes` for each mark that this metric explains: others are those of other findings.
+    """Yield a row of the dataset `changes` for each mark that this metric explains; other marks belong to other
+    findings.
 
-    A word that would run into the one before it, or beyond the chart, is left out or `left` of its line.
+    A word that would overlap the preceding word is left out; a word near the right edge is placed left of its line.
     """
     was_bad = False
     last = dict.fromkeys(_WORDS, -math.inf)

@@ -1,6 +1,6 @@
-"""Bundles the chart library that the page embeds, so that it needs no network: Vega, Vega-Lite and vega-embed.
+"""Bundles the chart library (Vega, Vega-Lite and vega-embed), which the page embeds so that it needs no network.
 
-vl-convert contains the three and bundles them in some seconds; the user's cache keeps the bundle.
+vl-convert contains the three packages and takes some seconds to bundle them; the user's cache keeps the bundle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ MOST_BYTES = 32 << 20
 
 
 def library_or_none(environ: Mapping[str, str], say: Say) -> str:
-    """Return the script; or "", after `say` with the reason, so that a report without charts can be written."""
+    """Return the script. If it cannot be bundled, report the reason through `say` and return "", so that a report
+    without charts can be written.
+    """
     try:
         return chart_library(environ)
     except InfrastructureError as error:
@@ -36,8 +38,8 @@ def library_or_none(environ: Mapping[str, str], say: Say) -> str:
 def chart_library(environ: Mapping[str, str]) -> str:
     """Return the script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be bundled."""
     path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
-    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: it is packed anew
-        if kept := _own(path):  # a machine that lost its power may leave an empty file
+    with suppress(OSError, UnicodeDecodeError):  # missing or unreadable: bundle it again
+        if kept := _own(path):  # a power failure may leave an empty file
             return kept
     script = _packed()
     with suppress(OSError):  # without a writable cache, the next report takes some seconds longer
@@ -46,8 +48,8 @@ def chart_library(environ: Mapping[str, str]) -> str:
 
 
 def _own(path: Path) -> str:
-    """Return the text of a file that nobody but us can have written; "" for any other. A report runs the script and
-    allows it by its hash, and several users may share a cache.
+    """Return the text of a file that only this user or root can have written; "" for any other file. Several users may
+    share a cache, and browsers run the script in every report.
     """
     number = opened(path, os.O_RDONLY)
     with os.fdopen(number, "rb") as file:
@@ -84,7 +86,7 @@ def _keep(path: Path, script: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         temporary.write_text(script, encoding="utf-8")
-        temporary.chmod(0o644)  # whatever the umask: a file that others may write is not read
+        temporary.chmod(0o644)  # regardless of the umask, because `_own` rejects a file that others may write
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

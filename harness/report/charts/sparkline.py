@@ -1,4 +1,4 @@
-"""Draws the sparklines of the page: resident memory over the steps, as a line of a few hundred bytes."""
+"""Draws the sparklines of the page: resident memory over the steps, as an SVG line of a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 120
 HEIGHT = 28
 MOST_POINTS = 60
 LEAST_SCALE_KIB = 1024.0
-"""The smallest full height of a sparkline, in KiB: a smaller one would magnify noise."""
+"""Smallest growth that a sparkline's full height represents, in KiB; a smaller scale would magnify noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class SparkGrowth:
 
 
 def growth(trials: Iterable[Trial]) -> SparkGrowth | None:
-    """Return the growth of the trial with the most steps; None if no trial was sampled."""
+    """Return the memory growth in the trial with the most steps; None if no trial was sampled."""
     traces = [trial.trace for trial in trials if trial.trace is not None]
     return _growth(max(traces, key=lambda trace: trace.step[-1] if trace.step.size else 0)) if traces else None
 
@@ -40,7 +40,7 @@ def _growth(trace: Trace) -> SparkGrowth | None:
 
 
 def scale_kib(growths: Iterable[SparkGrowth | None]) -> float:
-    """Return the growth that fills the height, in KiB: the largest of a row, so that its lines are comparable."""
+    """Return the growth that fills the height, in KiB: the largest in a row, so that its sparklines are comparable."""
     return max([LEAST_SCALE_KIB, *(float(growth.kib.max()) for growth in growths if growth is not None)])
 
 

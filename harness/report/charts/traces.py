@@ -1,4 +1,4 @@
-"""Shows the traces of a cell's trials as drawings and as a table of looks. Memory is in MiB, step times are in ms."""
+"""Shows the traces of a cell's trials as drawings and as a table of looks. Memory is in MiB, step time in ms."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MIB = 1 / 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A column of a trace, which a Look has by the same name, but for the step time. `scale` converts it to the unit
-    shown.
+    """A column of a trace; except for step time, a Look has a field of the same name. `scale` converts values to the
+    unit shown.
     """
 
     column: str
@@ -31,8 +31,8 @@ MEASURES = (
     Measure(column="heap_kib", title="C heap in use, MiB", scale=MIB),
     Measure(column="blocks", title="Python objects, thousands", scale=1e-3),
     Measure(column="gpu_process_kib", title="GPU memory of the trial, MiB", scale=MIB),
-    Measure(column="gpu_pool_kib", title="GPU memory in the framework's use, MiB", scale=MIB),
-    Measure(column="gpu_kib", title="GPU memory used in all, MiB", scale=MIB),
+    Measure(column="gpu_pool_kib", title="GPU memory in use by the framework, MiB", scale=MIB),
+    Measure(column="gpu_kib", title="total GPU memory in use, MiB", scale=MIB),
     Measure(column="step_s", title="step time, ms", scale=1000.0),
 )
 
@@ -42,7 +42,7 @@ def measure_of(column: str) -> Measure:
 
 
 def lines_of(entry: CellResult) -> int:
-    """Return how many lines the drawings of a cell have: a measure of its size in the page."""
+    """Return how many lines the drawings of a cell have, as a measure of their size in the page."""
     return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)
 
 
@@ -67,7 +67,7 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
 
 
 def _column(trial: Trial, measure: Measure) -> Floats | None:
-    """Return a column of the trace; None if nothing was sampled."""
+    """Return a column of the trial's trace; None if it has no finite value."""
     values = None if trial.trace is None else trial.trace.column(measure.column)
     return values if values is not None and np.isfinite(values).any() else None
 
@@ -75,7 +75,7 @@ def _column(trial: Trial, measure: Measure) -> Floats | None:
 def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
     """Return a row of the dataset `lines` with at most `points` points; None if nothing was sampled.
 
-    `name` stands in the legend.
+    `name` is shown in the legend.
     """
     values = _column(trial, measure)
     if values is None or trial.trace is None:
@@ -96,18 +96,20 @@ def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
 
 
 def _short(values: Floats) -> list[float]:
-    """Round the values to about a thousandth of their range: more is not visible, and digits make the page large."""
+    """Round the values to about a thousandth of their range, because finer differences are invisible and digits make
+    the page larger.
+    """
     span = float(values.max() - values.min()) or abs(float(values[0])) or 1.0
     return np.round(values, max(0, 3 - math.floor(math.log10(span)))).tolist()  # type: ignore[no-any-return]
 
 
-# ---------------------------------------------------------------- the same in figures
+# ---------------------------------------------------------------- looks as a table
 
 LOOK_COLUMNS = ("trial", "step", "resident MiB", "C heap MiB", "Python objects", "GPU MiB", "threads")
 
 
 def look_rows(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
-    """Return a row for every look of every trial, with the columns LOOK_COLUMNS; "" stands for a missing figure."""
+    """Return a row with the columns LOOK_COLUMNS for every look of every trial; "" means a missing figure."""
     return [_look_row(trial, look) for trial in trials if trial.trace is not None for look in trial.trace.looks]
 
 

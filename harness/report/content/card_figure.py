@@ -1,4 +1,4 @@
-"""Collects the figures of a finding over the versions of one place: points for a small chart, both sides in words."""
+"""Collects a finding's figures over the versions of one row: points for a small chart, and a text on both sides."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """The figure of one version with its interval.
+    """The figure of one version with its confidence interval, in the unit of `Figure`.
 
-    `own`: whether the version is bad by this very finding. `most`: the leak rate that the version rules out, if any.
+    `own`: whether this finding itself makes the version bad. `most`: the smallest leak rate that the version rules out.
     """
 
     version: str
@@ -36,8 +36,8 @@ class Point:
 class Figure:
     """The points of a chart, oldest first.
 
-    `unit` is that of the signal, but `ms` for step time and `MiB` for peak memory. Values in `failures`, and in `rise`
-    (of the step time within a launch), are shares from 0 to 1.
+    `unit` is the signal's unit, except `ms` for step time and `MiB` for peak memory. Values in `failures` and in `rise`
+    (of the step time within a launch) are fractions, not percentages.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Figure:
 
 
 def figure_of(episode: Episode, result: RunResult) -> Figure:
-    """Return the figure of an episode at its series, lane and variant; tones show the state of its metric alone."""
+    """Return an episode's figure for its series, lane and variant. Tones show only the state of its metric."""
     finding = episode.finding
     place = (finding.series, finding.lane, finding.variant)
     block = next(block for block in result.plan.blocks if (block.series.name, block.lane, block.variant) == place)
@@ -79,7 +79,7 @@ def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> 
 
 
 def _is_uncompared(entry: CellResult, finding: Finding) -> bool:
-    """Return whether the finding, which compares levels, says nothing of this version. A slowdown compares none."""
+    """Return whether the finding compares levels and could not compare this one. A slowdown compares no levels."""
     return finding.verdict != "slowdown" and signal_words.is_uncompared(finding.metric, entry.verdict)
 
 
@@ -88,7 +88,7 @@ def _value(verdict: CellVerdict, finding: Finding) -> tuple[float | None, Interv
 
 
 def value_of(metric: Metric, verdict: CellVerdict) -> tuple[float | None, Interval | None]:
-    """Return a cell's figure of a signal, with its interval, in the units of `Figure`."""
+    """Return a cell's figure of a signal, with its confidence interval, in the units of `Figure`."""
     if metric == "outcome":
         return (verdict.failed / verdict.trials if verdict.trials else None), None
     if metric == "memory":
@@ -106,7 +106,7 @@ def _unit(finding: Finding) -> str:
     return own.get(finding.metric, signal_of(finding.metric).unit)
 
 
-# ---------------------------------------------------------------- both sides in words
+# ---------------------------------------------------------------- both sides as text
 
 _WORDS: Mapping[str, Callable[[float], str]] = {
     "KiB/step": numbers.rate,
@@ -128,10 +128,10 @@ def change_text(figure: Figure, old: str | None, new: str) -> str:
     if after.value is None or math.isnan(after.value):
         return ""
     text = _amount(after.value, figure.unit)
-    before = "" if old is None else f"{_without_unit(_shown(points[old], figure.unit), text)} → "
+    before = "" if old is None else f"{numbers.without_unit(_shown(points[old], figure.unit), text)} → "
     interval = ""
     if after.low is not None and after.high is not None:
-        low, high = (_without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
+        low, high = (numbers.without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
         interval = f" ({low} to {high})"
     return f"{figure.title} {before}{text}{interval}"
 
@@ -144,9 +144,3 @@ def _shown(point: Point, unit: str) -> str:
 
 def _amount(value: float, unit: str) -> str:
     return _WORDS[unit](value) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()
-
-
-def _without_unit(text: str, other: str) -> str:
-    """Return `text` without its unit if `other` has the same unit."""
-    unit = other.partition(" ")[2]
-    return text.removesuffix(f" {unit}") if unit else text

@@ -1,6 +1,7 @@
-"""Makes one card per fault, worst first: all that a reader needs to know about it, as data for every report.
+"""Makes one card per fault, worst first: everything a reader needs to know about the fault, as data for every report.
 
-A fault is a set of findings, merged over variants and lanes. Its consequences stand on its card and have no card.
+A fault is a set of findings, merged over variants and lanes. Its consequences are listed on its card and have no card
+of their own.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from harness.report.text.faults import blame, fault, finding_phrases
 from harness.report.text.faults.param_rule import evidence, rule_text
 
 _MOST_REASONS, _REASON_LENGTH = 4, 120
-"""Reasons of one failure that are quoted if its variants differ, and the most characters of each; the others are
-counted."""
+"""Most reasons that are quoted for one failure if its variants differ (the rest are counted), and most characters of
+each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """The texts of one card; a text is "" if there is nothing to say.
+    """The texts of one card; a text that does not apply is "".
 
-    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `sentence` says
-    what, how much, since when, where and with which params. `change` has both sides in figures at the place with the
-    largest effect; a failure has `says` instead, how the launches of the bad version ended. `rests_on`
-    has the launches on both sides, at all places. `commands` are the next steps, ready for a shell, the best first.
+    `number` is the finding's number for `harness issue`, `findings` the numbers of all findings on the card. `sentence`
+    states what is wrong, how much, since when, where and with which params. `change` compares the figures of both sides
+    in the row with the largest effect; a failure has `says` instead: how the launches of the bad version ended.
+    `rests_on` counts the launches of both sides in all rows. `commands` are the next steps, quoted for a shell, the
+    most useful first.
     """
 
     attribution: Attribution
@@ -50,7 +52,7 @@ class Card:
 
 
 def cards(result: RunResult) -> tuple[Card, ...]:
-    """Return the cards of a run, the worst first."""
+    """Return the cards of a run, worst fault first."""
     numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     return tuple(
@@ -76,7 +78,7 @@ def card_lines(card: Card) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Maker:
-    """Makes the card of the attribution `of`. `numbers` are those of the findings; `cells` are by `place_of_cell`."""
+    """Makes the card of the attribution `of`. `numbers` are the findings' numbers; `cells` are by `place_of_cell`."""
 
     result: RunResult
     numbers: dict[Finding, int]
@@ -110,7 +112,7 @@ class _Maker:
     # ------------------------------------------------------------ evidence
 
     def _launches(self) -> str:
-        """Return `6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0`, over all places."""
+        """Return `6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0`, summed over all lanes and variants."""
         bad = [(episode, _sides(episode)[0]) for episode in self.of.episodes]
         good = [(episode, name) for episode in self.of.episodes if (name := _sides(episode)[1]) is not None]
         if self.of.metric == "outcome":
@@ -126,7 +128,7 @@ class _Maker:
         return f"{text}{chance or ('' if good else agreement)}"
 
     def _agreement(self, bad: Sequence[tuple[Episode, str]], launches: int) -> str:
-        """Return `, which agree` or `, 5 of which agree`; growth without a p-value rests on launches that agree."""
+        """Return `, which agree` or `, 5 of which agree`: the evidence for growth that has no p-value."""
         agreeing = sum(entry.verdict.agreeing for entry in self._entries(bad)) if self.of.metric == "memory" else 0
         if agreeing == launches:
             return ", which agree"
@@ -135,8 +137,10 @@ class _Maker:
         return ", at least two of which agree" if all(finding.confirmed for finding in self._findings()) else ""
 
     def _says(self, telling: Episode) -> str:
-        """Return each reason for the failure once, that of `telling` first, with its variants if there are several:
-        `crash in 3 of 3 trials: … exit code 7`, `with a=1, crash: … exit code 7; with a=2 and a=3, hang: …`.
+        """Return each reason for the failure once, starting with the reason in `telling`.
+
+        For example `crash in 3 of 3 trials: … exit code 7`, or, if the fault has several variants,
+        `with a=1, crash: … exit code 7; with a=2 and a=3, hang: …`.
         """
         if len(self.of.variants) < 2:
             entries = self._entries([(telling, _sides(telling)[0])])
@@ -161,8 +165,8 @@ class _Maker:
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
-        """Return the largest p-value of all places, because each of them must hold: the launches are counted over all
-        of them, but tested at each.
+        """Return the largest p-value of all rows. The launches are summed over the rows, but each row is tested by
+        itself, so the largest p-value holds for all.
         """
         known = [episode.finding.p for episode in self.of.episodes if episode.finding.p is not None]
         if len(known) < 2:
@@ -175,7 +179,7 @@ class _Maker:
         found = self._findings()
         sides = [side_of(finding, name) for finding in found for name in (finding.before, finding.after)]
         if self.result.verdict in ("interrupted", "running"):
-            return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
+            return "the run was interrupted" if self.result.verdict == "interrupted" else "the run is not finished"
         if not all(finding.confirmed for finding in found):
             return finding_words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
@@ -184,7 +188,7 @@ class _Maker:
     # ------------------------------------------------------------ whose fault, with which params, and what follows
 
     def _params(self) -> str:
-        """Return `then = pop; 1 variant bad, 1 good`."""
+        """Return the rule for the params and its evidence: `then = pop; 1 variant bad, 1 good`."""
         if self.of.rule is None:
             return "no simple rule separates bad from good" if self.of.unruly else ""
         return "; ".join(filter(None, (rule_text(self.of.rule) or "all", evidence(self.of.rule))))
@@ -199,7 +203,7 @@ class _Maker:
         return "; ".join(filter(None, ("the package's" if installed else "the image's", told)))
 
     def _consequences(self) -> Iterator[str]:
-        """Yield `step time 1.7 times`, with the number of variants if not all of them show it."""
+        """Yield `step time 1.7 times` for each consequence, with the number of variants if only some show it."""
         found: dict[str, list[Finding]] = {}
         for finding in self.result.findings:
             if finding.consequence_of == self.of.metric and finding.kind != "first_fixed" and self._explains(finding):
@@ -228,7 +232,7 @@ class _Maker:
 
 
 def _sides(episode: Episode) -> tuple[str, str | None]:
-    """Return the bad and the good version at the beginning of an episode, or at its end if the beginning has none."""
+    """Return the bad and the good version at the beginning of an episode, or at its end if no good one precedes it."""
     begins, ends = episode.begins, episode.ends
     if begins is not None and (begins.before is not None or ends is None):
         return begins.after, begins.before

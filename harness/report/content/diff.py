@@ -1,4 +1,4 @@
-"""Shows what changed in the environment from the last good to the first bad version: text, JSON, rows for a page."""
+"""Shows what changed in the environment from the last good to the first bad version, as text, JSON or table rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABSENT = "-"
 
 
 def to_json(found: EnvironmentDifference) -> dict[str, Any]:
-    """Return the difference as JSON-ready data; null stands for what is absent."""
+    """Return the difference as JSON-ready data; a value that is absent on one side is null."""
     return {
         "schema": 1,
         "series": found.finding.series,
@@ -31,7 +31,7 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
 
 
 def render(found: EnvironmentDifference) -> str:
-    """Return a table of what changed, then what is the same, then what is not known."""
+    """Return a table of the changes, then a line on what is the same, then lines on what is not known."""
     place = finding_words.place(found.finding)
     lines = [f"{place}: {finding_words.text(found.finding)}", ""]
     changes = rows(found.sections)
@@ -39,12 +39,12 @@ def render(found: EnvironmentDifference) -> str:
         header = ["", "", shortened(found.before, most=LONGEST), shortened(found.after, most=LONGEST)]
         lines.append(tabulate(_once(changes), headers=header, tablefmt="simple", disable_numparse=True))
     else:
-        lines.append(f"Nothing that is known changed between {found.before} and {found.after}.")
+        lines.append(f"No difference between {found.before} and {found.after} is known.")
     return "\n".join([*lines, "", *same(found.sections), *unknown(found.sections)])
 
 
 def rows(sections: Iterable[Section]) -> list[DiffRow]:
-    """Return every change, by kind, as cleaned texts."""
+    """Return a row of cleaned texts for every change, grouped by kind."""
     return [
         (section.title, shortened(change.name, most=LONGEST), _shown(change.before), _shown(change.after))
         for section in sections
@@ -53,7 +53,7 @@ def rows(sections: Iterable[Section]) -> list[DiffRow]:
 
 
 def _once(changes: Iterable[DiffRow]) -> Iterator[DiffRow]:
-    """Yield the rows with each kind named at its first change only."""
+    """Yield the rows, with the kind named only in the first row of each kind."""
     last = None
     for kind, *rest in changes:
         yield ("" if kind == last else kind, *rest)  # type: ignore[misc]
@@ -65,14 +65,14 @@ def _shown(text: str | None) -> str:
 
 
 def same(sections: Iterable[Section]) -> Iterator[str]:
-    """Yield at most one line that names what is the same on both sides."""
+    """Yield at most one line, which lists the kinds of facts that are the same on both sides."""
     kinds = [f"{section.title} ({section.same})" for section in sections if section.same]
     if kinds:
         yield f"the same on both sides (number of facts): {', '.join(kinds)}"
 
 
 def unknown(sections: Iterable[Section]) -> Iterator[str]:
-    """Yield a line for each kind of thing that is not known."""
+    """Yield a line for each kind of fact that is not known."""
     for section in sections:
         if section.unknown:
             yield f"not known: {section.title}: {shortened(section.unknown, most=300)}"

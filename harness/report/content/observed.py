@@ -1,4 +1,4 @@
-"""Lists the observations, which are not judged: those at the first bad version of a finding, and those of a run."""
+"""Lists observations, which are not judged: those at the first bad version of a finding, or all of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
 
 
 def lines(result: RunResult) -> list[str]:
-    """Return all observations, those of several variants once: `six 1.1 → 1.2, 2 rows: log: Could not load …`."""
+    """Return all observations; those made in several rows share a line: `six 1.1 → 1.2, 2 rows: log: Could not …`."""
     places: dict[tuple[str, str, str, str], set[str]] = {}
     for observation in result.observations:
         text = f"{signal_words.shown_signal(observation.signal).title}: {shortened(observation.text, most=_LONGEST)}"

@@ -1,4 +1,4 @@
-"""Compares a row's oldest and newest version (old → new), with the smallest change that would have shown."""
+"""Compares the oldest and the newest version of a row (old → new), with the minimum detectable effect."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.report.text.signal_marks import Tone
 _ALWAYS = ("step_time", "peak_memory", "memory")
 _NONE = "none"
 _NOT_COMPARED = "not compared"
-_TOO_FEW = "too few launches to tell it from noise"
+_TOO_FEW = "too few launches to distinguish it from noise"
 _ORDER: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Both:
-    """One signal of a row, in cleaned texts; a text is "" if there is nothing to say.
+    """One signal of a row, in cleaned texts; a text that does not apply is "".
 
-    `old` and `new` are the figures of the oldest and the newest version that have one, `between` has those versions,
-    `undecided` says of which of them the growth may be none, and `change` is from one to the other. `worst` is the
-    worst bad figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `is_coarse`: it
-    exceeds the limit. `seen` is the worst state of all versions, `why` the reason for it. `lacks`: of which versions it
-    was not measured, and why.
+    `old` and `new` are the figures of the oldest and the newest version that have one; `between` names these versions,
+    `undecided` marks growth that may be zero, and `change` is the change from `old` to `new`. `worst` is the worst bad
+    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `is_coarse`: it exceeds the
+    limit. `seen` is the worst state of all versions, and `why` the reason for it. `lacks`: in how many versions the
+    signal was not measured, and why.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Both:
 
     @property
     def figures(self) -> str:
-        """Return `0.623 → 0.647 ms`, with the unit once if both have the same; `15.1 ms in 3.6, 7.63 ms in 3.7` for
-        levels that were not compared, because the difference between them means nothing.
+        """Return `0.623 → 0.647 ms`, or for levels that were not compared `15.1 ms in 3.6, 7.63 ms in 3.7`, because
+        the difference between such levels means nothing. A unit that both figures share is written once.
         """
         if self.is_apart:
             pairs = zip((self.old, self.new), self.between, strict=True)
@@ -65,7 +65,7 @@ class Both:
 
     @property
     def is_apart(self) -> bool:
-        """Return whether it has two levels that were not compared with each other."""
+        """Return whether the signal has two levels that were not compared with each other."""
         if self.change or self.visible:
             return False
         return bool(self.new) and signal_words.shown_signal(self.name).kind == "level"
@@ -76,7 +76,7 @@ class Both:
 
     @property
     def is_told(self) -> bool:
-        """Return whether the line of its row includes it, even if it is not a signal that every line includes."""
+        """Return whether the line of a row must include this signal, although it is not one that every line has."""
         return self.is_coarse or self.seen in ("bad", "suspect")
 
     @property
@@ -95,7 +95,7 @@ class Both:
 
 
 def of(row: Row) -> list[Both]:
-    """Return every signal of a row, in the order of the table of signals."""
+    """Return all signals of a row, in the order of the table of signals; [] if no cell was launched."""
     cells = [cell.result for cell in row.cells if cell is not None and cell.result.verdict.trials]
     verdicts = [entry.verdict for entry in cells]
     names = signal_words.in_order(verdicts)
@@ -115,7 +115,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     lacks = _lacks(name, cells)
     why = "" if worst is None else signal_words.reason(worst)
     if worst is not None and worst.seen == "blind":
-        why = "; ".join(words.absent(name, cells)) or why
+        why = "; ".join(text for _, text in words.absent(name, cells)) or why
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
@@ -136,7 +136,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
 
 
 def is_untimed(entry: CellResult) -> bool:
-    """Return whether the cell has no step time because its launches ran side by side with others."""
+    """Return whether the cell has no step time because its launches ran side by side with other launches."""
     has_none = entry.verdict.trials and signal_words.value_of("step_time", entry.verdict) is None
     return bool(has_none) and any(trial.beside for trial in entry.trials)
 
@@ -151,7 +151,7 @@ def _lacks(name: str, cells: Sequence[CellResult]) -> str:
 
 
 def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
-    """Return the worst bad figure, if neither end is bad; "" otherwise."""
+    """Return the worst bad figure between the oldest and the newest version; "" if one of these two is bad itself."""
     bad = [(entry, value) for entry, value in known if _is_bad(name, entry.verdict)]
     if not bad or any(entry is end for entry, _ in bad for end, _ in (known[0], known[-1])):
         return ""
@@ -166,8 +166,10 @@ def _is_bad(name: str, verdict: CellVerdict) -> bool:
 
 
 def _figure(name: str, entry: CellResult, value: float) -> tuple[str, bool]:
-    """Return the figure in words, and whether it is a growth that is not decided: that has its interval, `7.3 (0 to
-    17.4) KiB/step`. Any other growth that does not differ from zero is `none`.
+    """Return the figure as text, and whether it is an undecided growth.
+
+    An undecided growth is shown with its interval, `7.3 (0 to 17.4) KiB/step`. Any other growth that does not differ
+    from zero is `none`.
     """
     text = signal_words.value_text(name, value)
     interval = _interval(name, entry.verdict)
@@ -190,13 +192,13 @@ def _is_suspect(name: str, verdict: CellVerdict) -> bool:
 
 
 def _is_early(name: str, cells: Iterable[CellResult]) -> bool:
-    """Return whether the growth of a cell is suspect: a leak of any size may then hide behind it."""
+    """Return whether the growth of any cell is suspect, in which case a leak of any size may be hidden in it."""
     growth = signal_words.shown_signal(name).kind == "growth"
     return growth and any(_is_suspect(name, entry.verdict) for entry in cells)
 
 
 def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
-    """Return the change of a level; "" for growth, because a ratio to a rate near zero means nothing."""
+    """Return the change of a level; "" for growth, because a ratio to a rate near zero is meaningless."""
     (old, before), (new, after) = ends
     if signal_words.shown_signal(name).kind != "level":
         return ""
@@ -204,7 +206,7 @@ def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
 
 
 def _compared(name: str, verdict: CellVerdict) -> bool:
-    """Return whether the figure was measured side by side with those of the other versions."""
+    """Return whether the figure was measured in the same rounds as the figures of the other versions."""
     taken: Mapping[str, float | None] = {
         "step_time": verdict.compared_step_ms, "peak_memory": verdict.compared_peak_mib,
     }  # fmt: skip
@@ -220,8 +222,8 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
 def line(row: Row) -> str:
     """Return `6.2.0 → 6.6.4: step time 0.623 → 0.647 ms (+4 %; a change of 8 % would have shown); peak memory …`.
 
-    Step time, peak memory and memory are always in it, other signals only if they are bad or not decided. The line of
-    a row without measurements is "".
+    Step time, peak memory and memory are always included, other signals only if they are bad or undecided. Return ""
+    for a row without measurements.
     """
     by_name = {signal.name: signal for signal in of(row)}
     shown = [both for name in _ALWAYS if (both := by_name.get(name)) is not None and (both.old or both.lacks)]
@@ -248,13 +250,16 @@ def _part(signal: Both, ends: tuple[str, ...]) -> str:
     if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
         doubt = signal.why if signal.seen == "none" else _TOO_FEW
     uncompared = f"{_NOT_COMPARED}: {signal.why}" if signal.why and signal.seen == "none" else _NOT_COMPARED
+    if signal.name == "outcome":  # it is compared without a change or a minimum detectable effect
+        uncompared = ""
     told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or uncompared
-    return f"{signal.title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
+    note = "; ".join(filter(None, (where, told)))
+    return f"{signal.title} {signal.figures}{f' ({note})' if note else ''}"
 
 
 def _growth(signal: Both) -> str:
-    """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`; it `may grow by` a
-    figure with an interval, which is not decided.
+    """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`. An undecided figure, which
+    has an interval, reads `may grow by`.
     """
     does_not, grows = ("does not", "grows") if signal.title.endswith("memory") else ("do not", "grow")
     told = [

@@ -1,4 +1,4 @@
-"""Makes the table that all reports show for a series and lane: a row per variant, a column per version."""
+"""Makes the table of each series and lane that all reports show: a row per variant, a column per version."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ ABSENT = {
     "not run": "not needed",
     "unknown": "ran, but without that figure",
 }
-"""The words of cells with –, and their meanings."""
+"""The words in cells marked –, and their meanings."""
 MOST_ACROSS = 8
-"""Versions that fit beside each other on a page; with more, the newest would be out of sight."""
+"""Most versions that fit side by side on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
 ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
 CHANGED = (
     "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
-    "not be compared has the median of its own launches; the size of the change is beside ▼ and ▲"
+    "not be compared has the median of its own launches; the size of the change is next to ▼ and ▲"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell as a table shows it: `word` and `figure` are plain text. `strip` has a tone for each group of signals;
-    it is empty if no signal was recorded.
+    """One cell as tables show it. `word` and `figure` are plain text. `strip` has a tone for each group of signals, and
+    is empty if no signal was recorded.
     """
 
     tone: Tone
@@ -52,14 +52,12 @@ class Shown:
 
     @property
     def kind(self) -> str:
-        """Return the style class: the tone, or for a cell that was not measured the reason (`untested`, `not-run`,
-        …).
-        """
+        """Return the style class: the tone, or for a cell that was not measured the reason, such as `not-run`."""
         return self.tone if self.tone != "none" else self.word.replace(" ", "-")
 
     @property
     def text(self) -> str:
-        """Return word and figure; if they are those of the verdict, with the unit: `leak 7.84 KiB/step`."""
+        """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
         verdict = self.result.verdict
         if self.tone != "none" and self.word == words.verdict_word(verdict):
             return words.cell_text(verdict)
@@ -68,9 +66,9 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One variant. `cells` is as long as the table's versions, with None where no cell was planned.
+    """One variant. `cells` has an entry for each version of the table, None where no cell was planned.
 
-    `medians`: the metric whose figures the row shows, because they changed; None for a row of verdicts.
+    `medians`: the metric whose figures the row shows because its level changed; None for a row of verdicts.
     """
 
     variant: str
@@ -85,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """The table of one series and lane. `title` names what all rows share, so that their labels need not repeat it."""
+    """The table of one series and lane. `title` names what all rows share, which their labels do not repeat."""
 
     title: str
     versions: tuple[str, ...]
@@ -93,7 +91,7 @@ class ReportTable:
 
     @property
     def is_tall(self) -> bool:
-        """Return whether a page lists the versions downwards, because they do not fit beside each other."""
+        """Return whether a page lists the versions vertically, because they do not fit side by side."""
         return len(self.versions) > max(MOST_ACROSS, len(self.rows))
 
     @property
@@ -102,7 +100,7 @@ class ReportTable:
 
     @property
     def verdicts(self) -> list[Row]:
-        """Return the rows of verdicts, without those of medians."""
+        """Return the rows of verdicts, without the rows of medians."""
         return [row for row in self.rows if row.medians is None]
 
     @property
@@ -110,8 +108,8 @@ class ReportTable:
         return any(cell.tone != "none" for cell in self.shown)
 
 
-def legend(shown: Sequence[ReportTable]) -> list[str]:
-    """Return the meaning of the signs and figures that occur in these tables, a line for each kind."""
+def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
+    """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
     coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
@@ -121,13 +119,13 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
         units((cell.result.verdict, cell.figure) for cell in cells),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
-        CHANGED if any(row.medians for table in shown for row in table.rows) else "",
+        CHANGED if levels and any(row.medians for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 
 
 def units(shown: Iterable[tuple[CellVerdict, str]]) -> str:
-    """Return the meaning of the rates among the figures of these cells; "" if there are none."""
+    """Return an explanation of the rates among the figures of these cells; "" if none of the figures is a rate."""
     own = {verdict.verdict for verdict, figure in shown if figure and figure == words.cell_figure(verdict)}
     rates = "a leak's rate" if own & {"leak", "suspect"} else ""
     ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
@@ -164,7 +162,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
 
 
 def _shared_scenario(group: Sequence[CellResult]) -> str | None:
-    """Return the scenario of all cells, if it is one and its variants have params; None otherwise."""
+    """Return the scenario of all cells if they share one and all its variants have params; None otherwise."""
     variants = [entry.cell.variant for entry in group]
     names = {variant.scenario.name for variant in variants}
     return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
@@ -205,12 +203,12 @@ def rows_of(
 
 
 def _is_level(finding: Finding) -> bool:
-    """Return whether the finding compares figures of versions; findings from verdicts are in the row of verdicts."""
+    """Return whether the finding compares levels or values of versions; other findings show in the row of verdicts."""
     return signal_words.shown_signal(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
 def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
-    """Return the cell with the mark of a change that begins at its version, if the cell shows that change."""
+    """Return the cell, marked if a change begins at its version and the cell shows that change."""
     if cell is None:
         return None
     version = cell.result.cell.image.version
@@ -221,13 +219,13 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     verdict = cell.result.verdict
-    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show what is good again, not what is blind
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
         cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
     return replace(cell, mark="first_fixed")
 
 
 def _is_shown(finding: Finding, cell: Shown) -> bool:
-    """Return whether the cell shows the finding that begins with it: a level only if it is the worst about the cell."""
+    """Return whether the cell shows the finding that begins with it. A level shows only if it is the worst signal."""
     verdict = cell.result.verdict
     if not _is_level(finding):
         return True
@@ -261,7 +259,7 @@ def _median_cells(
 ) -> tuple[Shown | None, ...]:
     """Return the cells of a row of figures, with the finding's size at each change.
 
-    They are bad from each first bad version until the first good one, and unsure where a finding is undecided.
+    Cells are bad from each first bad version until the next good version, and unsure where a finding is undecided.
     """
     marks: dict[str, Mark] = {
         finding.after: "first_fixed" if finding.kind == "first_fixed" else "first_bad"

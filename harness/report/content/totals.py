@@ -1,4 +1,4 @@
-"""Writes the line below the headline of every report: how many cells are good, bad, or something else."""
+"""Writes the line below the headline of every report: the number of cells by verdict, the launches and the duration."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.report.text.sensitivity import is_needless
 def line(result: RunResult) -> str:
     """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 trials and 3 A/A replicates in 3 min; seed 7`.
 
-    `worse than before`: the cell alone is good, but its steps got slower, its peak higher, … `good in part`: some
-    signal could not be decided. The seed is that of the launch order, for `--seed`.
+    `worse than before`: the cell's verdict is good, but a level such as step time or peak memory got worse.
+    `good in part`: some signal could not be decided. The seed determines the launch order, for `--seed`.
     """
     worse = worsened(result)
     counted = Counter(_counted_as(entry, is_worse=place_of_cell(entry.cell) in worse) for entry in result.cells)
@@ -22,7 +22,7 @@ def line(result: RunResult) -> str:
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     replicates = f" and {numbers.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
-    earlier = f", {known:,} more launched before" if known else ""
+    earlier = f", {known:,} more from earlier runs" if known else ""
     cells = numbers.count(len(result.cells), "cell")
     time = numbers.duration(result.duration_s)
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"
@@ -32,7 +32,7 @@ _COUNTED = ("good", "good in part", words.SO_FAR, "worse than before", "bad", "u
 
 
 def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
-    """Return the word of _COUNTED under which a cell is counted."""
+    """Return the category in _COUNTED to which a cell belongs."""
     verdict = entry.verdict
     own, seen = words.tone(verdict.verdict), words.cell_tone(verdict)
     if own == "good":

@@ -1,8 +1,8 @@
 """Writes the cells as CSV, for spreadsheets and data frames: one line per cell, with the fields of `summary.json`.
 
-An interval has a column for each end; params and metrics are JSON; what is not known is empty. Each signal has two
-columns: its figure, in the unit of `summary.json`, and its state. The last column, `changes`, has the findings that
-begin with the cell, in the same words as in all reports.
+An interval takes two columns, for its low and high end; params and metrics are JSON; unknown values are empty. Each
+signal has two columns: its figure, in the unit of `summary.json`, and its state. The last column, `changes`, has the
+findings that begin with the cell, worded as in all reports.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def harmless(value: Any) -> Any:
-    """Return the value as a cell. Text that a spreadsheet would take for a formula, also one with a wide equals sign,
-    gets an apostrophe.
+    """Return the value for a CSV field. Text that a spreadsheet would take for a formula, even with a full-width equals
+    sign, gets a leading apostrophe.
     """
     if not isinstance(value, str):
         return value

@@ -1,6 +1,6 @@
-"""Writes runs and histories of the index for other programs: JSON-ready data and CSV.
+"""Exports runs and histories from the index for other programs, as JSON-ready data and CSV.
 
-Text is not cleaned in JSON. In CSV a text that a spreadsheet would run as a formula gets an apostrophe.
+Text is not cleaned in JSON. In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIGURE_COLUMNS = ("seen", "value", "low", "high", "limit", "visible")
 
 
 def runs_json(runs: Iterable[IndexedRun]) -> list[dict[str, Any]]:
-    """Return an object for each run, from old to new."""
+    """Return an object for each run, in the given order."""
     return [
         {**{name: getattr(run, name) for name in RUN_COLUMNS}, "sentences": list(run.sentences),
          "warnings": list(run.warnings)} for run in runs
@@ -47,7 +47,7 @@ def runs_csv(runs: Iterable[IndexedRun]) -> str:
 
 
 def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
-    """Return an object for each history, with all that was measured, its findings and its drifts."""
+    """Return an object for each history, with its measurements, findings and drifts."""
     return [
         {
             **_place(view.history),
@@ -61,7 +61,7 @@ def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
 
 
 def histories_csv(views: Sequence[HistoryView], *, signals: Sequence[str]) -> str:
-    """Return a header and a line for each measurement, with the figures of these signals; () stands for all."""
+    """Return a header and a line for each measurement, with the figures of `signals`; () means all signals."""
     names = list(signals) or sorted(
         {name for view in views for measurement in view.measured for name in measurement.figures}
     )
@@ -79,12 +79,12 @@ def _rows(view: HistoryView, names: Sequence[str]) -> Iterator[list[Any]]:
 
 
 def _place(history: IndexedHistory) -> dict[str, Any]:
-    """Return the fields PLACE_COLUMNS."""
+    """Return the fields named in PLACE_COLUMNS."""
     return {name: getattr(history, name) for name in PLACE_COLUMNS} | {"params": dict(history.params)}
 
 
 def _measured(measurement: Measurement) -> dict[str, Any]:
-    """Return the fields MEASURED_COLUMNS, in their order."""
+    """Return the fields named in MEASURED_COLUMNS, in that order."""
     return {name: measurement.version if name == "image" else getattr(measurement, name) for name in MEASURED_COLUMNS}
 
 
@@ -118,7 +118,7 @@ def _drift(drift: Drift) -> dict[str, Any]:
 
 
 def drift_json(history: IndexedHistory, drift: Drift) -> dict[str, Any]:
-    """Return a drift with its place."""
+    """Return a drift with its series, host, GPU, scenario and params."""
     return {**_place(history), **_drift(drift)}
 
 

@@ -1,12 +1,12 @@
-"""Writes the report as JUnit XML, which CI servers read: one test per cell, and in the last suite one per finding.
+"""Writes the report as JUnit XML, which CI servers read: one test per cell, and one per finding in the last suite.
 
 bad, or the first bad version of a finding  failure
 not run because of the infrastructure       error
-untested, incompatible, excluded, unsure    skipped: the cell is not known to be good or bad
-blind in a signal, or too few launches      skipped: not all limits are known to be kept
+untested, incompatible, excluded, unsure    skipped: whether the cell is good or bad is not known
+blind in a signal, or too few launches      skipped: whether all limits are kept is not known
 
-A finding is a failure unless it is a fix. The run's headline is a property of the first suite, and its warnings are in
-that suite's system-err.
+A finding is a failure unless it is a fix. The run's headline is a property of the first suite, and the run's warnings
+are in that suite's system-err.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def render(result: RunResult) -> str:
             ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
         properties = ElementTree.Element("properties")
         ElementTree.SubElement(properties, "property", {"name": "headline", "value": sentence(result)})
-        suite.insert(0, properties)  # the format requires it in front of the tests
+        suite.insert(0, properties)  # the format requires it before the tests
     ElementTree.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
 def _suite(shown_table: ReportTable, changes: Changes) -> ElementTree.Element:
-    results = {id(cell.result): cell.result for cell in shown_table.shown}
+    results = {cell.result.cell_id: cell.result for cell in shown_table.shown}
     cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 
@@ -92,7 +92,7 @@ def _kind(entry: CellResult) -> str:
 
 
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
-    """Yield a test for each finding; what it was narrowed down to is its output."""
+    """Yield a test for each finding; its output names the components to which the finding was narrowed."""
     for number, finding in enumerate(blame.numbered(result), start=1):
         text = finding_words.text(finding)
         case = ElementTree.Element("testcase", classname=finding_words.place(finding), name=text)
@@ -105,8 +105,8 @@ def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:
-    """Return the tag of a test that did not pass; None if it did. A failed setup is skipped, as it is not a problem of
-    the infrastructure.
+    """Return the tag of a test that did not pass; None if it passed. A cell whose setup failed is skipped, because that
+    is not a problem of the infrastructure.
     """
     tone = words.cell_tone(entry.verdict)
     if tone == "bad" or begins:

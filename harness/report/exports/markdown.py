@@ -19,13 +19,13 @@ from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
 MOST_BYTES = 1_000_000
-"""The largest report, in bytes: GitHub takes 1 MiB of step summaries, to which other steps may write, too."""
+"""The largest report, in bytes: GitHub accepts 1 MiB of step summaries, to which other steps may also write."""
 MOST_ITEMS = 300
 MOST_OF_A_LIST = 80_000
-"""The most bytes of one list, of which there are eight; the names of versions and params may be thousands of
-characters long."""
+"""The largest list, in bytes; a report has eight lists, and names of versions and params may have thousands of
+characters."""
 MOST_CHARACTERS = 3_000
-"""The longest paragraph."""
+"""The longest paragraph, in characters."""
 MOST_CARDS = 30
 _REST = "- and {} more: see report.html"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
@@ -64,7 +64,7 @@ def _size(part: str) -> int:
 
 
 def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
-    """Yield the sections that fit into `room` bytes, and a line on the others."""
+    """Yield the sections that fit into `room` bytes, then a line that counts the others."""
     left_out = 0
     for section in sections:
         if left_out or _size(section) > room:
@@ -73,16 +73,16 @@ def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
             room -= _size(section)
             yield section
     if left_out:
-        yield f"{numbers.count(left_out, 'further table')} would make this too long: see report.html."
+        yield f"{numbers.count(left_out, 'further table')} would make this report too long: see report.html."
 
 
 def escaped(text: str) -> str:
-    """Return `text` as one line that GitHub shows literally: no markup, HTML, mention, reference or link."""
+    """Return `text` as one line that GitHub shows literally, without markup, HTML, mentions, references or links."""
     return _LINKS.sub(_BREAK, _SPECIAL.sub(r"\\\1", plain(text)))
 
 
 def _short(text: str) -> str:
-    """Return a paragraph; the end of one that is too long is in report.html."""
+    """Return a paragraph, cut to MOST_CHARACTERS with a reference to report.html."""
     return escaped(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… (cut: see report.html)")
 
 
@@ -91,7 +91,7 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _items(title: str, items: Sequence[str]) -> list[str]:
-    """Return a list under its title: as many items as may stand there, and how many more there are."""
+    """Return a list under its title: the items that fit, then the number of the others; [] without items."""
     sizes = accumulate(len(item.encode()) + 1 for item in items)
     fitting = sum(size <= MOST_OF_A_LIST for size in sizes)
     shown = words.at_most(items, min(MOST_ITEMS, fitting), rest=_REST)
@@ -99,7 +99,7 @@ def _items(title: str, items: Sequence[str]) -> list[str]:
 
 
 def _cards(result: RunResult) -> list[str]:
-    """Return a card for each finding, the worst first; beyond MOST_CARDS only the sentence."""
+    """Return a card for each fault, worst first; after MOST_CARDS cards, only their sentences."""
     found = []
     for number, card in enumerate(cards(result)):
         told, *rest = card_lines(card)
@@ -122,7 +122,7 @@ def _section(shown_table: ReportTable) -> str:
 
 
 def _grid(shown_table: ReportTable) -> str:
-    """Return the table with its longer side downwards, where a page has more room."""
+    """Return the table with its longer side vertical, because a page has more room in that direction."""
     labels = [row.label for row in shown_table.rows]
     cells = [[_cell(cell) for cell in row.cells] for row in shown_table.rows]
     if len(shown_table.versions) > len(labels):

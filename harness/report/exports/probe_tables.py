@@ -1,4 +1,4 @@
-"""Turns the results of probes into tables of texts, for the page, Markdown and the terminal."""
+"""Converts the results of probes to tables of text, for the page, Markdown and the terminal."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened, version
 
 MOST_ROWS = 20
-"""The most operations, and the most stacks, in a table; `probes.json` has all."""
+"""Most operations or stacks in a table; `probes.json` has all."""
 MOST_LINES = 200
 LONGEST = 160
 BETWEEN_FRAMES = " ← "
-NOT_WHOLE = "*: possibly incomplete; the probe's own section says why"
+NOT_WHOLE = "*: possibly incomplete, for the reason in the probe's section"
 _MIB_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeTable:
-    """A table of plain texts. The first `names` columns name what a row is about; the others are figures, except the
-    last one if `ends_in_text`.
+    """A table of plain texts. The first `names` columns say what a row is about; the other columns hold figures, except
+    the last column if `ends_in_text`.
     """
 
     title: str
@@ -38,8 +38,8 @@ class ProbeTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSection:
-    """One probe of one cell, or of several side by side. `problem` says why results are missing. `functions` are those
-    that `tables` show line by line.
+    """One probe of one cell, or a comparison of several cells. `problem` says why results are missing. `functions` are
+    the functions that `tables` show line by line.
     """
 
     title: str
@@ -69,7 +69,9 @@ def _text(value: str) -> str:
 
 
 def _a_step(count: float) -> str:
-    """Return what each step adds, as text. A negative count is noise, from a block that changed its kind, and is 0."""
+    """Return the amount added per step, as text. A negative amount counts as 0: it is noise from a block that changed
+    its kind.
+    """
     return f"{round(max(count, 0.0), 3):,.12g}"
 
 
@@ -103,7 +105,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
     if largest:
         yield ProbeTable(
             title="largest outputs",
-            columns=("operation", "seen, MiB", "by arithmetic, MiB"),
+            columns=("operation", "measured, MiB", "expected, MiB"),
             rows=tuple(
                 (_text(row.op), _mib(row.bytes), "" if row.expected_bytes is None else _mib(row.expected_bytes))
                 for row in largest
@@ -119,7 +121,7 @@ def _mib(count: int) -> str:
 
 
 _LINE_COLUMNS = (
-    "line", "memory, MiB", "increment, MiB", "occurrences", "hits", "time, ms", "a hit, µs", "% of the time", "code",
+    "line", "memory, MiB", "increment, MiB", "occurrences", "hits", "time, ms", "per hit, µs", "% of the time", "code",
 )  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
 
 
 def indented(code: str) -> str:
-    """Return a line of code, cleaned and cut to LONGEST, after its indentation in spaces."""
+    """Return a line of code, cleaned and cut to LONGEST characters, with its indentation in spaces."""
     code = code.expandtabs(4)
     return " " * (len(code) - len(code.lstrip(" "))) + _text(code.strip())
 
@@ -156,7 +158,9 @@ def indented(code: str) -> str:
 
 
 def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
-    """Return the blocks definitely lost a step: a row for each variant, a column for each version. None if empty."""
+    """Return the blocks definitely lost per step: a row for each variant and a column for each version; None without
+    results.
+    """
     if not found:
         return None
     versions = list(dict.fromkeys(version(f"{probed.image.series} {probed.image.version}") for probed in found))
@@ -166,14 +170,14 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
         rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = _lost(probed)
     rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
     return ProbeTable(
-        title=f"blocks definitely lost a step (in brackets: the total in valgrind's own summary){rest}",
+        title=f"blocks definitely lost per step (in parentheses: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
 
 
 def _lost(probed: Probed) -> str:
-    """Return the blocks definitely lost a step and in total; `*` marks figures that may be too small."""
+    """Return the blocks definitely lost per step and in total; `*` marks figures that may be too small."""
     _, blocks, added = probed.lost("DefinitelyLost")
     return f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
 
@@ -184,15 +188,15 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     lost = {kind: probed.lost(kind) for kind in sorted({leak.kind for leak in probed.leaks})}
     yield ProbeTable(
         title="lost by kind",
-        columns=("kind", "bytes", "blocks", "blocks a step"),
+        columns=("kind", "bytes", "blocks", "blocks per step"),
         rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", _a_step(added))
                    for kind, (size, blocks, added) in lost.items()),
     )  # fmt: skip
     growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
     if growing:
         yield ProbeTable(
-            title="lost by each step, by stack",
-            columns=("kind", "blocks a step", "bytes a step", "stack"),
+            title="lost per step, by stack",
+            columns=("kind", "blocks per step", "bytes per step", "stack"),
             rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
             ends_in_text=True,
@@ -206,7 +210,9 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
 
 
 def _stack(frames: Sequence[str]) -> str:
-    """Return the innermost frames with a name, which identify the owner of the block, or else the first frames."""
+    """Return the four innermost frames that have a name, which identify the owner of the block; if no frame has a name,
+    the four innermost frames.
+    """
     named = [frame for frame in frames if not frame.startswith("???")]
     return BETWEEN_FRAMES.join(_text(frame) for frame in (named or frames)[:4])
 
@@ -236,18 +242,18 @@ def _try(attempt: SizeTry) -> tuple[str, ...]:
 
 
 def _held(size: str, oom: OomReport) -> ProbeTable:
-    """Return what held the memory when the framework or the kernel had none left for a size."""
+    """Return what held the memory when the framework or the kernel ran out of memory for a size."""
     place = f" on {plain(oom.device)}" if oom.device else ""
-    wanted = f", asked for {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
+    wanted = f", requested {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
     rows = [(_text(holder.op), _mib(holder.bytes)) for holder in oom.holders[:MOST_ROWS]]
     if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
         rows.append((f"{oom.remaining_nodes} others", _mib(oom.remaining_bytes)))
     return ProbeTable(
-        title=f"{size}: what held the memory when {oom.source} ran out of it{place}{wanted}",
+        title=f"{size}: what held the memory when {oom.source} ran out{place}{wanted}",
         columns=("operation", "MiB"),
         rows=tuple(rows or [("not reported", "")]),
     )
 
 
 _TABLES = (_ops, _functions, _leaks, _tries)
-"""Each yields nothing of a probe that has other results."""
+"""Each function yields no tables for a probe without results of its kind."""

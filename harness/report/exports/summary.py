@@ -1,6 +1,6 @@
 """Writes summary.json, the stable interface for other programs (see `harness/data/summary.schema.json`).
 
-A field that is not known is null and never left out. Text is not cleaned: JSON needs no cleaning.
+A field that is not known is null, never omitted. Text is not cleaned, because JSON needs no cleaning.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _CELL = (
     "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
     "why", "provisional",
 )  # fmt: skip
-"""Fields of a cell's verdict that have the same name here. Their order is the file's."""
+"""Fields of a cell's verdict that have the same name in summary.json, in the order of that file."""
 
 
 def encoded(result: RunResult) -> bytes:
-    """Return the run as JSON in UTF-8, one entry a line. Entries are made one at a time, to save memory."""
+    """Return the run as JSON in UTF-8, one entry per line. Entries are encoded one at a time, to save memory."""
     out = io.BytesIO()
     for number, (name, value) in enumerate(_fields(result)):
         out.write(f"{',' if number else '{'}\n {json.dumps(name)}: ".encode())
@@ -66,7 +66,7 @@ def _json(value: Any) -> bytes:
 
 
 def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
-    """Yield the top-level fields; long ones are iterators of their entries."""
+    """Yield the top-level fields; the values of long fields are iterators over their entries."""
     yield "schema", SCHEMA
     yield "matrix", result.matrix
     yield "verdict", result.verdict
@@ -98,7 +98,7 @@ def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
 
 
 def cell_json(entry: CellResult) -> dict[str, Any]:
-    """Return an entry of `cells`."""
+    """Return a cell's entry in `cells` of summary.json."""
     cell, verdict = entry.cell, entry.verdict
     return {
         "series": cell.image.series,
@@ -138,16 +138,16 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
-    """Yield the entries of `attribution`."""
-    return (attribution_json(attribution, result) for attribution in result.attribution)
+    """Yield the entries of `attribution` in summary.json."""
+    numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
+    return (_attribution(attribution, result, numbers) for attribution in result.attribution)
 
 
-def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, Any]:
-    """Return an entry of `attribution`."""
-    about = {finding for episode in attribution.episodes for finding in episode.findings}
+def _attribution(attribution: Attribution, result: RunResult, numbers: Mapping[Finding, int]) -> dict[str, Any]:
+    about = (finding for episode in attribution.episodes for finding in episode.findings)
     return {
         **_fields_of(attribution, ("series", "scenario", "metric", "cause")),
-        "findings": [number for number, finding in enumerate(blame.numbered(result), start=1) if finding in about],
+        "findings": sorted({numbers[finding] for finding in about if finding in numbers}),
         "rule": rule_text(attribution.rule),
         "missing": [
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
@@ -196,7 +196,7 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
 
 
 def json_ready(value: Any) -> Any:
-    """Return `value` in JSON's own types; a number that is not finite becomes null."""
+    """Return `value` in types that JSON has; a number that is not finite becomes None."""
     if isinstance(value, np.generic):
         return json_ready(value.item())
     if isinstance(value, float):

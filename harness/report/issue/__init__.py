@@ -1,1 +1,1 @@
-"""Writes the bug report on a finding, and the scripts that reproduce it without the harness."""
+"""Writes the bug report on a finding, and scripts that reproduce a cell without the harness."""

@@ -23,19 +23,19 @@ from harness.report.text import finding_words, narrowed, numbers, signal_words, 
 from harness.report.text.clean import plain_lines
 
 TEXT = "issue.md"
-"""The name of the file that holds the report."""
+"""Name of the file with the report."""
 MOST_CODE = 30_000
-"""The longest script in the text, in characters; a longer one is a file beside it. A tracker takes 65,536 in all."""
+"""The longest script included in the text, in characters; a longer one is only attached. Trackers accept 65,536."""
 MOST_CHANGES = 40
 MOST_ELSEWHERE = 8
 TAIL_LINES = 25
 OBVIOUS = ("Created", "Size")
-"""Settings of an image that always differ and say nothing about the fault."""
+"""Settings of an image that always differ and are irrelevant to the fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The text, the files to send with it (name to content), and warnings for the sender."""
+    """The text, the files to send with it (contents by name), and warnings for the sender."""
 
     markdown: str
     files: Mapping[str, str | bytes]
@@ -43,7 +43,7 @@ class Report:
 
 
 def render(issue: Issue, *, harness_version: str) -> Report:
-    """Return the report, without private content: no credentials, and only variables that look harmless."""
+    """Return the report without private content: no credentials, and only environment variables that look harmless."""
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
@@ -87,7 +87,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
 
 
 def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
-    """Yield two installs for each narrowing that differ in the culprit alone, and where they go."""
+    """Yield, for each narrowing, commands that install the culprit's good and bad version, and where to run them."""
     recipe = issue.recipe
     for narrowing in issue.narrowed:
         specifiers = narrowed.installs(narrowing)
@@ -116,16 +116,16 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
         host.name for host in hosts if host.name == _machine(issue) or host.name in re.split(r"[@/:]", host.engine)
     ]
     if called:
-        yield f"the report names a host by the name of a machine, as the matrix does: {', '.join(sorted(called))}"
+        yield f"the report contains machine names, which the matrix uses as host names: {', '.join(sorted(called))}"
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
-        missing = "what its Dockerfile copies" if issue.dockerfile else "its Dockerfile and what that copies"
+        missing = "the files it copies" if issue.dockerfile else "its Dockerfile and the files it copies"
         yield f"the image is built from {source.context}: attach {missing}"
     if hosts_named := private_registries(issue):
         yield f"the report names a registry that may be private: {', '.join(hosts_named)}"
     kept = "" if issue.recipe is None else commands(issue.recipe)
     if local := [name for name in local_images(issue) if name in kept]:
-        yield f"readers cannot get an image that only this machine has: publish or describe {', '.join(local)}"
+        yield f"readers cannot get images that exist only on this machine: publish or describe {', '.join(local)}"
     if scrubbed(code) != code:
         yield "the script names a home folder or something that looks like a credential: check it before you send it"
 
@@ -159,23 +159,23 @@ def _notes(issue: Issue) -> Iterator[str]:
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
-        yield line(f"The image is built from a folder {source.context.name} with {what} and the files that it copies.")
+        yield line(f"The image is built from the folder {source.context.name}, with {what} and the files it copies.")
     yield from map(line, (*leak_to_see(issue.recipe), *_images_out_of_reach(issue, issue.recipe)))
     for place in issue.recipe.missing:
-        yield line(f"It also needs {place} beside it, which is too large to be part of this report.")
+        yield line(f"The script also needs {place} in the same folder, which is too large to be part of this report.")
     if issue.recipe.run.withheld:
         names = ", ".join(issue.recipe.run.withheld)
-        yield line(f"These variables were also set; their values are left out here: {names}.")
+        yield line(f"These variables were also set; their values are not shown here: {names}.")
 
 
 def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
-    """Yield which images readers cannot get, and what replaces them. `recipe` is that of `for_strangers`."""
+    """Yield which images readers cannot get, and what replaces them. `recipe` is the result of `for_strangers`."""
     source = recipe.run.source if isinstance(recipe.run, Container) else None
     for name in local_images(issue):
         if isinstance(source, Install) and source.base != name:
             yield f"It was measured on top of {name}, an image that only that machine has; {source.base} replaces it."
         else:
-            yield f"Only that machine has the image {name}; no registry is known to have it."
+            yield f"The image {name} exists only on that machine; no registry is known to have it."
     for host in private_registries(issue):
         yield f"The registry {host} may be private: readers may need another source for its images."
 
@@ -204,7 +204,7 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
     fine, same, others = _elsewhere(issue)
     for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
         told = [f"{what} in {_place(entry)}: {words.cell_text(entry.verdict)}" for entry in found]
-        yield from words.at_most(told, MOST_ELSEWHERE, rest="And {} more like these.")
+        yield from words.at_most(told, MOST_ELSEWHERE, rest="And {} more.")
     if not issue.elsewhere:
         yield "This version was not measured with other params, in other scenarios or on other hosts."
 
@@ -212,7 +212,7 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
 def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[CellResult]]:
     """Return the other cells of this version without the fault, with the same fault, and with another fault.
 
-    A change of a level, such as slower steps, has no verdict and is therefore not found in other cells.
+    A change of a level, such as slower steps, has no cell verdict, so it is not found in other cells.
     """
     faults = set(issue.bad.verdict.verdicts or (issue.bad.verdict.verdict,)) & BAD
     bad = [entry for entry in issue.elsewhere if entry.verdict.verdict in BAD]

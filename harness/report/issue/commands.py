@@ -1,4 +1,4 @@
-"""Writes the commands that measure a part of a run again, quoted for a shell."""
+"""Writes the commands that repeat or reproduce part of a run, quoted for a shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.model import CellResult, RunResult, Variant, written
 
 
 def of_history(entry: CellResult, result: RunResult) -> str:
-    """Return the command that measures all versions of the cell's series, on its host, with its variant."""
+    """Return the command that measures all versions of the cell's series again, on its host, with its variant."""
     cell = entry.cell
     words = [
         "harness", "sweep", str(result.plan.matrix.path), "--fresh", "--series", cell.image.series,
@@ -19,10 +19,10 @@ def of_history(entry: CellResult, result: RunResult) -> str:
 
 
 def of_cell(entry: CellResult, result: RunResult) -> str:
-    """Return the command that writes the script which reproduces this cell without the harness."""
+    """Return the command that writes a script that reproduces this cell without the harness."""
     return shlex.join(["harness", "repro", str(result.directory), entry.cell_id])
 
 
 def _pattern(variant: Variant) -> str:
-    """Return the variant as `--only` reads it, with values as the matrix file writes them."""
+    """Return the variant as a pattern for `--only`, with values spelled as in the matrix file."""
     return " ".join([variant.scenario.name, *(f"{name}={written(value)}" for name, value in variant.params)])

@@ -1,4 +1,4 @@
-"""Writes a sentence for each layer of memory on how much of a growth it holds."""
+"""Writes a sentence on the growth of each memory layer: resident memory, C heap, Python objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from harness.report.text import numbers
 
 
 def growth_lines(trial: Trial) -> Iterator[str]:
-    """Yield a sentence for each layer: its growth between the first and the last look, each after gc.collect."""
+    """Yield the growth of each layer between the first and the last look, both after gc.collect, and what the final
+    gc.collect and malloc_trim released.
+    """
     looks = trial.trace.looks if trial.trace is not None else ()
     if len(looks) < 2 or looks[-1].step <= looks[0].step:
         return
@@ -20,7 +22,7 @@ def growth_lines(trial: Trial) -> Iterator[str]:
     if first.blocks is not None and last.blocks is not None:
         blocks_a_step = (last.blocks - first.blocks) / steps
         yield f"Python objects: {numbers.number(blocks_a_step)} more allocated blocks a step."
-    # Growth that these release is not a leak.
+    # Memory that gc.collect or malloc_trim releases is not leaked.
     yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
     yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
 

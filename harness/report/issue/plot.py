@@ -1,6 +1,6 @@
-"""Draws the two charts of a bug report: the figure over the versions, and good beside bad over the steps.
+"""Draws the two charts of a bug report: the finding's figure over the versions, and good against bad over the steps.
 
-They are the charts of the page, with less data.
+They are the charts of the HTML page, with less data.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ POINTS = 200
 
 
 def pictures(issue: Issue) -> dict[str, Drawing]:
-    """Return the drawings by file name without extension, only those with data."""
+    """Return the drawings that have data, by file name without extension."""
     drawn = {"versions": _versions(issue), "steps": _steps(issue)}
     return {name: drawing for name, drawing in drawn.items() if drawing is not None}
 
 
 def _versions(issue: Issue) -> Drawing | None:
-    """Return the figure of the finding over the versions, with its change; None if only one version has a figure."""
+    """Return a chart of the finding's figure over the versions; None if fewer than two versions have a figure."""
     results = {entry.cell.image.version: entry for entry in issue.history}
     verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
     medians = {row.medians: row for row in changed if row.medians is not None}
@@ -37,7 +37,9 @@ def _versions(issue: Issue) -> Drawing | None:
 
 
 def _steps(issue: Issue) -> Drawing | None:
-    """Return the step time or resident memory of the longest launch on each side; None without samples."""
+    """Return a chart of the step time or resident memory of the longest launch of the good and the bad version; None
+    without samples.
+    """
     measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
     sides = [entry for entry in (issue.good, issue.bad) if entry is not None]
     lines = [line for entry in sides for line in _lines(entry, measure)]

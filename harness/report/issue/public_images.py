@@ -1,4 +1,4 @@
-"""Selects the images that readers of a bug report can get: those in public registries, not those of one machine."""
+"""Determines which images readers of a bug report can get: those in public registries, not those of one machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ PUBLIC = frozenset(
     {"docker.io", "gcr.io", "ghcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io"}
 )
 OUR_BASE = "harness-base:bookworm"
-"""The image that `make base` builds where no registry is reachable, in place of the public default base."""
+"""The image that `make base` builds to replace the public default base if no registry is reachable."""
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*([^\s$]+)", re.IGNORECASE | re.MULTILINE)
 
 
 def public_base(source: Install, trials: Sequence[Trial]) -> str:
-    """Return the base image for readers: OUR_BASE becomes the public image with the same Python, if that is known."""
+    """Return a base image that readers can get: OUR_BASE is replaced by the public image with the same Python version,
+    if that version is known.
+    """
     pythons = [trial.facts.get("python") for trial in trials]
     known = next(
         (python for python in pythons if isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.]*", python)), ""
@@ -34,12 +36,12 @@ def registry(reference: str) -> str:
 
 
 def private_registries(issue: Issue) -> list[str]:
-    """Return the registries that the report names and that readers may not reach, each once."""
+    """Return the registries in the report that readers may be unable to reach, each once."""
     return sorted({registry(reference) for reference in _references(issue)} - PUBLIC)
 
 
 def local_images(issue: Issue) -> list[str]:
-    """Return the images that no registry is known to have: OUR_BASE, and images that were launched by their id."""
+    """Return the images that no registry is known to have: OUR_BASE, and an image that was launched by its id."""
     named = [name for name in _references(issue) if name.split(":")[0] == OUR_BASE.split(":", maxsplit=1)[0]]
     source, trial = issue.bad.cell.image.source, issue.trial
     if isinstance(source, Pull) and trial is not None and trial.image_digest == trial.reference != "":

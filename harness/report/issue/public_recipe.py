@@ -1,4 +1,4 @@
-"""Removes what is private from recipes, so that scripts and bug reports can be passed on."""
+"""Removes private content from recipes, so that scripts and bug reports can be shared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.report.issue.public_images import public_base
 def for_strangers(recipe: Recipe) -> Recipe:
     """Return the recipe without private content, on a base image that readers can get, if one is known.
 
-    Private are variables of the environment, the connection to the engine, serial numbers of GPUs, and paths.
+    Environment variables, the connection to the engine, GPU serial numbers and paths are private.
     """
     recipe = withholding(recipe, is_private)
     run = recipe.run
@@ -30,7 +30,7 @@ def for_strangers(recipe: Recipe) -> Recipe:
 
 
 def withholding(recipe: Recipe, hidden: Callable[[str, str], bool]) -> Recipe:
-    """Return the recipe without the values of variables that are `hidden`, by name and value."""
+    """Return the recipe without the values of variables for which `hidden(name, value)` is true."""
     run: Container | Machine = recipe.run
     told = tuple(pair for pair in run.environment if not hidden(*pair))
     withheld = (*run.withheld, *(name for name, value in run.environment if hidden(name, value)))

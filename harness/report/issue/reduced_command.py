@@ -13,7 +13,7 @@ INSTALL = "env/bin/python -m pip install --no-deps --"
 
 
 def commands(recipe: Recipe) -> str:
-    """Return the shell commands, to be run in a folder with `repro.py`."""
+    """Return the shell commands; they must be run in a folder that contains `repro.py`."""
     run = recipe.run
     return _in_machine(recipe, run) if isinstance(run, Machine) else _in_container(run)
 
@@ -27,7 +27,7 @@ def _in_container(run: Container) -> str:
 
 
 def _image(run: Container) -> tuple[str, list[str]]:
-    """Return the image for `docker run`, and the lines that make it; never an id, which other machines do not know."""
+    """Return the image for `docker run`, and the lines that build it; never an id, which other machines lack."""
     if isinstance(run.source, Install):
         return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
     if isinstance(run.source, Build):
@@ -43,7 +43,7 @@ def _in_machine(recipe: Recipe, run: Machine) -> str:
 
 
 def _run(recipe: Recipe, run: Machine) -> str:
-    """Return the line that starts the script. A command of the scenario finds the programs of its environment first."""
+    """Return the line that starts the script. For a command, `env/bin` is put first on PATH."""
     given = [shlex.quote(f"{name}={value}") for name, value in run.environment]
     given += ['PATH="$PWD/env/bin:$PATH"'] if recipe.script is None else []
     before = f"env {' '.join(given)} " if given else ""
@@ -51,8 +51,8 @@ def _run(recipe: Recipe, run: Machine) -> str:
 
 
 def swapping(recipe: Recipe, run: Machine, *, old: str, new: str) -> str:
-    """Return the commands that run it with one component of the good version and of the bad one, in the environment
-    that `commands` makes.
+    """Return the commands that run the script with the culprit's good version and then with its bad version, in the
+    environment that `commands` creates.
     """
     lines = [f"{INSTALL} {old}", f"{_run(recipe, run)}  # good", f"{INSTALL} {new}", f"{_run(recipe, run)}  # bad"]
     return "\n".join(lines)

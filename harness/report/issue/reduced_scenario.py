@@ -1,4 +1,4 @@
-"""Writes a scenario as one Python file without the harness: its own text, and a few lines that run and print steps."""
+"""Writes a scenario as one Python file that does not need the harness: its own text, and code that runs its steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE_BYTES = 84
 
 @functools.cache
 def templates() -> Environment:
-    """Return the environment for templates that are not HTML; callers must quote what they insert."""
+    """Return the environment for templates that are not HTML, which escapes nothing: callers quote what they insert."""
     return Environment(
         loader=PackageLoader("harness.report"),
         undefined=StrictUndefined,
@@ -32,7 +32,7 @@ def templates() -> Environment:
 
 
 def python_file(recipe: Recipe) -> str:
-    """Return the file. It needs only what the scenario itself imports, and CPython 3.6 or later."""
+    """Return the text of the file. It needs only CPython 3.6 or later and what the scenario itself imports."""
     return _command(recipe) if recipe.script is None else _script(recipe, recipe.script)
 
 
@@ -61,7 +61,7 @@ def _command(recipe: Recipe) -> str:
 
 
 def _words(variant: Variant) -> str:
-    """Return the command as Python source; a program is started by the interpreter that runs the file."""
+    """Return the command as Python source. A program is started by the interpreter that runs the file."""
     program = variant.scenario.program
     if program is None:
         return repr(list(variant.command))
@@ -86,12 +86,14 @@ def literal(value: Mapping[str, Scalar] | Scalar) -> str:
 
 
 def source_lines(text: str) -> list[str]:
-    """Return the lines as Python counts them: unlike `splitlines`, form feeds and Unicode separators end no line."""
+    """Split `text` into lines as Python's parser does: unlike in `splitlines`, form feeds and Unicode separators do not
+    end a line.
+    """
     return re.split("\r\n|\r|\n", text)
 
 
 def without_main(text: str) -> str:
-    """Return the text without `if __name__ == "__main__":` blocks, which never run in the harness."""
+    """Return the text without `if __name__ == "__main__":` blocks, which the harness never runs."""
     tree = _parsed(text)
     lines = source_lines(text)
     for node in reversed(tree.body if tree else []):
@@ -109,7 +111,7 @@ def _asks_for_main(test: ast.expr) -> bool:
 
 
 def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what must stay at the top (docstring, imports from __future__), and the rest."""
+    """Return the lines that must stay at the top (docstring, imports from `__future__`), and the others."""
     tree = _parsed("\n".join(lines))
     last = 0
     for node in tree.body if tree else []:
@@ -124,14 +126,14 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """Return the syntax tree; None if the script is not valid for this Python, and is then left unchanged."""
+    """Return the syntax tree; None if this Python cannot parse the script, which callers then leave unchanged."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-# ---------------------------------------------------------------- the files beside it
+# ---------------------------------------------------------------- the other files
 
 
 def _files(recipe: Recipe, *, script: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes a cell as a shell script that runs without the harness. All inserted text is quoted for the shell."""
+"""Writes a shell script that reproduces a cell without the harness. All inserted text is quoted for the shell."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from harness.report.text.clean import plain, shortened
 
 FOLDER = "/tmp/repro"
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-"""A valid name of a shell variable; an engine also accepts others."""
+"""A valid name of a shell variable; engines accept other names, too."""
 LEAST_TO_SEE_MIB = 1.0
-"""The smallest growth that stands out from what a process takes at its start."""
+"""The smallest growth that is visible above the memory that a process takes when it starts."""
 START = (
     f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
 )
-"""The command in the container: the script comes by stdin, so that it also reaches an engine on another machine."""
+"""The command in the container. It reads the script from stdin, so that this also works with a remote engine."""
 
 
 def shell(recipe: Recipe) -> str:
-    """Return the script. It has no credentials: it takes them from the environment in which it is started."""
+    """Return the shell script. It contains no credentials; it reads them from the environment when it is started."""
     recipe = withholding(recipe, is_secret)
     script = python_file(recipe)
     told = {
@@ -47,32 +47,33 @@ def shell(recipe: Recipe) -> str:
 
 
 def asked_for(recipe: Recipe) -> Iterator[str]:
-    """Yield what the script demands of the machine that starts it, beyond a container of its own. Readers should know,
-    because anybody may have made the run's directory.
+    """Yield a sentence on each privilege that the script uses beyond an isolated container. Readers should know of
+    these, because the run's directory may come from anyone.
     """
     run = recipe.run
     if isinstance(run, Machine):
         yield "It runs on the machine that starts it, with the rights of the user who starts it."
         return
     if run.client != ("docker",):
-        yield f"It asks an engine: {plain(shlex.join(run.client))}."
+        yield f"It uses another engine: {plain(shlex.join(run.client))}."
     if isinstance(run.source, Build):
-        yield f"It builds the image from the folder {plain(str(run.source.context))} and sends all of it to the engine."
+        yield f"It builds the image from {plain(str(run.source.context))} and sends that whole folder to the engine."
     if ("--network", "none") not in run.options:
-        yield "Its container has a network."
+        yield "Its container has network access."
     for option, *values in run.options:
         if option == "--cap-add":
             yield f"Its container has the capability {plain(' '.join(values))}."
 
 
 def leak_to_see(recipe: Recipe) -> Iterator[str]:
-    """Yield how much resident memory the script of a command, which only watches it from outside, shows to leak."""
+    """Yield a sentence on how much of a leak shows in the resident memory that the script of a command prints."""
     verdict = recipe.result.verdict
     if recipe.script is None and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
         mib = verdict.rate_kib_per_step * verdict.steps / 1024
-        told = f"{numbers.rate(verdict.rate_kib_per_step)} makes {numbers.mebibytes(mib)} in {verdict.steps:,} steps"
+        rate = numbers.rate(verdict.rate_kib_per_step)
+        told = f"{rate} adds up to {numbers.mebibytes(mib)} in {verdict.steps:,} steps"
         shown = "the resident memory that the script prints grows by about as much"
-        hidden = "too little to be seen in the resident memory that the script prints; let the program make more steps"
+        hidden = "too little to show in the resident memory that the script prints; let the program run more steps"
         yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."
 
 
@@ -80,14 +81,14 @@ def _notes(recipe: Recipe) -> Iterator[str]:
     yield from asked_for(recipe)
     yield from leak_to_see(recipe)
     for place in recipe.missing:
-        yield f"This file is needed beside the script, but the run did not keep it: {plain(place)}"
+        yield f"The script needs this file in the same folder, but the run did not keep it: {plain(place)}"
     for name in recipe.run.withheld:
-        yield f"This variable was also set, perhaps to a credential; set it before you start this script: {plain(name)}"
+        yield f"This variable was set, possibly to a credential; set it before you start this script: {plain(name)}"
 
 
 def _end_mark(script: str) -> str:
-    """Return an end mark for a here-document that the script cannot contain: its author would need to know the hash of
-    the whole script beforehand.
+    """Return an end mark for the here-document. The script cannot contain it, because its author would have to know the
+    hash of the whole script beforehand.
     """
     return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
 
@@ -106,7 +107,7 @@ def _of_container(run: Container) -> dict[str, object]:
 
 
 def options(run: Container) -> list[tuple[str, ...]]:
-    """Return all flags of `docker run`."""
+    """Return all options of `docker run`, each with its values."""
     environment = [("--env", f"{name}={value}") for name, value in run.environment]
     withheld = [("--env", name) for name in run.withheld]
     entrypoint = [] if run.keep_entrypoint else [("--entrypoint", "sh")]
@@ -114,12 +115,12 @@ def options(run: Container) -> list[tuple[str, ...]]:
 
 
 def arguments(run: Container) -> str:
-    """Return the arguments after the image."""
+    """Return the arguments that follow the image in `docker run`, quoted."""
     return shlex.join([*(["sh"] if run.keep_entrypoint else []), "-c", START])
 
 
 def _made(source: Source, *, pinned: bool) -> str:
-    """Return the lines that get a missing image; none if `docker run` itself pulls it."""
+    """Return the shell lines that pull or build a missing image; "" if `docker run` itself pulls it."""
     if isinstance(source, Pull):
         return "" if pinned else f"    image={shlex.quote(source.reference)}"
     if isinstance(source, Build):
@@ -129,8 +130,8 @@ def _made(source: Source, *, pinned: bool) -> str:
 
 
 def build_command(source: Build) -> list[str]:
-    """Return the `docker build` command; an arg with a credential has only its name, and docker takes the value from
-    the environment.
+    """Return the `docker build` command. A build argument with a credential is given by name only, so that docker reads
+    its value from the environment.
     """
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
     given = [word for argument in told for word in ("--build-arg", argument)]
@@ -138,12 +139,12 @@ def build_command(source: Build) -> list[str]:
 
 
 def _as_argument(path: Path) -> str:
-    """Return the path as a program takes it for no option."""
+    """Return the path, prefixed so that no program mistakes it for an option."""
     return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def dockerfile(source: Install) -> list[str]:
-    """Return a Dockerfile that installs the packages on their base; the exec form of RUN is quoted as JSON."""
+    """Return the lines of a Dockerfile that installs the packages on their base; RUN has the exec form, in JSON."""
     install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--", *source.packages]
     return [f"FROM {plain(source.base)}", "ENV PIP_BREAK_SYSTEM_PACKAGES=1", f"RUN {json.dumps(install)}"]
 
@@ -166,10 +167,10 @@ def _of_machine(run: Machine) -> dict[str, object]:
 
 
 def short_version(run: Machine) -> str:
-    """Return major and minor version, as in the name of the program: `3.11` for 3.11.2; `3` if it is not known."""
+    """Return the Python version as in the program's name: `3.11` for 3.11.2; `3` if it is unknown."""
     return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
 
 
 def _is_version(text: str) -> bool:
-    """Return whether the text, which comes from a run's directory and may be anything, is a version."""
+    """Return whether the text, which a run's directory of any origin supplies, is a version."""
     return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))

@@ -1,4 +1,4 @@
-"""Writes the Markdown tables of a bug report: the versions, and the system on which they were measured."""
+"""Writes the Markdown tables of a bug report: the versions, and the system that measured them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def line(text: str) -> str:
 
 
 def versions(issue: Issue) -> str:
-    """Return a row for each version of the finding's row."""
+    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them."""
     shown = issue.history[-MOST_VERSIONS:]
     rows = [[line(cell) for cell in _row(entry)] for entry in shown]
     header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
@@ -55,7 +55,7 @@ def _image(entry: CellResult) -> str:
 
 
 def system(issue: Issue) -> str:
-    """Return a row for each fact about the machine."""
+    """Return a table of facts about the machine, without private variables."""
     told = issue.system
     if not told:
         return "not known"

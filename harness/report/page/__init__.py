@@ -1,1 +1,1 @@
-"""Writes the report as one self-contained HTML page."""
+"""Writes the report as a single, self-contained HTML page."""

@@ -1,4 +1,4 @@
-"""Makes the part of the page below its tables: each history with its versions, and details of the important cells."""
+"""Prepares the part of the page below the tables: each history with its versions, and details of important cells."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CellPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A median; if it changed along the history, with the mark and the size of the change. Otherwise `tone` is ""."""
+    """A median. If it changed in the history, `text` includes the mark and size of the change; else `tone` is ""."""
 
     text: str
     tone: str = ""
@@ -64,7 +64,9 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """The differences between the two sides of a finding. `notes`: what is the same, and what is not known."""
+    """The differences between the environments of a finding's two versions: the first rows, and how many more there
+    are. `notes`: what is the same, and what is not known.
+    """
 
     finding: str
     before: str
@@ -76,8 +78,8 @@ class Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """All versions of one series, lane and variant. `ends` is old → new on one line; `signals` has the tone of each
-    signal and its texts in the order of `old_to_new.COLUMNS`.
+    """All versions of one series, lane and variant. `ends` compares old → new on one line; `signals` holds each
+    signal's tone and its texts in the order of `old_to_new.COLUMNS`.
     """
 
     title: str
@@ -95,7 +97,7 @@ class History:
 def histories(
     tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[str, str], in_full: frozenset[str]
 ) -> Iterator[History]:
-    """Yield every history, the bad ones first; one at a time, because those of a large run would fill the memory.
+    """Yield every history, bad ones first, one at a time: all histories of a large run would fill the memory.
 
     `anchors` are link names by cell id; `in_full` are the ids of the cells with details, from `shown_in_full`.
     """
@@ -181,7 +183,7 @@ class _Maker:
         )
 
     def _apart(self, cells: Sequence[CellResult]) -> Iterable[Apart]:
-        """Yield the differences at each boundary of this history, once."""
+        """Yield the differences between the two versions of each finding in this history, once per pair."""
         here = {entry.cell.image.version: entry for entry in cells}
         place = place_of_cell(cells[0].cell)[:3]
         found: dict[tuple[str | None, str], Finding] = {}
@@ -203,7 +205,7 @@ class _Maker:
 
 
 def _ran_on(cells: Sequence[CellResult]) -> str:
-    """Return ` on gpu3`, the machine of a pool that measured a row; "" where the host is one machine."""
+    """Return `, measured on gpu3`, the machines of a pool that measured a row; "" if the host is not a pool."""
     machines = ", ".join(dict.fromkeys(cell.machine for cell in cells if cell.machine))
     return f", measured on {plain(machines)}" if machines else ""
 
@@ -219,7 +221,7 @@ def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row
 
 
 def _told(entry: CellResult) -> Trial | None:
-    """Return the first launch that reported facts about its environment."""
+    """Return the first launch that reported facts about its environment; None if no launch did."""
     return next((trial for trial in entry.trials if trial.facts), None)
 
 
@@ -238,19 +240,19 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "memory limit", _memory_limit(seen)
     yield "own metrics", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
-    yield "cost of measuring", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
+    yield "measurement overhead", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
 
 
 def _memory_limit(seen: Mapping[str, object]) -> str:
-    """Return the most memory that a launch had, as its agent read it."""
+    """Return the memory limit that the agent read inside a launch; "" if there was none."""
     cgroup = seen.get("cgroup")
     limit_bytes = cgroup.get("limit_bytes") if isinstance(cgroup, Mapping) else None
     return numbers.mebibytes(limit_bytes / (1 << 20)) if isinstance(limit_bytes, int) else ""
 
 
 def _tail(entry: CellResult) -> list[str]:
-    """Return the end of the output of the last failed trial."""
+    """Return the last lines of the last failed trial's output; [] if no trial failed."""
     failed = [trial for trial in entry.trials if not trial.ended_well]
     if not failed:
         return []

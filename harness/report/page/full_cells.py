@@ -1,4 +1,4 @@
-"""Selects the cells whose traces and details are on the page."""
+"""Selects the cells whose traces and details the page shows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from harness.report.charts import traces
 from harness.report.text import words
 
 MOST_LINES = 3000
-"""The most trace lines on a page, over all cells; beyond it, cells have figures only."""
+"""Most trace lines on a page, over all cells; cells beyond this limit have figures only."""
 
 
 def left_out(result: RunResult, in_full: frozenset[str]) -> int:
-    """Return how many cells with trials have no details, because the file would become too large."""
+    """Return how many cells with trials have no details on the page, because the file would become too large."""
     return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
 
 
 def shown_in_full(result: RunResult) -> frozenset[str]:
     """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
 
-    The two sides of findings come first, then bad cells, undecided cells, and good ones.
+    Both versions of each finding come first, then bad cells, undecided cells and good cells.
     """
     sides = {side_of(finding, version) for finding in result.findings for version in (finding.before, finding.after)}
     measured = [entry for entry in result.cells if entry.trials]
@@ -34,7 +34,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
 
 
 def _importance(entry: CellResult, sides: set[tuple[str, str, str, str]]) -> int:
-    """Return a sort key, the most important first: a side of a finding before one bad version among many."""
+    """Return a sort key, most important first: the versions of a finding, then bad, undecided and good cells."""
     if place_of_cell(entry.cell) in sides:
         return 0
     return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)

@@ -1,7 +1,7 @@
-"""Writes the report as one self-contained page that needs no network; light and dark, wide and narrow, and on paper.
+"""Writes the report as one self-contained page that needs no network. It supports dark mode, narrow screens and print.
 
-Everything that it says is in its text and tables. An embedded script draws the charts from embedded data; the page's
-content security policy lets these scripts run and no others.
+All information is in the page's text and tables. An embedded script draws the charts from embedded data; the page's
+content security policy allows only the embedded scripts.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _PARTS = 1000
 
 
 def render(result: RunResult, *, library: str = "") -> str:
-    """Return the page as text."""
+    """Return the page as text. See `encoded` for `library`."""
     return encoded(result, library=library).decode()
 
 
 def encoded(result: RunResult, *, library: str = "") -> bytes:
-    """Return the page in UTF-8, which for a large run takes half the memory of the text.
+    """Return the page in UTF-8, which for a large run takes half the memory of a `str`.
 
-    Jinja escapes every text and cleans it of control characters. `library` is the script of `library.chart_library`;
-    without it there are no charts and no scripts.
+    Jinja escapes all text and removes control characters. `library` is the script that `library.chart_library` returns;
+    without it, the page has no charts and no scripts.
     """
     tables = table.tables(result)
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
@@ -99,7 +99,7 @@ def _findings(card: Card) -> Iterator[Finding]:
 
 
 class _Drawn:
-    """The drawings of a page as JSON, in the order in which the template adds them."""
+    """Collects the drawings of a page as JSON, in the order in which the template adds them."""
 
     def __init__(self) -> None:
         self.drawings: list[str] = []
@@ -110,7 +110,7 @@ class _Drawn:
         return len(self.drawings) - 1
 
     def data(self) -> Markup:
-        """Return all drawings with their definitions, and clear them: call this once."""
+        """Return all drawings with their definitions, and forget the drawings; call this once."""
         all_of_them = charts.definitions(charts.PAGE)
         definitions = _embedded({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
         drawings = ",".join(self.drawings)
@@ -119,12 +119,12 @@ class _Drawn:
 
 
 def _embedded(content: Mapping[Any, Any]) -> str:
-    """Return JSON in ASCII, without characters that have a meaning in HTML."""
+    """Return JSON in ASCII, without characters that are special in HTML."""
     return htmlsafe_json_dumps(content, allow_nan=False, separators=(",", ":"))
 
 
 def _inline(script: str) -> Markup:
-    """Return a script as the content of its element, with end tags in it escaped."""
+    """Return a script as the content of a `script` element, with end tags in it escaped."""
     return Markup(script.replace("</script", r"<\/script"))
 
 
@@ -133,7 +133,7 @@ def _own_script() -> str:
 
 
 def _policy(scripts: Iterable[str]) -> Markup:
-    """Return the content security policy: these scripts by hash, inline styles, and nothing from elsewhere."""
+    """Return a content security policy that allows these scripts, by hash, inline styles and data images only."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     may_run = f"script-src {allowed}; " if allowed else ""
@@ -142,7 +142,7 @@ def _policy(scripts: Iterable[str]) -> Markup:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return the templates; every text in them is escaped, and cleaned of control characters."""
+    """Return the template environment, which escapes all text and removes control characters."""
     templates = Environment(
         loader=PackageLoader("harness.report"),
         autoescape=True,
@@ -156,7 +156,7 @@ def environment() -> Environment:
 
 
 def _coded(text: str) -> Markup:
-    """Return a sentence as HTML, with what stands in backticks as code."""
+    """Return a sentence as HTML, with text in backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain(text)))))
 
 
@@ -176,7 +176,7 @@ def _tip(cell: table.Shown) -> str:
 
 @lru_cache(maxsize=1024)
 def _strip(of: signal_marks.Strip) -> Markup:
-    """Return the marks of a cell, each with its group as a tooltip, and all of them in words for screen readers."""
+    """Return the marks of a cell, each with a tooltip that names its group, and a label for screen readers."""
     marks = Markup("").join(
         Markup('<i class="{}" title="{}: {}">{}</i>').format(
             tone, name, signal_marks.MEANINGS[tone], signal_marks.MARKS[tone]
@@ -187,13 +187,13 @@ def _strip(of: signal_marks.Strip) -> Markup:
 
 
 def _keys(tables: Sequence[table.ReportTable]) -> list[tuple[str, str]]:
-    """Return the colours that occur, each as a style class and its meaning."""
+    """Return the key of the colours that occur in these tables: style classes and their meanings."""
     kinds = {cell.kind for shown_table in tables for cell in shown_table.shown}
     return [(style, meaning) for style, meaning in _KEYS.items() if style.partition(" ")[0] in kinds]
 
 
 def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
-    """Return the shade of each bad cell, 1 to 4, by its leak relative to the largest of its table; 4 without a rate."""
+    """Return the shade of each bad cell by cell id, 1 to 4: its leak rate relative to the largest in its table."""
     heats = {}
     for shown_table in tables:
         bad = [cell.result for cell in shown_table.shown if cell.tone == "bad"]
@@ -207,7 +207,7 @@ def _rate(entry: CellResult) -> float:
 
 
 def _heat(rate: float, largest: float) -> int:
-    """Return the shade: 4 for the largest rate, and one less for each factor of four below it."""
+    """Return the shade: 4 for the largest rate or without a rate, and one less for each factor of four below."""
     if rate <= 0 or not math.isfinite(rate / largest):
         return _HEATS
     return max(1, _HEATS + math.ceil(math.log(rate / largest, _HEATS) - 0.5))

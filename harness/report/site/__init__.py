@@ -1,1 +1,1 @@
-"""Makes the static site of `harness publish`: pages of the index that need no script and no network."""
+"""Makes the static site of `harness publish`: pages from the index that need no scripts and no network."""

@@ -1,4 +1,4 @@
-"""Draws a badge: a small picture with a name and a state, for a README."""
+"""Draws a badge, a small SVG image with a name and a state, for a README."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 40
 
 
 def render(name: str, text: str, *, tone: Tone) -> str:
-    """Return the badge as SVG, without script, style or font of its own."""
+    """Return the badge as SVG, without scripts, style sheets or embedded fonts."""
     name, text = shortened(name, most=_LONGEST), shortened(text, most=_LONGEST)
     left, right = (round(len(part) * _LETTER) + _ROOM for part in (name, text))
     told = f"{name}: {text}"

@@ -1,4 +1,4 @@
-"""Lists what happened when: findings found, fixed or no longer seen, and drifts. The feed and the timelines show it."""
+"""Lists the events of the feed and the timelines: findings found, fixed or no longer seen, and new images."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORDS = {"fixed": "fixed", "not seen again": "measured again and not found"}
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """`at` is the beginning of the run that showed it; `text` is a sentence; `key` is the same however later runs and
-    later words tell it.
+    """One event. `at` is when the run that showed it started; `text` is a sentence; `key` identifies the event and does
+    not change with later runs or with the wording.
     """
 
     at: str
@@ -32,7 +32,7 @@ class Event:
 
 
 def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event]:
-    """Yield the beginning of each finding, and its end if it has one. Consequences of others are left out."""
+    """Yield the beginning of each finding, and its end if it has one. Consequences of other findings are left out."""
     for life in found:
         if life.begins.consequence_of:
             continue
@@ -49,8 +49,8 @@ def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event
 
 
 def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iterable[Event]) -> Iterator[Event]:
-    """Yield the images of a series with the first run that measured them; those without an event `between` them that
-    tells more are told together.
+    """Yield an event for each image of a series, at the first run that measured it. Images without another event
+    `between` them share one event.
     """
     first: dict[str, Measurement] = {}
     measured = [measurement for view in views for measurement in view.measured if measurement.is_known]
@@ -72,7 +72,7 @@ def newest_first(events: Iterable[Event]) -> list[Event]:
 
 
 def feed(source: SiteSource, *, url: str) -> str:
-    """Return the newest events as an Atom feed (RFC 4287). `url` is that of the site, or ""."""
+    """Return the newest events as an Atom feed (RFC 4287). `url` is the URL of the site, or ""."""
     events = newest_first(of_lives(source.lives, source))[:MOST_IN_FEED]
     updated = events[0].at if events else "1970-01-01T00:00:00+00:00"
     entries = "".join(_entry(event, url=url) for event in events)

@@ -1,4 +1,4 @@
-"""Names the files of the site after matrices, series and runs, whatever these are called."""
+"""Derives safe names for the files of the site from the names of matrices, series and runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
 
 
 def slug(name: str) -> str:
-    """Return a name for a file or folder, another one for each name: simple ones as they are, others with a hash."""
+    """Return a unique file or folder name for `name`: unchanged if `name` is simple, otherwise with a hash."""
     if _SIMPLE.fullmatch(name) and not name.endswith("."):
         return name
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "x"
@@ -27,31 +27,31 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def matrix_page(matrix: str) -> str:
-    """Return `nightly/index.html`."""
+    """Return the path of a matrix's page: `m-nightly/index.html`."""
     return f"m-{slug(matrix)}/index.html"
 
 
 def series_page(matrix: str, series: str, part: int = 1) -> str:
-    """Return `m-nightly/series-app.html`."""
+    """Return the path of a part of a series' page: `m-nightly/series-app.html`."""
     return f"m-{slug(matrix)}/series-{slug(series)}{f'~{part}' if part > 1 else ''}.html"
 
 
 def run_page(run: IndexedRun) -> str:
-    """Return `m-nightly/run-20260301T040000Z-0001.html`."""
+    """Return the path of a run's page: `m-nightly/run-20260301t040000z-0001.html`."""
     return f"m-{slug(run.matrix)}/run-{slug(run.path.partition('/')[2].lower())}.html"
 
 
 def month(started: str) -> str:
-    """Return `2026-03`; `undated` for a text that is not a time."""
+    """Return the month of an ISO 8601 time, `2026-03`; `undated` for any other text."""
     return started[:7] if re.fullmatch(r"[0-9]{4}-[0-9]{2}", started[:7]) else "undated"
 
 
 def year_page(year: str, part: int) -> str:
-    """Return `findings-2026.html`; "" stands for an unknown year."""
+    """Return `findings-2026.html`, or `findings-undated.html` if `year` is not a year."""
     named = year if re.fullmatch(r"[0-9]{4}", year) else "undated"
     return f"findings-{named}{f'~{part}' if part > 1 else ''}.html"
 
 
 def badge(matrix: str, series: str | None = None) -> str:
-    """Return `m-nightly/badge.svg`, or the badge of a series."""
+    """Return the path of a badge: `m-nightly/badge.svg`, or `m-nightly/badge-of-app.svg` for a series."""
     return f"m-{slug(matrix)}/badge{'' if series is None else f'-of-{slug(series)}'}.svg"

@@ -1,4 +1,4 @@
-"""Makes the pages of the site. Each has a key of what it is made from, so that a new run touches only its own pages."""
+"""Makes the pages of the site, each with a key that hashes its sources, so that a new run rewrites few of them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from harness.report.text.signal_marks import Tone
 from harness.report.text.words import SYMBOLS
 
 MOST_ROWS = 600
-"""Lines of histories on a page: so many, with long names, take less than 300 kB."""
+"""Most lines of histories on a page; even with long names, they take less than 300 kB."""
 MOST_HISTORIES = 40
 MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
 FIXED_SINCE = "bad, fixed in a newer version"
-"""What the newest run says of a matrix in which nothing is open: versions in the middle of its series are bad."""
+"""The verdict shown for a bad newest run of a matrix without open findings: its bad versions are not the newest."""
 MOST_SENTENCES, MOST_WARNINGS = 60, 40
 
 
 def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
-    """Yield every file of the site. `url` is where it will be, for the links of the feed; "" keeps them relative."""
+    """Yield every file of the site. `url` is the URL of the site, for the links in the feed; "" keeps them relative."""
     runs = list(source.runs.values())
     by_matrix: dict[str, list[IndexedRun]] = {}
     for run in runs:
@@ -58,7 +58,7 @@ def _key(runs: Iterable[IndexedRun], *more: str) -> str:
 
 @lru_cache(maxsize=1)
 def _generator() -> str:
-    """Return a hash of the templates and of this code: a newer harness makes all pages again."""
+    """Return a hash of the templates and the code, so that a newer harness rewrites all pages."""
     folder = files("harness.report")
     sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
     named = sorted((file.name, file) for file in sources if file.is_file())
@@ -67,7 +67,7 @@ def _generator() -> str:
 
 @lru_cache(maxsize=1)
 def _style() -> tuple[Markup, Markup]:
-    """Return the style of every page, and the policy that allows it and nothing else."""
+    """Return the style sheet of all pages, and a content security policy that allows only it and data images."""
     folder = files("harness.report") / "templates"
     style = "".join((folder / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
     known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -81,7 +81,7 @@ class _Maker:
         self._environment = environment()
 
     def page(self, name: str, key: str, template: str, content: Any) -> SitePage:
-        """Return a page whose `content()` is made when the page is rendered."""
+        """Return a page; `content` is called when the page is rendered."""
         return SitePage(name=name, key=key, render=lambda: self._render(name, template, content()))
 
     def _render(self, name: str, template: str, content: Mapping[str, Any]) -> str:
@@ -122,7 +122,7 @@ class _Maker:
         )
 
     def _state_of(self, matrix: str, series: str | None = None) -> tuple[str, Tone]:
-        """Return the state of a matrix or a series in a few words."""
+        """Return the state of a matrix or a series, such as `2 open, 1 drift`, and its tone."""
         own = {
             history.id
             for history in self._source.histories.values()
@@ -136,7 +136,7 @@ class _Maker:
         return ("nothing open", "good") if own else ("nothing measured", "none")
 
     def _open(self, matrix: str | None) -> Mapping[str, Any]:
-        """Return the open findings (what, since when, the page of the series), the newest first, and the drifts."""
+        """Return the open findings (text, status, page of the series), newest first, and the drifts."""
         chosen = [
             life
             for life in rows.open_findings(self._source)
@@ -156,7 +156,7 @@ class _Maker:
         return text, lives.standing(life, self._source.runs), names.series_page(history.matrix, history.series)
 
     def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
-        """Return the drifts: what, and the page of the series."""
+        """Return the drifts (text, page of the series)."""
         places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
             (
@@ -168,7 +168,7 @@ class _Maker:
         ]
 
     def findings(self, key: str) -> Iterator[SitePage]:
-        """Yield the findings that are open, and those that are closed by the year in which they were found."""
+        """Yield the page of open findings, and pages of closed findings by the year in which they were found."""
         years: dict[str, list[FindingLife]] = {}
         for life in self._source.lives:
             if life.status != "open" and not life.begins.consequence_of:
@@ -185,7 +185,7 @@ class _Maker:
         for name, found in parts.items():
             closed = [self._told(life) for life in found]
             own = names.digest([_generator(), *map(str, closed)])
-            content = {"title": "Findings that are closed", "closed": closed}
+            content = {"title": "Closed findings", "closed": closed}
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
 
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
@@ -207,7 +207,7 @@ class _Maker:
     # ------------------------------------------------------------ one matrix
 
     def matrix(self, matrix: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the pages of a matrix but those of its runs."""
+        """Yield the pages and badges of a matrix, except the pages of its runs."""
         series = sorted({history.series for history in self._source.histories.values() if history.matrix == matrix})
 
         def content() -> Mapping[str, Any]:
@@ -235,7 +235,7 @@ class _Maker:
         return SitePage(name=name, key=key, render=lambda: badges.render(label, text, tone=tone))
 
     def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the pages of a series: more than one if it has many histories."""
+        """Yield the pages of a series, more than one if it has many histories."""
         count = sum((history.matrix, history.series) == (matrix, series) for history in self._source.histories.values())
         parts = range(1, 2 + (count - 1) // MOST_HISTORIES)
         for part in parts:
@@ -270,7 +270,7 @@ class _Maker:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")
             cells.sort(key=lambda cell: worst.index(cell.state))
-            # A damaged run can have findings of a history that it has no cells of.
+            # A damaged run may have findings in a history without cells.
             findings = [one for one in self._source.findings(run.id) if one[0] in self._source.histories]
             warnings = [text for text in (*run.warnings, run.problem) if text]
             return {

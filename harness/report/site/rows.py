@@ -1,4 +1,4 @@
-"""Makes the tables of the site, as texts that templates escape."""
+"""Prepares the tables of the site as plain texts, which the templates escape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUN_TONES: Mapping[str, Tone] = {"ok": "good", "regression": "bad"}
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A cell of a table. `link` is a page, or ""."""
+    """A cell of a table. `link` is the name of a page, or ""."""
 
     text: str
     tone: Tone = "none"
@@ -34,12 +34,12 @@ class Box:
 
 
 def short_name(text: str) -> str:
-    """Return a name from a matrix or an image, at most _LONGEST letters of it."""
+    """Return a name from a matrix or an image, cut to _LONGEST characters."""
     return shortened(version(text), most=_LONGEST)
 
 
 def run_row(run: IndexedRun) -> tuple[Box, ...]:
-    """Return a run with a link to its page."""
+    """Return a table row for a run, with links to the pages of the run and its matrix."""
     return (
         Box(text=lives.minute(run.started), link=names.run_page(run)),
         Box(text=short_name(run.matrix), link=names.matrix_page(run.matrix)),
@@ -53,7 +53,7 @@ def run_row(run: IndexedRun) -> tuple[Box, ...]:
 
 
 def state_table(now: Sequence[SeriesNow], source: SiteSource) -> tuple[list[str], list[tuple[str, list[Box | None]]]]:
-    """Return the lanes, and for each series its state on each lane: the worst of its variants."""
+    """Return the lanes, and for each series its state on each lane, which is the worst state of its variants."""
     lanes = list(dict.fromkeys(state.history.lane for state in now))
     open_in = open_histories(source)
     cells: dict[tuple[str, str], list[SeriesNow]] = {}
@@ -65,12 +65,12 @@ def state_table(now: Sequence[SeriesNow], source: SiteSource) -> tuple[list[str]
 
 
 def open_findings(source: SiteSource) -> list[FindingLife]:
-    """Return the findings that are open, without those that another one explains."""
+    """Return the open findings, without consequences of other findings."""
     return [life for life in source.lives if life.status == "open" and not life.begins.consequence_of]
 
 
 def open_histories(source: SiteSource) -> set[int]:
-    """Return the histories in which something is bad now."""
+    """Return the ids of the histories with open findings or drifts."""
     return {life.history for life in open_findings(source)} | {drift.history for drift in source.drifts}
 
 
@@ -91,7 +91,7 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
 
 
 def state_of(state: SeriesNow, open_in: set[int]) -> Tone:
-    """Return the state of a history: bad while a finding of it is open."""
+    """Return the state of a history: bad if it has an open finding or a drift, else the state of its newest version."""
     if state.history.id in open_in:
         return "bad"
     return "none" if state.newest is None else state.newest.state
@@ -102,7 +102,7 @@ def state_of(state: SeriesNow, open_in: set[int]) -> Tone:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryRows:
-    """A history on its series' page: a line for each of its newest versions. `older` counts those left out."""
+    """A history on the page of its series, with a row for each of its newest versions. `older` counts the rest."""
 
     title: str
     anchor: str
@@ -115,7 +115,7 @@ class HistoryRows:
 
 
 def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> HistoryRows:
-    """Return a history with at most `most` versions in its table, the newest first, and `marks` in its chart."""
+    """Return a history with at most `most` versions in its table, newest first, and at most `marks` in its chart."""
     by_version: dict[str, list[Measurement]] = {}
     for measurement in view.measured:
         by_version.setdefault(measurement.version, []).append(measurement)
@@ -157,14 +157,16 @@ def _figure(known: Sequence[Measurement], signal: str) -> str:
 
 
 def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measurement]]) -> card_chart.Chart | None:
-    """Draw the step time of the newest run of each version: days differ, so it is a picture and no comparison."""
+    """Draw each version's step time in the newest run that measured it. Because days differ, this is an illustration,
+    not a comparison.
+    """
     points = []
     for image in versions:
         newest = by_version[image][-1]
         figure = newest.figures.get("step_time")
         value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
         points.append(Point(version=image, value=value, low=low, high=high, tone=newest.state, own=True))
-    figure_ = Figure(title="step time, as the newest run of each image measured it", unit="s", points=tuple(points))
+    figure_ = Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
     return card_chart.chart(figure_)
 
 
@@ -172,7 +174,9 @@ def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measuremen
 
 
 def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
-    """Return for each lane what changes its newest run could have seen, and how much days differ there, by signal."""
+    """Return a row for each lane: for each noisy signal, the minimum detectable effect in the newest run and the
+    standard deviation between runs.
+    """
     lanes: dict[str, list[HistoryView]] = {}
     for view in views:
         lanes.setdefault(view.history.lane, []).append(view)
@@ -184,7 +188,7 @@ def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
 
 def noise_titles() -> list[str]:
     """Return the titles of the columns of `noise_rows`."""
-    parts = ("would have shown", "days differ by")
+    parts = ("would have shown", "runs differ by")
     titles = (signal_words.shown_signal(signal).title for signal in _NOISY)
     return ["host or card", *(f"{title}: {part}" for title in titles for part in parts)]
 
@@ -201,7 +205,7 @@ def _visible(views: Sequence[HistoryView], signal: str) -> str:
 
 
 def _days(views: Sequence[HistoryView], signal: str) -> str:
-    """Return the standard deviation of one image's figure between runs, in per cent."""
+    """Return the standard deviation between runs of the same image's figure, in per cent, pooled over all images."""
     squares, freedom = 0.0, 0
     for view in views:
         logs: dict[tuple[str, str | None], list[float]] = {}
@@ -217,5 +221,5 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
 
 
 def short_place(history: IndexedHistory) -> str:
-    """Return the place of a history, at most so long that a page stays small."""
+    """Return the place of a history, cut so that a page stays small."""
     return shortened(lives.place(history), most=200)

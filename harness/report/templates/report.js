@@ -1,19 +1,19 @@
 // Draws the charts when they scroll into view, shows tooltips for cells, and moves between cells with the arrow keys.
-// Without this script the page lacks no information.
+// The page contains all its information without this script.
 const { definitions, drawings } = JSON.parse(document.getElementById("charts").textContent);
 
 // ---------------------------------------------------------------- charts
 
 async function draw(place) {
   const { chart, ...fill } = drawings[place.dataset.chart];
-  // logLevel 1: errors only, no warnings about trials without looks.
+  // logLevel 1 logs only errors, not warnings about trials without looks.
   const options = {
     mode: "vega-lite", ast: true, actions: false, renderer: "svg", logLevel: 1, tooltip: { theme: "custom" },
   };
   try {
     await vegaEmbed(place, { ...definitions[chart], ...fill }, options);
   } catch (error) {
-    place.textContent = `This chart cannot be drawn: ${error.message}. The table has its figures.`;
+    place.textContent = `This chart cannot be drawn: ${error.message}. The table lists its figures.`;
   }
 }
 
@@ -32,7 +32,7 @@ for (const place of places) {
   inSight.observe(place);
 }
 
-// In print, everything that is unfolded is in view.
+// When printing, draw every chart that is not in a closed section.
 window.addEventListener("beforeprint", () => {
   [...places].filter((place) => !place.closest("details:not([open])")).forEach(drawOnce);
 });
@@ -66,7 +66,7 @@ for (const kind of ["mouseover", "focusin"]) {
     link ? show(link) : hide();
   });
 }
-// When the focus moves out of view, the page scrolls: the tooltip of the focused cell must follow it.
+// If focus moves to a cell out of view, the page scrolls, and the cell's tooltip must follow.
 document.addEventListener("scroll", () => {
   const focused = document.activeElement;
   tip.hidden || !focused.matches("[data-tip]") ? hide() : show(focused);
@@ -77,7 +77,7 @@ document.addEventListener("scroll", () => {
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 for (const table of document.querySelectorAll("table.heat")) {
-  // The Tab key stops once per table, not at each cell.
+  // The Tab key stops once per table, not at every cell.
   for (const link of [...table.querySelectorAll("[data-tip]")].slice(1)) link.tabIndex = -1;
 }
 

@@ -1,4 +1,4 @@
-"""Shows the comparison of two places as a table on a terminal, and as JSON."""
+"""Shows the comparison of two runs or lanes as a table on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from harness.model import METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.table import units
-from harness.report.exports.summary import attribution_json, json_ready
+from harness.report.exports.summary import attributions_json, json_ready
 from harness.report.terminal.console_text import console_text
 from harness.report.text import headline, numbers, signal_words, words
 from harness.report.text.clean import plain
@@ -46,7 +46,7 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison in JSON's own types, with null for what is not known."""
+    """Return the comparison as JSON-ready data; unknown values are None."""
     together = comparison.together
     ready: dict[str, Any] = json_ready(
         {
@@ -54,9 +54,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             "exit_code": comparison.exit_code,
             "columns": [_column(column) for column in comparison.columns],
             "cells": [_pair(pair) for pair in comparison.pairs],
-            "attribution": [attribution_json(attribution, together) for attribution in together.attribution]
-            if together
-            else [],
+            "attribution": [] if together is None else list(attributions_json(together)),
             "notes": comparison.notes,
         }
     )
@@ -64,9 +62,9 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def standing_text(measured: Measured, one: str, other: str) -> str:
-    """Return how the second place compares with the first: `slower`, `only new leaks`, `no difference shown`.
+    """Return how the second column compares with the first: `slower`, `only new leaks`, `no difference shown`.
 
-    `one` and `other` are the labels of the two places.
+    `one` and `other` are the labels of the two columns.
     """
     what = "leaks" if measured.metric == "memory" else signal_words.shown_signal(measured.metric).verb
     if measured.metric == "outcome" or measured.metric.startswith(METRIC_PREFIX):
@@ -86,7 +84,7 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
 
 
 def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield a line for each reason that cells are not comparable, with these cells."""
+    """Yield a line for each set of reasons that makes cells not comparable, with the names of these cells."""
     alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
     for pair in pairs:
         if pair.refused:
@@ -96,9 +94,9 @@ def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _write_pairs(pairs: Sequence[Pair], columns: tuple[Column, Column], console: Console) -> None:
-    """Write each cell's name on its own line, and its rows below; all rows share their column widths.
+    """Write each cell's name on its own line, with the cell's rows below it. All rows have the same column widths.
 
-    Labels that do not fit stand above the table, and A and B in the header.
+    If the labels do not fit, they are written above the table, and the header shows A and B.
     """
     labels = (columns[0].label, columns[1].label)
     widths = _widths(pairs, labels, console)
@@ -127,7 +125,7 @@ def _header(labels: Labels) -> tuple[str, ...]:
 def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int] | None:
     """Return the column widths in characters; None if the labels do not fit.
 
-    The last two columns are folded between words if necessary.
+    The last two columns wrap between words if necessary.
     """
     rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
     cells = [[console_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
@@ -142,7 +140,7 @@ def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int
 
 
 def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: Console) -> Padding:
-    """Return the rows as a grid; without `widths`, cells are folded anywhere."""
+    """Return the rows as a grid; without `widths`, cells wrap anywhere."""
     grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
     for place in range(len(rows[0])):
         grid.add_column(width=None if widths is None else widths[place], overflow="fold")
@@ -156,8 +154,10 @@ def _cell_name(pair: Pair) -> str:
 
 
 def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
-    """Yield signal, the two figures, their ratio, and how the second compares. A signal that neither side has is left
-    out, and so is one that is not always shown, if the sides do not differ in it and neither is bad.
+    """Yield for each signal its title, the two figures, their ratio, and how the second figure compares.
+
+    A signal without any figure is left out. A signal that is not in _ALWAYS is also left out if the sides do not differ
+    in it and neither side is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
     verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
@@ -177,8 +177,8 @@ def _title(metric: Metric) -> str:
 
 
 def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
-    """Return whether to leave out a metric: the growth of flat cells is noise, and the peak of a leak depends on its
-    steps.
+    """Return whether to leave out a metric: growth if neither cell leaks, because it is noise, and peak memory if one
+    leaks, because it then depends on the number of steps.
     """
     leaking = any("leak" in verdict.verdicts for verdict in verdicts)
     return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking

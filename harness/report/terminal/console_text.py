@@ -1,4 +1,4 @@
-"""Makes text ready for a console: cleaned, in the console's encoding, and never read as markup."""
+"""Prepares text for a console: cleaned, in the console's encoding, and never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from harness.report.text.clean import plain, spelled
 
 
 def console_text(text: str, console: Console, style: str | Style = "") -> Text:
-    """Return one line of text. Characters that the console cannot write are spelled in others."""
+    """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
     return Text(spelled(plain(text), encoding=console.encoding), style=style)

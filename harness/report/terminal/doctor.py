@@ -25,7 +25,7 @@ METRICS = {"step_time": "step time", "peak_memory": "peak memory"}
 
 
 def render(checkup: Checkup, console: Console) -> None:
-    """Write the checkup to `console`, at its width and in its encoding, with as many hosts side by side as fit."""
+    """Write the checkup to `console`, at its width and in its encoding, with as many hosts per table as fit."""
     for hosts in _groups(checkup.hosts, (console.width - 12) // HOST_WIDTH):
         console.print(_hosts_table(hosts, console))
         console.print()
@@ -113,9 +113,9 @@ def _room(host: HostCheck) -> str:
 
 
 def _memory(host: HostCheck) -> str:
-    """Return the most memory of a launch for which the matrix gives no limit."""
+    """Return the memory limit of a launch for which the matrix gives none."""
     limit_bytes = None if host.condition is None else host.condition.memory_limit_bytes
-    return "" if host.condition is None else "no limit" if limit_bytes is None else f"{_size(limit_bytes)} a launch"
+    return "" if host.condition is None else "no limit" if limit_bytes is None else f"{_size(limit_bytes)} per launch"
 
 
 def _images(host: HostCheck) -> str:
@@ -127,15 +127,15 @@ def _images(host: HostCheck) -> str:
         lines.append(f"to pull: {_size(wanted.missing_bytes)}, unpacked about {_size(wanted.unpacked_bytes)}")
     if wanted.unknown:
         lines.append(f"size of {len(wanted.unknown)} not known")
-    return "\n".join([*lines, *(["NOT ENOUGH ROOM"] if _is_short(host, wanted) else [])])
+    return "\n".join([*lines, *(["NOT ENOUGH SPACE"] if _is_short(host, wanted) else [])])
 
 
 def _unknown(host: HostCheck) -> Iterator[str]:
-    """Yield `old: size not known of ngc 20.12 and ngc 22.12: nvcr.io cannot be reached`."""
+    """Yield `old: size of ngc 20.12 and ngc 22.12 not known: nvcr.io cannot be reached`."""
     unknown = host.wanted.unknown if host.wanted is not None else {}
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
-        yield f"{host.name}: size not known of {words.some_of(images, MOST_NAMES)}: {reason}"
+        yield f"{host.name}: size of {words.some_of(images, MOST_NAMES)} not known: {reason}"
 
 
 def _is_short(host: HostCheck, wanted: Wanted) -> bool:
@@ -164,7 +164,7 @@ def _control(host: HostCheck) -> str:
 
 
 def _odd(host: HostCheck) -> str:
-    """Return how its control differs from that of the pool, or why it is not known."""
+    """Return how a machine's control launch differs from the pool's, or why that is not known."""
     if host.control_ms is None:
         return host.odd
     return f"the control takes {_control(host)}, {host.odd}; check its other processes, its cooling and power settings"
@@ -183,12 +183,12 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
     "GPUs": _gpus,
     "lanes": _lanes,
     "lease": _lease,
-    "room": _room,
+    "disk space": _room,
     "memory": _memory,
     "images": _images,
     "noise": _noise,
     "control": _control,
-    "left behind": _leftovers,
+    "leftovers": _leftovers,
 }
 
 
@@ -196,7 +196,7 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
 
 
 def _place(fit: ImageFit) -> tuple[str, Gpu | None]:
-    """Return the column of a fit: the host, and its kind of card, which identical cards share."""
+    """Return the column of a fit: the host and the kind of card, so that identical cards share a column."""
     kind = None if fit.gpu is None else replace(fit.gpu, uuid="", index=0, processes=None, parent=None)
     return fit.host, kind
 

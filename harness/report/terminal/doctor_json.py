@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 def to_json(checkup: Checkup) -> dict[str, Any]:
-    """Return the checkup in JSON's own types. Every field is always there; null stands for what is not known."""
+    """Return the checkup as JSON-ready data. Every field is always present; unknown values are None."""
     return {
         "schema": SCHEMA,
         "matrix": checkup.matrix,

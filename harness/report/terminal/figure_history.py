@@ -1,4 +1,4 @@
-"""Writes the verdict on a history of figures as text."""
+"""Writes what `harness judge` prints about a history of figures."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _KINDS = {
     "better": "better",
 }
 _NO_NOISE = 1e-6
-"""The minimum detectable effect, a share, below which there is no noise: that of equal values."""
+"""A minimum detectable effect (relative) below this means that all values are equal, so there is no noise."""
 
 
 def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
-    """Yield what changed, what would have shown, and what could not be judged.
+    """Yield the changes, the minimum detectable effect, and what could not be judged.
 
     `why` is the reason to print if nothing could be judged.
     """
     count, rounds = numbers.count(len(found.versions), "version"), numbers.count(found.rounds, "round")
     side = "lower" if found.falls else "higher"
-    yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse, from a change of {_share(found.limit)} on"
+    yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse; the limit is a change of {_share(found.limit)}"
     for change in found.changes:
         yield f"  {_place(change)}: {numbers.effect(change.effect)}{_chance(change)}"
     if found.noise is None:
@@ -39,7 +39,7 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         yield f"  {_visible(found)}"
         yield f"  {_noise(found)}"
     for name in found.odd:
-        yield f"  not judged: {version(name)} has one value, far from its neighbours'; measure it and them again"
+        yield f"  not judged: {version(name)} has one value, far from its neighbours; measure all of these again"
     for text in found.left_out:
         yield f"  left out: {plain(text)}"
 
@@ -68,19 +68,19 @@ def _visible(found: SeriesVerdict) -> str:
         return f"any change above {limit} (the limit) in {what} would have shown"
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
-        beyond = found.limit if found.alone else found.visible  # the noise between neighbours is less well known
-        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # a sum of logs
+        beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
+        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # logs of relative changes add up
         shown, at_limit = f"a change of {sure} in {what} would have shown", f"one of {limit} (the limit)"
-        return f"{shown}; {at_limit} may be there" if found.alone else f"{shown}, and {at_limit} in half of the cases"
-    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"
+        return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
+    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist"
 
 
 def _noise(found: SeriesVerdict) -> str:
     assert found.noise is not None, "the caller checked that the noise is known"
     if found.alone:
         return (
-            f"noise: {_share(found.noise)}, from neighbouring versions, because each has one value: a drift of the "
-            "machine looks like a change of the versions, and a single worse version cannot be judged"
+            f"noise: {_share(found.noise)}, from neighbouring versions, because each has only one value: drift of the "
+            "machine looks like a change between versions, and a single worse version cannot be judged"
         )
     return f"noise: {_share(found.noise)}, from values of one version in different rounds"
 

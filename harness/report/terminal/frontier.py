@@ -1,4 +1,4 @@
-"""Shows peak memory and throughput of all settings, with their Pareto frontier, as a table and as an SVG plot."""
+"""Shows the peak memory and throughput of all settings, with their Pareto frontier, as a table and an SVG plot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.report.text.clean import plain
 
 
 def table(settings: Sequence[Setting]) -> str:
-    """Return a line for each setting, smallest first; * marks the frontier: no other setting is smaller and faster."""
+    """Return a line per setting, lowest memory first; * marks the frontier: no other setting is better in both."""
     rows = [
         ("*" if setting.on_frontier else "", plain(setting.name), f"{setting.peak_mib:.1f}", f"{setting.items_a_s:.1f}")
         for setting in sorted(settings, key=lambda setting: (setting.peak_mib, -setting.items_a_s))
@@ -23,7 +23,7 @@ def table(settings: Sequence[Setting]) -> str:
 
 
 def svg(settings: Sequence[Setting]) -> str:
-    """Return the plot as SVG: peak memory from left to right, throughput from bottom to top."""
+    """Return the plot as SVG, with peak memory on the x-axis and throughput on the y-axis."""
     return definitions.svg(drawing(settings))
 
 
@@ -33,5 +33,5 @@ def drawing(settings: Sequence[Setting]) -> Drawing:
          "tone": "good" if setting.on_frontier else "dim"}
         for setting in settings
     ]  # fmt: skip
-    title = "throughput over peak memory; green: no other is better in both"
+    title = "throughput over peak memory; green: no other setting is better in both"
     return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})

@@ -9,16 +9,16 @@ from harness.report.text import lives, numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 
 SHOWN = ("memory", "step_time", "peak_memory")
-"""The signals whose figures are columns, unless a user asks for others."""
+"""Signals that have a column by default."""
 _WIDEST = 40
 
 
 def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
-    """Yield a table of runs, from old to new, and why some of their directories cannot be read."""
+    """Yield a table of runs in the given order, then the directories that cannot be read, with the reasons."""
     if not runs:
         yield "no runs"
         return
-    header = ("began (UTC)", "run", "verdict", "cells", "bad", "findings", "took")
+    header = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
     yield from _table([header, *map(_run, runs)])
     for run in runs:
         if run.problem:
@@ -32,15 +32,15 @@ def _run(run: IndexedRun) -> tuple[str, ...]:
 
 
 def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
-    """Yield each history: its versions with their newest verdict and figures, what other days said, and its findings.
-    With `days` every measurement has a line of its own.
+    """Yield each history: its versions with their newest verdict and figures and earlier, different verdicts, then its
+    findings and drifts. With `days`, every measurement has its own line.
     """
     shown = signals or SHOWN
     for view in views:
         yield f"{lives.place(view.history)} ({plain(view.history.matrix)})"
         rows = _by_day(view, shown) if days else _by_version(view, shown)
         titles = [signal_words.shown_signal(name).title for name in shown]
-        header = ("image", "verdict", *titles, *(("began (UTC)", "run") if days else ("measured",)))
+        header = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
         yield from (f"  {line}" for line in _table([header, *rows]))
         if view.left_out:
             yield f"  {numbers.count(view.left_out, 'older version')} not shown: --all"
@@ -67,7 +67,7 @@ def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ..
 
 
 def _figure(measured: Sequence[Measurement], signal: str) -> str:
-    """Return the newest figure; if days differ, with the least and the most of them."""
+    """Return the newest figure; if the figures differ between runs, add their minimum and maximum."""
     values = [measurement.figures[signal].value for measurement in measured if signal in measurement.figures]
     known = [value for value in values if value is not None]
     if not known:
@@ -78,8 +78,8 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
 
 
 def _measured(known: Sequence[Measurement]) -> str:
-    """Return how often and when it was measured, and the verdicts of other days that differ from the newest; `never`
-    if no launch says anything.
+    """Return how often and when a version was measured, and the earlier verdicts that differ from the newest; `never`
+    if no measurement reached a verdict on the image.
     """
     if not known[-1].is_known:
         return "never"
@@ -90,18 +90,18 @@ def _measured(known: Sequence[Measurement]) -> str:
 
 
 def known_of(measured: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the measurements that say something, else all."""
+    """Return the measurements that say something about the image; if there are none, all of them."""
     return [measurement for measurement in measured if measurement.is_known] or measured
 
 
 def days_of(measured: Sequence[Measurement]) -> str:
-    """Return `2026-03-01 to 2026-03-04`, or the only day."""
+    """Return `2026-03-01 to 2026-03-04`, or the day if both are the same."""
     first, last = lives.day(measured[0].started), lives.day(measured[-1].started)
     return last if first == last else f"{first} to {last}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield rows with columns of equal width; a column of nothing is left out."""
+    """Yield the rows with aligned columns; empty columns are left out."""
     every = [[shortened(text, most=_WIDEST) if place < len(row) - 1 else text for place, text in enumerate(row)]
              for row in rows]  # fmt: skip
     kept = [place for place in range(len(every[0])) if len(every) == 1 or any(row[place] for row in every[1:])]

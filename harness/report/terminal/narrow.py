@@ -10,26 +10,27 @@ from harness.report.text.clean import plain
 
 NOT_RUN = (
     "The scenario was not run, so it is not known which libraries it maps. The search tries mapped libraries first; "
-    "those that belong to no distribution will be further groups."
+    "mapped libraries that belong to no distribution will form further groups."
 )
 SWEPT = "Before the search, both versions are swept to see what is worse."
 LEVEL = (
-    "If it is a level, such as the step time, each hybrid is launched beside both of them: three launches instead of "
-    "one."
+    "If a level such as the step time is worse, each hybrid is launched together with both versions: three launches "
+    "instead of one."
 )
 
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """Return the line before the search begins, with what one culprit is expected to take."""
-    task = "find one culprit among them" if len(groups) > 1 else "prove that it is the culprit"
-    return f"{_counted(groups)}; to {task} takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
+    """Return the line printed before the search, with the expected number of hybrids and launches for one culprit."""
+    task = "finding one culprit among them" if len(groups) > 1 else "proving that it is the culprit"
+    return f"{_counted(groups)}; {task} takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
 
 
 def differing(
     groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool, by_exit_code: bool
 ) -> str:
-    """Return the table of a dry run. `sweeps`: no run measured the two versions yet; `by_exit_code`: nothing else of
-    the scenario is judged, so that no level can be worse."""
+    """Return the table of a dry run. `sweeps`: no run has measured the two versions yet; `by_exit_code`: only the exit
+    code of the scenario is judged, so no level can be worse.
+    """
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
@@ -39,7 +40,7 @@ def differing(
 
 
 def result(found: Narrowed) -> str:
-    """Return the answer, with its proof below it."""
+    """Return the answer, followed by its proof and what remains unknown."""
     answer, *rest = narrowed.sentences(found)
     return "\n".join([answer, *(f"  {line}" for line in rest), ""])
 

@@ -1,4 +1,4 @@
-"""Writes the output of `--dry-run`: what a plan does, and the most that it can cost."""
+"""Writes the output of `--dry-run`: what a plan launches, and its expected and maximum cost."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from harness.report.text import numbers
 
 
 def dry_run(plan: Explanation) -> str:
-    """Return the plan as text: a line for the whole, then lines for each host and for what is left out."""
+    """Return the plan as text: a line for the whole plan, then lines for each host, then lines for what is left out."""
     left_out = f", {plan.excluded} left out" if plan.excluded else ""
     lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
     if plan.searched:
-        lines.append("  the expected number assumes that each search has one clear change; otherwise there are more")
+        lines.append("  the expected number assumes that each search has one clear change; otherwise more are needed")
     if plan.estimate is not None:
         launches, time = sum(plan.estimate.launches.values()), numbers.duration(plan.estimate.seconds)
         lines.append(

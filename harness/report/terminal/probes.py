@@ -1,5 +1,5 @@
-"""Writes the results of probes as plain text: the tables that the page has, too, but functions line by line in the
-columns of memory_profiler and line_profiler.
+"""Writes the results of probes as plain text: the same tables as the HTML page, except that line-by-line tables of
+functions have the columns of memory_profiler and line_profiler.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _block(section: ProbeSection) -> Iterator[str]:
 
 
 def _table(table: ProbeTable) -> Iterator[str]:
-    """Yield the lines of a table; a text that ends a row stands below it, one line for each frame of a stack."""
+    """Yield the lines of a table. A text that ends a row is written below the row, one line per frame of a stack."""
     width = len(table.columns) - table.ends_in_text
     text = tabulate(
         [row[:width] for row in table.rows],

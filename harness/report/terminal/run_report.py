@@ -1,4 +1,4 @@
-"""Writes the report on a terminal: headline, tables, findings, and what is not known.
+"""Writes the report on a terminal: headline, tables, findings, and what remains unknown.
 
 Text from images, tags, params and logs is cleaned by `clean.plain` and printed as `rich.text.Text`, never as markup.
 """
@@ -26,14 +26,14 @@ _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yello
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_CARDS = 8
-"""Findings that are printed in full."""
+"""Cards that are printed in full."""
 _MOST_ENDS = 6
-"""Rows up to which the report has old → new without `--wide`."""
+"""Most rows with which the report shows old → new without `--wide`."""
 _ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
 
 
 def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
-    """Write the report to `console`, at its width and in its encoding; `wide` adds every signal of every row."""
+    """Write the report to `console`, at its width and in its encoding; `wide` shows every signal of every row."""
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(totals.line(result), style="dim")
@@ -62,14 +62,14 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
-    """Return the report for a file: no colours, `width` characters wide."""
+    """Return the report as text for a file, without colours and `width` characters wide."""
     file = io.StringIO()
     render(result, Console(file=file, width=width, color_system=None, legacy_windows=False), wide=wide)
     return file.getvalue()
 
 
 class _Pen:
-    """Writes plain text to a console in its encoding, without markup and highlighting."""
+    """Writes plain text to a console in the console's encoding, without markup or highlighting."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -79,7 +79,7 @@ class _Pen:
         return console_text(text, self.console, style)
 
     def strip(self, of: Strip) -> Text:
-        """Return one mark for each group of signals; cached, because most of ten thousand cells have the same."""
+        """Return one mark for each group of signals; cached, because most cells have the same strip."""
         if of not in self._strips:
             self._strips[of] = Text().join(self.text(signal_marks.MARKS[tone], _STYLES[tone]) for tone in of)
         return self._strips[of]
@@ -88,7 +88,7 @@ class _Pen:
         return self.text(text).cell_len
 
     def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
-        """Write one text after `before` empty lines; `whole` does not wrap it, so that it can be copied."""
+        """Write one text after `before` empty lines; `whole` turns wrapping off, so that the text can be copied."""
         self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
 
     def list(self, title: str, lines: Sequence[str], *, style: str = "") -> None:
@@ -98,7 +98,7 @@ class _Pen:
             self.items(self.text(line, style) for line in lines)
 
     def items(self, texts: Iterable[Text]) -> None:
-        """Write each text after a dash, with its further lines indented."""
+        """Write each text after a dash, with continuation lines indented."""
         for text in texts:
             self.item(text)
 
@@ -113,8 +113,10 @@ class _Pen:
 
 
 def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
-    """Write what the signs mean, also those of cells without a measurement; `left_out` adds where old → new is."""
-    first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
+    """Write what the signs mean, including those of cells without a measurement; `left_out` adds where to find
+    old → new.
+    """
+    first, *rest = table.legend(tables, levels=False)
     absent = {cell.word for shown_table in tables for cell in shown_table.shown if cell.tone == "none"}
     told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
     lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
@@ -124,7 +126,7 @@ def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -
 
 
 def _write_ends(shown_table: ReportTable, pen: _Pen) -> None:
-    """Write old → new, a line for each row."""
+    """Write the old → new lines, one per row."""
     rows = [(row, line) for row in shown_table.verdicts if (line := old_to_new.line(row))]
     if rows:
         pen.line("old → new", style="dim", before=1)
@@ -132,12 +134,12 @@ def _write_ends(shown_table: ReportTable, pen: _Pen) -> None:
 
 
 def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
-    """Write every signal of every row, with figures, limit and what would have shown, and the reasons below."""
+    """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
     for row in shown_table.verdicts:
         told = old_to_new.rows(row)
         if not told:
             continue
-        pen.line(f"{row.label}, every signal", before=1)
+        pen.line(f"{row.label}, all signals", before=1)
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
         for name in ("signal", *old_to_new.COLUMNS[2:-1]):
             grid.add_column(pen.text(name), overflow="fold")
@@ -150,7 +152,7 @@ def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
 
 
 def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
-    """Write the table in as few blocks as the width allows; if one suffices, verdict and figure share a line."""
+    """Write the table in as few blocks as the width allows; verdict and figure share a line if a single block fits."""
     spare = pen.console.width - sum(_widths(shown_table, pen, wide=False))
     label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
     room = pen.console.width - label
@@ -162,7 +164,7 @@ def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
 
 
 def _widths(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
-    """Return each column's width with its gutter."""
+    """Return the width of each column in characters, including its gutter."""
     columns = zip(*(row.cells for row in shown_table.rows), strict=True)
     return [
         _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
@@ -178,7 +180,7 @@ def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yield the column numbers of each block: as many as fit into `room`, at least one."""
+    """Yield the column numbers of each block: as many columns as fit into `room` characters, but at least one."""
     block: list[int] = []
     used = 0
     for number, width in enumerate(widths):
@@ -216,7 +218,7 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
 
 
 def _write_findings(result: RunResult, pen: _Pen) -> None:
-    """Write a card for each finding, the worst first; beyond _MOST_CARDS only the sentence."""
+    """Write a card for each fault, worst first; after _MOST_CARDS cards, only their sentences."""
     told = cards(result)
     if told:
         pen.line("Findings", style="bold", before=1)

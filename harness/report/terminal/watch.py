@@ -1,4 +1,4 @@
-"""Writes the result of one registry poll of `harness watch`, in one line or as JSON-ready data."""
+"""Writes the result of one registry poll of `harness watch`, as one line or as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_NAMES = 6
 
 
 def line(seen: RegistryLook) -> str:
-    """Return `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
+    """Return a poll's line: `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
     begin = f"{seen.at} {seen.matrix}: "
     if seen.problem:
         return plain(f"{begin}{seen.problem}")
@@ -30,7 +30,7 @@ def line(seen: RegistryLook) -> str:
 
 
 def as_json(seen: RegistryLook) -> dict[str, Any]:
-    """Return one JSON object for a poll. Every field is always there."""
+    """Return one JSON-ready object for a poll. Every field is always present."""
     spots = {
         name: [{"series": spot.series, "image": spot.version} for spot in getattr(seen, name)]
         for name in ("new", "republished", "gone")

@@ -1,6 +1,6 @@
 """Makes text of unknown origin harmless: text from images, tags, params and logs must not control a screen or a page.
 
-This module does what all formats need; each format (HTML, Markdown, XML) does its own escaping where it is written.
+This module cleans text for all formats; each format (HTML, Markdown, XML) does its own escaping where it is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
     Characters that XML 1.0 forbids (lone surrogates, noncharacters) become U+FFFD.
     """
-    if text.isprintable():  # none of the characters below is
+    if text.isprintable():  # the characters handled below are not printable
         return text
     return "".join(_harmless(character) for character in _ESCAPE_SEQUENCE.sub("", text)).strip()
 
@@ -37,12 +37,12 @@ def _harmless(character: str) -> str:
 
 
 def version(text: str) -> str:
-    """Return `plain(text)`, with a digest as short as Docker shows it: `sha256:0123456789ab`."""
+    """Return `plain(text)`, with a digest shortened as Docker shortens it: `sha256:0123456789ab`."""
     return _DIGEST.sub(r"\1", plain(text))
 
 
 def readable(text: str) -> str:
-    """Return each line of `text` as `plain` has it, with its indentation: what is printed, whoever wrote it."""
+    """Return `text` with every line cleaned by `plain` but its indentation kept, for printing text of any origin."""
     return "\n".join(_indentation(line) + plain(line) for line in text.split("\n"))
 
 
@@ -62,7 +62,7 @@ def shortened(text: str, *, most: int) -> str:
 
 
 def spelled(text: str, *, encoding: str) -> str:
-    """Return `text` as `encoding` can write it: known signs in an ASCII spelling, other missing characters as `?`."""
+    """Return `text` as `encoding` can write it: known symbols are spelled in ASCII, other characters become `?`."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Writes the texts on one finding of a run: what is wrong, where it begins or ends, its size, and how sure it is."""
+"""Describes one finding of a run: what is wrong, where it begins or ends, its size, and how certain it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.report.text.signal_words import shown_signal
 UNCONFIRMED = "one side has fewer than two launches"
 _WHAT = {
     "leak": "memory leak",
-    "slowdown": "steps that get slower as it runs",
+    "slowdown": "steps that get slower during a launch",
     "oom": "running out of memory",
     "crash": "crash",
     "hang": "hang",
@@ -23,24 +23,24 @@ def symptom(finding: Finding) -> str:
 
 
 def symptom_of(metric: Metric, verdict: str) -> str:
-    """Return the same for a metric and the verdict on it."""
+    """Return the noun for a metric and the verdict on it."""
     if verdict == "nan":
         return f"NaN or infinity in {shown_signal(metric).title}"
     return _WHAT.get(verdict) or shown_signal(metric).noun
 
 
 def text(finding: Finding) -> str:
-    """Return where a finding begins or ends, its size, and how sure it is, on one line without the place."""
+    """Return what is wrong, where it begins or ends, its size and how certain it is, on one line without the place."""
     return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
 
 
 def line(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
+    """Return `text` with its place: `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0)`."""
     return f"{place(finding)}: {text(finding)}"
 
 
 def place(finding: Finding) -> str:
-    """Return `multidict on local, multidict_pop`."""
+    """Return a finding's series, lane and variant: `multidict on local, multidict_pop`."""
     return f"{plain(finding.series)} on {words.lane_text(finding.lane)}, {words.variant_text(finding.variant)}"
 
 
@@ -72,6 +72,6 @@ def _size(finding: Finding) -> str:
 
 
 def _evidence(finding: Finding) -> str:
-    """Return the p-value, if there was a test, and what is missing for a confirmation."""
+    """Return the p-value, if there was a test, and why the finding is not confirmed, if it is not."""
     chance = "" if finding.p is None else f", {numbers.probability(finding.p)}"
     return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"

@@ -1,4 +1,4 @@
-"""Lists what a reader must not mistake for good: cells and signals that were not measured, decided or checked."""
+"""Lists the cells and signals that were not measured, decided or checked, so that no reader mistakes them for good."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.report.text.clean import plain, shortened, version
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
-_TO_GO_ON = "the same sweep without it continues"
+_TO_GO_ON = "run the same sweep without it to continue"
 _LIMIT_NONE = "the limit is none"
 _NO_METRICS = "the scenario returns none"
 _NOTHING_LOGGED = "the program logs none"
@@ -31,10 +31,10 @@ _MOST_SCENARIOS = 3
 
 
 def lines(result: RunResult) -> list[str]:
-    """Return a line for each verdict or signal, series, lane and reason not measured as planned or not decided.
+    """Return the lines on cells and signals that were not decided, or not measured as planned.
 
-    Versions with the same reason share a line.
-    The problem of a whole host is in `words.troubles`, and cells that a search did not need are not gaps.
+    Cells with the same verdict or signal, series, lane and reason share a line. Problems of a whole host are in
+    `words.troubles`; cells that a search did not need are not gaps.
     """
     told: dict[tuple[str, str, str], list[CellResult]] = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
@@ -60,13 +60,14 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 
 
 def _fails_alone(result: RunResult) -> Iterator[Cell]:
-    """Yield the cells that failed before the first step, unlike another version of the row: `setup: bad` judges that.
+    """Yield the cells that failed before the first step although another version of the row did not.
 
-    A command that ends with exit code 125 says itself that it cannot be tested.
+    The limit `setup: bad` would call such a cell bad. Scenarios judged by their exit code are left out: exit code 125
+    states that the version cannot be tested.
     """
     rows: dict[tuple[str, Lane, Variant], list[CellResult]] = {}
     for entry in result.cells:
-        if entry.verdict.trials:  # those of an `untested` cell failed before the first step
+        if entry.verdict.trials:  # the trials of an `untested` cell failed before the first step
             rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
     for (_, _, variant), row in rows.items():
         failed = [entry.cell for entry in row if entry.verdict.verdict == "untested"]
@@ -83,7 +84,7 @@ def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 
 
 def _blind(result: RunResult) -> Iterator[str]:
-    """Yield a line for each blind or suspect signal, place and reason."""
+    """Yield a line for each combination of blind or suspect signal, place and reason."""
     told: dict[tuple[str, str, str, str], list[tuple[CellResult, SignalVerdict]]] = {}
     for entry in result.cells:
         for name in _open_signals(entry):
@@ -96,8 +97,9 @@ def _blind(result: RunResult) -> Iterator[str]:
 
 
 def _unprinted(result: RunResult) -> Iterator[str]:
-    """Yield a line for each program with patterns in `printed:` that no line matched in any launch, with a line that it
-    printed."""
+    """Yield a line for each program whose `printed:` has patterns that no output line matched in any launch, with an
+    example of its output.
+    """
     for name, cells in _by_scenario(result).items():
         program = cells[0].cell.variant.scenario.program
         seen = {signal for entry in cells for signal in entry.verdict.signals}
@@ -108,17 +110,17 @@ def _unprinted(result: RunResult) -> Iterator[str]:
 
 
 def _example(cells: Sequence[CellResult]) -> str:
-    """Return a line that a launch printed, one with a number if there is any."""
+    """Return an example of a line that a launch printed, with a number in it if any line has one."""
     outputs = (f"{trial.output_head}\n{trial.output_tail}" for entry in cells for trial in entry.trials)
     lines = [line for output in outputs for line in output.splitlines() if line.strip()]
     line = next((line for line in lines if any(map(str.isdigit, line))), next(iter(lines), ""))
-    return f"it printed such as: {shortened(line.strip(), most=words.WHY_LENGTH)}" if line else "it printed nothing"
+    return f"it printed, e.g.: {shortened(line.strip(), most=words.WHY_LENGTH)}" if line else "it printed nothing"
 
 
 def _open_signals(entry: CellResult) -> list[str]:
-    """Return the blind and suspect signals of a cell that `_undecided` and `_provisional` leave to `_blind`.
+    """Return the blind and suspect signals of a cell that `_undecided` and `_provisional` do not report.
 
-    An undecided cell already has a line for its memory or outcome, and a provisional cell has one for all its signals.
+    `_undecided` reports an undecided cell's memory and outcome, `_provisional` all signals of a provisional cell.
     """
     own = "none" if entry.verdict.provisional else words.tone(entry.verdict.verdict)
     told = ("memory", "outcome") if own != "good" else ()
@@ -129,8 +131,8 @@ def _open_signals(entry: CellResult) -> list[str]:
 
 
 def _range(name: str, some: Sequence[SignalVerdict]) -> str:
-    """Return `step time: only ±35 % would have shown (limit 10 %)`, or `setup time: suspect`. If the cells differ, the
-    coarsest one is named: `step time: at worst, only …`.
+    """Return `step time: only ±35 % would have shown (limit 10 %)`, or `setup time: suspect`. If the cells differ, give
+    the largest minimum detectable effect: `step time: at worst, only …`.
     """
     if some[0].seen == "suspect":
         return f"{signal_words.shown_signal(name).title}: suspect"
@@ -149,7 +151,7 @@ def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], result: 
     versions = list(dict.fromkeys(version(image.version) for image in images if image in named))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
     some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
-    if len(set(cells)) < len(versions) * len(variants):  # not every variant of every version
+    if len(set(cells)) < len(versions) * len(variants):  # some variants of some versions only
         some = f"{numbers.count(len(set(cells)), 'cell')} of {some}"
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
     return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
@@ -159,17 +161,17 @@ def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], result: 
 
 
 def asides(result: RunResult) -> list[str]:
-    """Return lines on what the report does not show: the sensitivity, the signals not checked, the cells not run."""
+    """Return lines on the limits of the report: the sensitivity, the signals not checked, the cells not needed."""
     return [
         text for text in (sensitivity.quiet_text(result), *not_looked_at(result), sensitivity.needless(result)) if text
     ]
 
 
 def not_looked_at(result: RunResult) -> list[str]:
-    """Return at most one line that names the signals about which good says nothing.
+    """Return at most one line that names the signals that were not checked, which a good verdict does not cover.
 
-    `not checked: peak GPU memory (no GPU); in train: results (the scenario returns none)`. A group in which no signal
-    was checked, for one reason, stands as the group.
+    `not checked: peak GPU memory (no GPU); in train: results (the scenario returns none)`. If no signal of a group was
+    checked, all for the same reason, the line names the group.
     """
     cells = _by_scenario(result)
     unseen = {name: _unseen(some) for name, some in cells.items()}
@@ -209,7 +211,7 @@ def _reasoned(unseen: Iterable[Unseen]) -> str:
 
 
 def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
-    """Return what was checked in none of these cells of one scenario."""
+    """Return the signals and groups that were not checked in any of these cells of one scenario."""
     reasons = _reasons(cells)
     found: list[Unseen] = []
     for group in GROUPS:
@@ -227,7 +229,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
 
 
 def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
-    """Return, by signal, why it was checked in none of these cells."""
+    """Return, for each signal that was not checked in any of these cells of one scenario, the reason."""
     scenario = cells[0].cell.variant.scenario
     found: dict[str, str] = {}
     for name in [name for name, signal in SIGNALS.items() if signal.kind != "observation"]:
@@ -246,7 +248,7 @@ def _is_off(name: str, scenario: Scenario) -> bool:
 
 
 def _is_known(cells: Iterable[CellResult]) -> bool:
-    """Return whether any signal was recorded: runs of early versions of the harness have none."""
+    """Return whether any signal was recorded; runs of early versions of the harness recorded none."""
     return any(entry.verdict.signals for entry in cells)
 
 

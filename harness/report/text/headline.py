@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,13 +23,13 @@ def sentence(result: RunResult) -> str:
 
 def _regression(result: RunResult) -> str:
     if not result.attribution:
-        return f"{_bad_cells(result)}, but the history does not show since which version."
+        return f"{_bad_cells(result)}, but the history does not show which version began it."
     top, more = _worst(result)
     return f"{' '.join(blame.sentences(top, result))}{f' And {more} below.' if more else ''}"
 
 
 def _worst(result: RunResult) -> tuple[Sequence[Attribution], str]:
-    """Return the faults that the first lines name, and how many more there are, in words ("" for none)."""
+    """Return the faults that the headline names, and the count of the others as text ("" for none)."""
     worst = blame.worst_first(result)
     rest = len(worst) - blame.MOST_AT_THE_TOP
     return worst[: blame.MOST_AT_THE_TOP], numbers.count(rest, "further fault") if rest > 0 else ""
@@ -58,7 +59,7 @@ def _inconclusive(result: RunResult) -> str:
     early = sum(cell.verdict.provisional for cell in result.cells)
     few = [f"{early} of {cells} had too few launches to be called good"] if early else []
     unsaid = sum(_is_stopped(cell) and not cell.verdict.trials for cell in result.cells)
-    none = [f"{unsaid} of {cells} had none"] if unsaid else []
+    none = [f"{unsaid} of {cells} had no launch"] if unsaid else []
     seen = so_far.lines(result) if any(map(_is_stopped, result.cells)) else []
     if not seen:
         return f"{_why_stopped(result)}Nothing bad found, but {'; '.join([*told, *few, *none, *_open(result)])}."
@@ -70,32 +71,32 @@ def _is_stopped(cell: CellResult) -> bool:
 
 
 def _why_stopped(result: RunResult) -> str:
-    """Return `Stopped by --quick. `, or "" if the sweep went on to its end."""
+    """Return `Stopped by --quick. `, or "" if the sweep was not stopped early."""
     why = next((cell.skipped.why for cell in result.cells if cell.skipped is not None and _is_stopped(cell)), "")
     return f"{why[:1].upper()}{why[1:]}. " if why else ""
 
 
 def _open(result: RunResult) -> list[str]:
-    """Return what is not decided in otherwise good cells: changes seen in too few launches, and blind signals."""
+    """Return what is undecided in otherwise good cells: changes seen in too few launches, and blind signals."""
     return [*_suspects(result), *_blind(result)]
 
 
 def _suspects(result: RunResult) -> list[str]:
-    """Return the suspect signal that matters most in each good cell: `six 1.16.0: step time is 300 times that of …`."""
+    """Return the most important suspect signal of each good cell: `six 1.16.0: step time is 300 times that of …`."""
     told = []
     for cell in result.cells:
         name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
         if name is not None and cell.verdict.signals[name].seen == "suspect":
             why = cell.verdict.signals[name].why
             told.append(f"{plain(cell.cell.image.series)} {version(cell.cell.image.version)}: {plain(why)}")
-    return words.at_most(told, _MOST_TITLES, rest="{} more seem worse, too")
+    return words.at_most(told, _MOST_TITLES, rest="{} more also seem worse")
 
 
 def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
     blind = dict.fromkeys(name for verdict in good for name in verdict.blind)
     absent = {name: words.absent(name, result.cells) for name in blind}
-    texts = sorted((text for some in absent.values() for text in some), key=lambda text: text.startswith("in "))
+    texts = [text for _, text in sorted(itertools.chain(*absent.values()), key=lambda told: told[0])]
     told = words.at_most(texts, _MOST_TITLES, rest="and {} more below")
     coarse = [name for name, some in absent.items() if not some]
     if not coarse:
@@ -131,7 +132,7 @@ def _ok(result: RunResult) -> str:
     if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
     if not good:
-        return f"Nothing was run: {_all_of(len(tones))} excluded or cannot run there."
+        return f"Nothing was run: {_all_of(len(tones))} excluded or incompatible with the host."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
 
 

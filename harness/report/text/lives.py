@@ -1,4 +1,4 @@
-"""Writes the findings of many runs, and drifts, as sentences."""
+"""Describes findings over many runs, and drifts, in sentences."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from harness.report.text.signal_words import shown_signal
 
 Runs = Mapping[int, IndexedRun]
 MOST_TITLES = 3
-"""Signals that are named for one measurement; the others are counted."""
+"""Most signals named for one measurement; the rest are counted."""
 
 
 def day(started: str) -> str:
-    """Return the day of a time: `2026-03-01`."""
+    """Return the date part of an ISO 8601 time: `2026-03-01`."""
     return plain(started[:10]) or "an unknown day"
 
 
 def minute(started: str) -> str:
-    """Return a time to the minute: `2026-03-01 04:00`."""
+    """Return an ISO 8601 time to the minute: `2026-03-01 04:00`."""
     return plain(started[:16].replace("T", " ")) or "an unknown day"
 
 
 def run_verdict(run: IndexedRun) -> str:
-    """Return how a run ended: `bad`; the kind of a run that has no verdict, such as `probes`."""
+    """Return the verdict of a run, such as `bad`; for a run without a verdict, its kind, such as `probe`."""
     if run.problem:
         return "cannot be read"
     return words.RUN_VERDICTS.get(run.verdict, run.verdict) if run.verdict else run.kind
 
 
 def measured_verdict(measurement: Measurement) -> str:
-    """Return `✗ leak`, or `✗ step time` where another signal of the cell is worse than memory."""
+    """Return `✗ leak`, or `✗ step time` if signals other than memory make the cell's state worse than its verdict."""
     word = measurement.verdict
     own = words.tone(word)
     if own in ("good", "unsure") and own != measurement.state and measurement.state in _OTHER_SIGNALS:
@@ -48,16 +48,16 @@ _OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
     "bad": (("bad",), "worse than before"),
     "unsure": (("suspect", "blind"), "good in part"),
 }
-"""The states of signals that make a cell bad or unsure, and the words used if the index was not asked for them."""
+"""The signal states that make a cell bad or unsure, and the words used if the query left out those signals."""
 
 
 def place(history: IndexedHistory) -> str:
-    """Return `framework on old/RTX 3090, train batch=32`."""
+    """Return a history's series, lane and variant: `framework on old/RTX 3090, train batch=32`."""
     return f"{plain(history.series)} on {plain(history.lane)}, {plain(history.variant)}"
 
 
 def life_text(life: FindingLife) -> str:
-    """Return `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step (7.83 to 7.85)`."""
+    """Return a finding's life: `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step`."""
     begins = life.begins
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
     end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
@@ -85,7 +85,7 @@ def _between(ends: SeenFinding) -> str:
 
 
 def standing(life: FindingLife, runs: Runs) -> str:
-    """Return when that was found, and how it stands: `found 2026-03-01, last seen 2026-03-04`."""
+    """Return when a finding was found and its status: `open: found 2026-03-01, last seen 2026-03-04`."""
     found, seen = day(runs[life.found].started), day(runs[life.seen].started)
     closed = "" if life.closed is None else day(runs[life.closed].started)
     if life.status == "fixed":
@@ -96,7 +96,7 @@ def standing(life: FindingLife, runs: Runs) -> str:
 
 
 def drift_text(drift: Drift) -> str:
-    """Return `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = 0.0001`."""
+    """Return a drift: `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = …`."""
     size = f"{numbers.effect(drift.effect)} over {drift.versions} versions in {drift.runs} runs"
     title = shown_signal(drift.signal).title
     return (

@@ -1,4 +1,4 @@
-"""Writes the sentences on a narrowed finding: which component it is, what proves it, and what is still unknown."""
+"""Describes a narrowed finding: which component causes it, what proves that, and what is still unknown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ TITLE = "Which component"
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
 MOST_NAMED = 6
 SHAM_CHANGED = {"sham A": "bad", "sham B": "good"}
-"""The state that a sham swap has if swapping itself changes the result."""
+"""The state of a sham swap that shows that swapping itself changes the result."""
 MOST_VALUE = 60
-"""Characters of a version or of a variable's value."""
+"""Most characters of a name, a version or a variable's value."""
 
 
 def lines(several: Iterable[Narrowed]) -> list[str]:
-    """Return every sentence on every narrowing, in the order in which they were made."""
+    """Return the sentences on all narrowings, in the order given."""
     return [line for narrowed in several for line in sentences(narrowed)]
 
 
 def sentences(narrowed: Narrowed) -> list[str]:
-    """Return the sentences on one narrowing: the answer first, then its proof and what is left."""
+    """Return the sentences on one narrowing: the answer first, then its proof, then what remains unknown."""
     about = f"finding {narrowed.finding}: " if narrowed.finding else ""
     answer, *rest = _answers(narrowed)
     return [f"{about}{answer}", *rest, *proof(narrowed), *_left(narrowed)]
@@ -40,7 +40,7 @@ def _answers(narrowed: Narrowed) -> list[str]:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     named = [_culprit(culprit, narrowed) for culprit in narrowed.culprits]
     if narrowed.verdict == "not reproduced":
-        again = "`--fresh` launches both again"
+        again = "use `--fresh` to launch both again"
         return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)}); {again}"]
     if narrowed.verdict == "method":
         return [_method(narrowed)]
@@ -48,13 +48,13 @@ def _answers(narrowed: Narrowed) -> list[str]:
     if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and nothing):
         return [f"not narrowed: {narrowed.verdict} ({plain(narrowed.reason)})"]
     if narrowed.verdict == "interrupted":
-        return [f"not narrowed to the end ({plain(narrowed.reason)}); so far: {named[0]}", *named[1:]]
+        return [f"not fully narrowed ({plain(narrowed.reason)}); so far: {named[0]}", *named[1:]]
     return named
 
 
 def _method(narrowed: Narrowed) -> str:
-    """Return what swapping changes. One group is named if it alone does it, and if the others, which are put in again
-    just before it, leave the version as it was.
+    """Return that swapping itself changes the result. A single group is named if it does so alone: the last sham swap
+    changed its version, and the one just before it, of all the other groups, did not.
     """
     changed = [cell for cell in narrowed.shams if cell.result.state == SHAM_CHANGED[cell.role]]
     is_alone = (
@@ -75,19 +75,19 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
     what = " and ".join(_part(part, narrowed) for part in culprit.parts)
     said = {
         "culprit": f"culprit: {what}; {good} with it is bad, {bad} without it is good",
-        "together": f"culprits together: {what}; {good} with all is bad, {bad} without any one of them is good",
-        "needed": f"needed for it: {what}; {bad} without it is good; it is not known whether it is enough",
-        "enough": f"enough for it: {what}; {good} with it is bad, {_another(culprit, bad)}",
-        "switch": f"part of it: {what}; of two hybrids that differ in it alone, one is good and one is bad",
+        "together": f"culprits together: {what}; {good} with all of them is bad, {bad} without any one of them is good",
+        "needed": f"necessary: {what}; {bad} without it is good; whether it is sufficient is not known",
+        "enough": f"sufficient: {what}; {good} with it is bad, {_another(culprit, bad)}",
+        "switch": f"involved: {what}; of two hybrids that differ only in it, one is good and one is bad",
     }[culprit.kind]
     partners = ""
     if culprit.partners:
-        partners = f"; a partner would be among {named_groups(culprit.partners, narrowed)}"
+        partners = f"; if it needs a partner, that is among {named_groups(culprit.partners, narrowed)}"
     return f"{said}{_share(culprit)}{_inside(culprit, narrowed)}{partners}"
 
 
 def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
-    """Return why the components of a group are not told apart, and which of them the scenario maps."""
+    """Return why the components of a group cannot be separated, and which of them the scenario maps into memory."""
     alone = [part[0] for part in culprit.parts if len(part) == 1]
     groups = [narrowed.by_id[group] for group in alone if group in narrowed.by_id]
     return "".join(_not_apart(group) for group in groups if len(group.components) > 1)
@@ -96,7 +96,7 @@ def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
 def _not_apart(group: ComponentGroup) -> str:
     mapped = [plain(component.name) for component in group.components if component.mapped]
     seen = f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}" if mapped else ""
-    return f"; nothing inside it can be told apart, because {plain(group.together)}{seen}"
+    return f"; its components cannot be separated, because {plain(group.together)}{seen}"
 
 
 def _another(culprit: Culprit, bad: str) -> str:
@@ -112,7 +112,7 @@ def _share(culprit: Culprit) -> str:
     if not culprit.part_of_it or culprit.share is None:
         return ""
     interval = "" if culprit.share_ci is None else f" ({_percents(culprit.share_ci)})"
-    return f"; it is a part of it: {numbers.number(100 * culprit.share)} % of the effect{interval}"
+    return f"; it accounts for {numbers.number(100 * culprit.share)} % of the effect{interval}"
 
 
 def _percents(interval: tuple[float, float]) -> str:
@@ -122,11 +122,11 @@ def _percents(interval: tuple[float, float]) -> str:
 def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
     if len(part) == 1:
         return group_text(part[0], narrowed)
-    return f"one of {named_groups(part, narrowed)} (no hybrid tells them apart)"
+    return f"one of {named_groups(part, narrowed)} (no hybrid separates them)"
 
 
 def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
-    """Return groups by name, only the first of them if they are many."""
+    """Return groups by name: the first MOST_NAMED of them, and the number of the rest."""
     return _few([group_text(group, narrowed) for group in groups])
 
 
@@ -136,7 +136,7 @@ def _few(texts: Sequence[str]) -> str:
 
 
 def group_text(group: str, narrowed: Narrowed) -> str:
-    """Return a group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
+    """Return a group with its versions, `numpy 1.26.4 → 2.0.0`; a group of several components also with its name."""
     known = narrowed.by_id.get(group)
     if known is None or not known.components:
         return plain(group)
@@ -146,7 +146,7 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """Return `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`, `variable LEVEL 1 → 2`.
+    """Return a component's change: `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`.
 
     A private value of a variable is withheld.
     """
@@ -157,14 +157,14 @@ def component_text(component: Component) -> str:
 
 
 def component_change(component: Component) -> str:
-    """Return `1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
+    """Return `1.26.4 → 2.0.0`, or `1.26.4, with different content` if only the content differs."""
     old, new = (side_text(component, value) for value in (component.old, component.new))
     same = component.old == component.new
-    return f"{old}, with other content" if same else f"{old} → {new}"
+    return f"{old}, with different content" if same else f"{old} → {new}"
 
 
 def side_text(component: Component, value: str | None) -> str:
-    """Return the version or value of one side in words; a private value of a variable is withheld."""
+    """Return the version or value of one side, or `absent`; a private value of a variable is withheld."""
     if value is None:
         return "absent"
     if component.kind == "variable" and is_private(component.name, value):
@@ -176,7 +176,7 @@ def side_text(component: Component, value: str | None) -> str:
 
 
 def proof(narrowed: Narrowed) -> list[str]:
-    """Return a line for each hybrid of the proof. If no other group differs, the two versions are the proof."""
+    """Return a line for each version and hybrid of the proof. If only one group differs, the versions are the proof."""
     ends = [(plain(name), end) for name, end in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if end]
     cells = [cell for culprit in narrowed.culprits for cell in culprit.proof]
     rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
@@ -190,10 +190,10 @@ def proof(narrowed: Narrowed) -> list[str]:
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
-    """Return `20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
+    """Return a hybrid's name: `20.12 with cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
     own = _own(cell, narrowed)
-    others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
+    others = f", along with {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
@@ -204,16 +204,16 @@ def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
 
 
 def _own(cell: ProofCell, narrowed: Narrowed) -> str:
-    """Return what a sham swap does, so that it can be read without knowing the word."""
+    """Return what a sham swap does, in words that do not presuppose the term."""
     if len(cell.groups) == 1 < len(narrowed.groups):
         return f"with its own {plain(cell.groups[0])} put in again"
     if len(cell.groups) == len(narrowed.groups):
-        return "put together again from its own parts"
+        return "reassembled from its own parts"
     return f"with {len(cell.groups)} of its own groups put in again"
 
 
 def result_text(result: HybridResult) -> str:
-    """Return `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
+    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {numbers.count(result.launches, 'launch')} ({share})"
@@ -229,31 +229,32 @@ def _left(narrowed: Narrowed) -> Iterator[str]:
     if narrowed.open:
         yield f"may still be a cause: {named_groups(narrowed.open, narrowed)}"
     refused = [hybrid for hybrid in narrowed.hybrids if hybrid.state == "unresolved"]
-    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or gave no result" if refused else ""
+    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be built or gave no result" if refused else ""
     if narrowed.hybrids:
         hybrids = numbers.count(len(narrowed.hybrids), "hybrid")
-        yield f"{hybrids} of the two versions, in {numbers.count(narrowed.launches, 'launch')}{told_of}"
+        yield f"tried {hybrids} of the two versions in {numbers.count(narrowed.launches, 'launch')}{told_of}"
 
 
 # ---------------------------------------------------------------- a reproduction
 
 
 def _is_installable(*specifiers: str) -> bool:
-    """Return whether these are names and versions as an index has them: whoever made an image named its components, and
-    a reader pastes this into a shell.
+    """Return whether these are plain `name==version` specifiers. The image's author chose the names of its components,
+    and a reader pastes the command into a shell.
     """
     return all(_SPECIFIERS.fullmatch(specifier) for specifier in specifiers)
 
 
 def install_lines(narrowed: Narrowed) -> list[str]:
-    """Return two installs on the good version that differ in the culprit alone; [] if `installs` has none."""
+    """Return two `pip install` commands for the good version that differ only in the culprit; [] if there are none."""
     old, new = installs(narrowed) or ("", "")
     return [f"pip install --no-deps {old}  # good", f"pip install --no-deps {new}  # bad"] if old else []
 
 
 def installs(narrowed: Narrowed) -> tuple[str, str] | None:
-    """Return the culprit's requirements in the good version and in the bad one, as the arguments of an installer; None
-    unless all of it are distributions with a version on both sides.
+    """Return the culprit's requirements in the good version and in the bad version, as arguments of an installer.
+
+    Return None unless every component of the culprit is a distribution with a version on both sides.
     """
     groups = [narrowed.by_id.get(group) for culprit in narrowed.culprits[:1] for group in culprit.groups]
     parts = [component for group in groups if group is not None for component in group.components]
@@ -271,5 +272,5 @@ def installs(narrowed: Narrowed) -> tuple[str, str] | None:
 
 
 def heals(narrowed: Narrowed) -> bool:
-    """Return whether the bad version is good with the good version's culprit in it."""
+    """Return whether the bad version becomes good when it gets the culprit from the good version."""
     return narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together")

@@ -22,7 +22,7 @@ def number(value: float, *, zeros: bool = False) -> str:
 
 
 def rough(value: float) -> str:
-    """Return two significant digits, as many as repeated launches on a busy machine agree in: `7.8`, `24`, `310`."""
+    """Return two significant digits, `7.8`, `24`, `310`: repeated launches on a busy machine agree in no more."""
     if value == 0 or not math.isfinite(value):
         return number(value)
     rounded = float(f"{value:.1e}")
@@ -30,13 +30,13 @@ def rough(value: float) -> str:
 
 
 def between(interval: Interval) -> str:
-    """Return `7.83 to 7.85`."""
+    """Return an interval: `7.83 to 7.85`."""
     low, high = interval
     return f"{number(low)} to {number(high)}"
 
 
 def with_interval(value: float | None, interval: Interval | None) -> str:
-    """Return `7.84 (7.83 to 7.85)`; "" if there is no value."""
+    """Return a value with its confidence interval, `7.84 (7.83 to 7.85)`; "" without a value."""
     if value is None:
         return ""
     return number(value) if interval is None else f"{number(value)} ({between(interval)})"
@@ -49,14 +49,14 @@ def percent(fraction: float) -> str:
 
 
 def rate(kib_per_step: float) -> str:
-    """Return `7.84 KiB/step`; from 1024 KiB on in MiB."""
+    """Return a growth rate: `7.84 KiB/step`, or MiB/step from 1024 KiB/step up."""
     if abs(kib_per_step) >= 1024:
         return f"{number(kib_per_step / 1024)} MiB/step"
     return f"{number(kib_per_step)} KiB/step"
 
 
 def milliseconds(value_ms: float) -> str:
-    """Return a duration in µs, ms or s, always with three digits, so that neighbours in a table compare well."""
+    """Return a duration in µs, ms or s, always with three digits, so that adjacent table cells are easy to compare."""
     if abs(value_ms) >= 1000:
         return f"{number(value_ms / 1000, zeros=True)} s"
     if abs(value_ms) < 0.1:
@@ -65,12 +65,12 @@ def milliseconds(value_ms: float) -> str:
 
 
 def mebibytes(value_mib: float) -> str:
-    """Return `31.2 MiB`; from 1024 MiB on in GiB."""
+    """Return a size: `31.2 MiB`, or GiB from 1024 MiB up."""
     return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
 
 
 def duration(seconds: float) -> str:
-    """Return `8 s`, `3 min 20 s` or `2 h 5 min`."""
+    """Return a duration: `8 s`, `3 min 20 s` or `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -82,28 +82,36 @@ def duration(seconds: float) -> str:
 
 
 def probability(p: float) -> str:
-    """Return `p = 0.003` or `p < 0.0001`."""
+    """Return a p-value: `p = 0.003` or `p < 0.0001`."""
     return "p < 0.0001" if p < 0.0001 else f"p = {number(p)}"
 
 
 def count(amount: int, noun: str) -> str:
-    """Return `1 trial`, `2 launches` or `1,200 trials`."""
+    """Return a count with its noun in singular or plural: `1 trial`, `2 launches` or `1,200 trials`."""
     return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
+def without_unit(text: str, other: str) -> str:
+    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB a step`."""
+    parts, others = text.split(), other.split()
+    while min(len(parts), len(others)) > 1 and parts[-1] == others[-1]:
+        parts, others = parts[:-1], others[:-1]
+    return " ".join(parts)
+
+
 def amount(value: float, unit: str) -> str:
-    """Return `0.5 files/step` or `1 file/step`."""
+    """Return a value with its unit: `0.5 files/step` or `1 file/step`."""
     told, (noun, slash, per) = number(value), unit.partition("/")
     return f"{told} {SINGULAR.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
 
 
 def change(value: Effect) -> str:
-    """Return a ratio without its interval, for tables: `5.62×`, below 2 `+12.3 %` or `-99.1 %`."""
+    """Return a ratio without its interval, for tables: `5.62×`, or below 2 a percentage, `+12.3 %` or `-99.1 %`."""
     return _ratio(Effect(value=value.value, unit=value.unit))
 
 
 def effect(value: Effect) -> str:
-    """Return an effect with its interval, in its own unit.
+    """Return an effect with its confidence interval, in its unit.
 
     `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 % (11 to 13.5)`;
     a share of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
@@ -116,7 +124,7 @@ def effect(value: Effect) -> str:
 
 
 _LEAST_SHARE = 0.001
-"""The least ratio that is a percentage in three digits: a smaller one would be `-100 %`."""
+"""The smallest ratio shown as a percentage: with three digits, a smaller ratio would read `-100 %`."""
 
 
 def _ratio(value: Effect) -> str:

@@ -1,4 +1,4 @@
-"""Says how much good verdicts rule out: the leak beyond flat, slow growth below the limit, and cells not run."""
+"""States what good verdicts rule out and what they do not: the smallest excluded leak, slow growth, cells not run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SLOW = "Grows, but more slowly than the limit"
 
 
 def is_needless(entry: CellResult) -> bool:
-    """Return whether the cell was not run because the answer was known without it."""
+    """Return whether the cell was not run because its result was not needed."""
     skipped = entry.skipped is not None and entry.skipped.by != "stop"
     return skipped and entry.verdict.verdict == "untested"
 
 
 def needless(result: RunResult) -> str | None:
-    """Return a line on the cells that were not needed, by place and variant; None if there are none."""
+    """Return a line on the cells that were not needed, by place and variant; None if all were needed."""
     cells = [entry for entry in result.cells if is_needless(entry)]
     if not cells:
         return None
@@ -30,7 +30,7 @@ def needless(result: RunResult) -> str | None:
 
 
 def _by_place(cells: Sequence[CellResult]) -> list[str]:
-    """Return `multidict on local, pop: 6.1.0, 6.2.0`, one for all variants without the same versions."""
+    """Return `multidict on local, pop: 6.1.0, 6.2.0`, one text for all variants that lack the same versions."""
     versions: dict[tuple[str, str], list[str]] = {}
     for entry in cells:
         place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
@@ -48,7 +48,7 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
 
 
 def quiet_text(result: RunResult) -> str | None:
-    """Return the smallest leak that every flat cell rules out, and up to which step; None if no cell is flat."""
+    """Return a sentence on the smallest leak that all flat cells rule out, and up to which step; None without any."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
     known = [
         (verdict.excluded_kib_per_step, verdict.steps) for verdict in flat if verdict.excluded_kib_per_step is not None
@@ -60,7 +60,7 @@ def quiet_text(result: RunResult) -> str | None:
 
 
 def slow_growth(result: RunResult) -> list[str]:
-    """Return a line for each good history whose growth is certain and at least half of its limit.
+    """Return a line for each history with good cells whose growth is certain, and between half the limit and the limit.
 
     `s 1.1, 1.2 on local, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would report it`
     """

@@ -1,4 +1,4 @@
-"""Writes the signals of a cell in marks: the strip, a mark for each group of signals, and its legend."""
+"""Shows the signals of a cell as marks: a strip with one mark per group of signals, and its legend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.report.text.signal_words import shown_signal
 
 Tone = Literal["bad", "good", "unsure", "none"]
 Strip = tuple[Tone, ...]
-"""A tone for each of GROUPS; empty if no signal was recorded."""
+"""One tone per group, in the order of GROUPS; empty if no signal was recorded."""
 MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
 MEANINGS: Mapping[Tone, str] = {
     "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
@@ -21,7 +21,7 @@ TONES: Mapping[SignalState, Tone] = {
     "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
 }  # fmt: skip
 _LEADING: Mapping[Group, str] = {"memory": "memory", "step time": "step_time"}
-"""The signal without which a group is not good."""
+"""The signal that must be checked for a group to be good."""
 GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
@@ -29,8 +29,10 @@ GROUP_NAMES: Mapping[Group, str] = {
 
 
 def strip(verdict: CellVerdict) -> Strip:
-    """Return a tone for each group: that of its worst signal; `none` if none of them was checked, or if those that were
-    are good and its leading signal was not checked. No group of a provisional cell is good.
+    """Return the tone of each group, which is that of its worst signal.
+
+    It is `none` if no signal of the group was checked, or if all checked signals are good but the leading signal was
+    not checked. In a provisional cell, `unsure` replaces `good`.
     """
     tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
@@ -38,7 +40,7 @@ def strip(verdict: CellVerdict) -> Strip:
 
 @lru_cache(maxsize=1024)
 def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
-    """Return the tones; cached, because most of ten thousand cells are alike."""
+    """Return the tones of a strip; cached, because in a matrix of ten thousand cells most are alike."""
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
     for name, state in seen:
         tones[shown_signal(name).group].add(TONES[state])
@@ -50,22 +52,22 @@ def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
 
 
 def marks(of: Strip) -> str:
-    """Return `✓✓✓?✓·`."""
+    """Return a strip as marks: `✓✓✓?✓·`."""
     return "".join(MARKS[tone] for tone in of)
 
 
 def strip_text(of: Strip) -> str:
-    """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
+    """Return a strip as text for screen readers: `outcome good, memory good, …`."""
     return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
 
 
 def legend(tones: Iterable[Tone]) -> str:
-    """Return what the marks of strips with these tones mean; "" without any."""
+    """Return the legend for strips with these tones; "" if `tones` is empty."""
     seen = set(tones)
     told = [f"{MARKS[tone]} {_IN_A_STRIP.get(tone, MEANINGS[tone])}" for tone in MARKS if tone in seen]
     return f"marks, in order: {', '.join(GROUP_NAMES.values())} ({', '.join(told)})" if told else ""
 
 
 def is_open(name: str, verdict: CellVerdict) -> bool:
-    """Return whether a cell is suspect or blind in a signal."""
+    """Return whether a signal of a cell is suspect or blind."""
     return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"

@@ -1,4 +1,4 @@
-"""Writes the signals of a cell in words: the signal that matters most, figures with units, reasons."""
+"""Describes the signals of a cell in words: the most important signal, figures with units, reasons."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from harness.report.text.clean import plain
 
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
-"""The finest change that is named, a share: launches that agree to the last bit would show any change."""
+"""The smallest relative change that is named: launches that agree to the last bit would show any change."""
 ANY_GROWTH = "any growth"
 _NEARLY_ALL = 0.99
 _TENFOLD = 9.0
-"""A change above this share is named `more than tenfold`: two noisy launches may hide millions of per cent."""
+"""A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
 
 
 @lru_cache(maxsize=1024)
 def shown_signal(name: str) -> Signal:
-    """Return the signal of that name; the title of a scenario's own metric is cleaned."""
+    """Return the signal called `name`; the title of a scenario's own metric is cleaned."""
     known = signal_of(name)
     return known if name in SIGNALS else signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
 
@@ -31,9 +31,9 @@ def shown_signal(name: str) -> Signal:
 
 
 def matter(verdict: CellVerdict) -> str | None:
-    """Return the signal that matters most in a cell: bad before suspect before blind; None if there is none of these.
+    """Return the most important signal of a cell: bad before suspect before blind; None if it has none of these.
 
-    Among equals it is the first, in the order of the table, that no other one explains.
+    Among signals of one state, choose the first, in the order of the table, that none of the others explains.
     """
     for wanted in ("bad", "suspect", "blind"):
         names = _in_order(name for name, signal in verdict.signals.items() if signal.seen == wanted)
@@ -58,7 +58,7 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 
 
 def value_text(name: str, value: float | None) -> str:
-    """Return a figure of that signal with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if not known."""
+    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown."""
     if value is None:
         return ""
     signal = shown_signal(name)
@@ -96,7 +96,9 @@ _SIZES: Mapping[str, Callable[[float], str]] = {
 
 
 def value_of(name: str, verdict: CellVerdict) -> float | None:
-    """Return a cell's figure of a signal, in its unit; of step time and peak memory the one that findings compare."""
+    """Return a cell's figure of a signal, in the signal's unit; for step time and peak memory, the figure that findings
+    compare.
+    """
     known = verdict.signals.get(name)
     if name == "memory":
         return verdict.rate_kib_per_step
@@ -108,12 +110,12 @@ def value_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def figure_text(name: str, verdict: CellVerdict) -> str:
-    """Return a cell's figure of a signal with its unit; "" if it has none."""
+    """Return a cell's figure of a signal with its unit; "" if the cell has none."""
     return value_text(name, value_of(name, verdict))
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -126,14 +128,14 @@ def limit_text(name: str, limit: float | None) -> str:
 
 
 def _least(signal: Signal) -> str:
-    """Return the least absolute change, `0.5 s`, without the trailing zeros of a measured figure."""
+    """Return the smallest absolute change that counts, `0.5 s`, without the trailing zeros of a measured figure."""
     if signal.unit == "s":
         return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
     return _in_unit(signal.least, signal.unit)
 
 
 def visible_of(name: str, verdict: CellVerdict) -> float | None:
-    """Return the minimum detectable effect of a signal: a share for levels, an amount a step for growth."""
+    """Return the minimum detectable effect of a signal: a relative change for levels, an amount per step for growth."""
     known = verdict.signals.get(name)
     if known is not None and known.visible is not None:
         return known.visible
@@ -143,7 +145,7 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step` or `any growth`; "" if it is not known."""
+    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step` or `any growth`; "" if unknown."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
@@ -153,13 +155,13 @@ def visible_text(name: str, visible: float | None) -> str:
         return "more than 99 %"
     if visible > _TENFOLD:
         return "more than tenfold"
-    if visible > 1:  # nothing falls by more than all of it
+    if visible > 1:  # only a rise: nothing falls by more than 100 %
         return f"{numbers.number(_two_up(1 + visible))} times"
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
-    """Return the change from `old` to `new` to two digits, `+4 %` or `5.6×`; "" if either is not positive."""
+    """Return the change from `old` to `new` with two digits, `+4 %` or `5.6×`; "" if either is not positive."""
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
     apart = float(f"{new / old - 1:.1e}")
@@ -167,7 +169,7 @@ def changed(old: float, new: float) -> str:
 
 
 def _two_up(value: float) -> float:
-    """Round up to two significant digits: a change as large as the figure that is named has to show."""
+    """Round up to two significant digits, because a change as large as the named figure must be detectable."""
     digit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / digit * (1 - 1e-9)) * digit:.1e}")
 
@@ -178,7 +180,7 @@ _SHORT: Mapping[str, str] = {
     "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
     "shm": "/dev/shm", "disk": "disk",
 }  # fmt: skip
-"""Short names for narrow columns, of signals whose titles are long."""
+"""Short names for narrow columns, for signals with long titles."""
 _UNTOLD = "cannot be judged"
 
 
@@ -188,7 +190,7 @@ def state_word(state: SignalState) -> str:
 
 
 def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
-    """Return the word and figure of a signal for a cell: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
+    """Return a signal's name and figure for a table: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
     title, seen = _SHORT.get(name, shown_signal(name).title), _seen(name, signal)
     if signal.seen != "blind":
         return title, value_text(name, signal.value)
@@ -196,7 +198,7 @@ def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
 
 
 def _seen(name: str, signal: SignalVerdict) -> str:
-    """Return what would have shown in a blind signal: `±35 %`, `0.9 KiB/step`, `4.1×`; "" if that is not known."""
+    """Return a blind signal's minimum detectable effect: `±35 %`, `0.9 KiB/step`, `4.1×`; "" if unknown."""
     if not is_coarse(signal) or signal.visible is None or not math.isfinite(signal.visible):
         return ""
     if shown_signal(name).kind == "growth":
@@ -211,16 +213,16 @@ def _seen(name: str, signal: SignalVerdict) -> str:
 
 
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:
-    """Return whether the level could not be compared with that of the other versions: it is of another day, or of too
-    few rounds. Their changes then say nothing of it.
+    """Return whether a cell's level could not be compared with the other versions' levels, because it was measured on
+    another day or in too few rounds. A change between the other versions then says nothing about this cell.
     """
     known = verdict.signals.get(name)
     return known is not None and known.is_uncompared and shown_signal(name).kind == "level"
 
 
 def is_coarse(signal: SignalVerdict) -> bool:
-    """Return whether the signal is blind because the minimum detectable effect exceeds the limit, not for lack of
-    launches.
+    """Return whether the signal is blind because its minimum detectable effect exceeds the limit, rather than for lack
+    of launches.
     """
     return (
         signal.seen == "blind"
@@ -237,15 +239,15 @@ def blindness(name: str, signal: SignalVerdict, *, how: str = "") -> str:
 
 
 def _resolution(name: str, signal: SignalVerdict) -> str:
-    """Return `only ±35 % would have shown`, or "" if that is not known."""
+    """Return `only ±35 % would have shown`, or "" if the minimum detectable effect is unknown."""
     seen = _seen(name, signal)
-    if seen.endswith("×"):
+    if seen and shown_signal(name).kind != "growth" and (signal.visible or 0.0) > 1:
         return f"only a change of {visible_text(name, signal.visible)} would have shown"
     return f"only {seen} would have shown" if seen else ""
 
 
 def reason(signal: SignalVerdict) -> str:
-    """Return the reason for a signal's state, and the remedy; without the figures, which `blindness` has."""
+    """Return the reason for a signal's state, and the remedy, without the figures that `blindness` gives."""
     return plain("; ".join(filter(None, (signal.why, signal.remedy))))
 
 
@@ -255,7 +257,7 @@ def whole_reason(name: str, signal: SignalVerdict) -> str:
 
 
 def sentence(name: str, signal: SignalVerdict) -> str:
-    """Return what is known of a signal that is not good: its state and value, the limit, the reason and the remedy."""
+    """Return a sentence on a signal that is not good: its state and value, the limit, the reason and the remedy."""
     if signal.seen == "blind":
         said = blindness(name, signal)
     else:

@@ -1,4 +1,4 @@
-"""Names the first bad version as far as it is known, where no finding names it yet."""
+"""Names the provisional first bad version of each row that has no finding yet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WHY_LENGTH = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Provisional:
-    """The first version of a row that looks bad. `good`: the last version before it that looks good, or None.
-    `is_next`: no version is between them. `unmeasured`: the number of versions before it, and after `good`, that have
-    no launch yet: each may be bad.
+    """The first version of a row that looks bad. `good`: the last version before `bad` with a good verdict, or None.
+    `is_next`: no version lies between them. `unmeasured`: the number of versions between them (without `good`, before
+    `bad`) that have no launch yet; any of these may be bad.
     """
 
     bad: CellResult
@@ -38,13 +38,13 @@ def first_bad(result: RunResult) -> list[Provisional]:
 
 
 def lines(result: RunResult) -> list[str]:
-    """Return a clause for each version that seems to be the first bad one: what was seen of it, and how often."""
+    """Return a clause for each version that seems bad first: why it seems bad, and in how many launches."""
     groups: dict[tuple[str, str], list[Provisional]] = {}
     for provisional in first_bad(result):
         image = provisional.bad.cell.image
         groups.setdefault((image.series, image.version), []).append(provisional)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
-    return words.at_most([_line(group) for group in ordered], _MOST, rest="{} more seem bad, too")
+    return words.at_most([_line(group) for group in ordered], _MOST, rest="{} more also seem bad")
 
 
 def _of_row(cells: Sequence[CellResult]) -> Provisional | None:
@@ -66,7 +66,7 @@ def _looks_bad(entry: CellResult) -> bool:
     if BAD & set(verdict.verdicts) or verdict.failed:
         return True
     if verdict.verdict == "suspect" and verdict.trials:
-        return verdict.rate_ci is None or verdict.rate_ci[0] > 0  # otherwise it may not grow at all
+        return verdict.rate_ci is None or verdict.rate_ci[0] > 0  # otherwise the growth may be zero
     return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
 
 
@@ -82,7 +82,7 @@ def _line(some: Sequence[Provisional]) -> str:
 
 
 def _before(first: Provisional) -> str:
-    """Return `; 6.2.0 is good so far, and 2 versions between them are not measured yet`, as far as it is so."""
+    """Return `; 6.2.0 is good so far, and 2 versions between them are not measured yet`, or the part that applies."""
     absent = numbers.count(first.unmeasured, "version") if first.unmeasured else ""
     are = f"{'is' if first.unmeasured == 1 else 'are'} not measured yet"
     if first.good is None:

@@ -1,4 +1,4 @@
-"""Writes the short texts that all reports share: one cell, several names, one host that could not be used.
+"""Writes the short texts that all reports share: on one cell, on several names, on hosts that could not be used.
 
 `clean.plain` cleans the names of images, params and hosts; each format does its own escaping.
 """
@@ -23,7 +23,7 @@ RUN_VERDICTS: Mapping[str, str] = {
     "interrupted": "interrupted",
     "running": "running",
 }
-"""How a run ended, in the words that people read; summary.json has the keys."""
+"""Words for a run's verdict in reports, by its key in summary.json."""
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
@@ -50,12 +50,12 @@ def signal_name(number: int) -> str:
 
 
 def cell_tone(verdict: CellVerdict) -> Tone:
-    """Return the colour of a cell, over all its signals."""
+    """Return the colour of a cell, taking all its signals into account."""
     return verdict.state
 
 
 def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
-    """Return the word and the figure of a cell in a table, for the worst about it.
+    """Return the word and the figure for a cell in a table, for its worst signal.
 
     (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
     `least` is the number of launches that the cell needs.
@@ -74,7 +74,7 @@ def _launches(trials: int, *, least: int) -> str:
 
 
 def verdict_word(verdict: CellVerdict) -> str:
-    """Return all the bad verdicts of a cell (`leak, slowdown`), or its one verdict."""
+    """Return all bad verdicts of a cell if there are several (`leak, slowdown`), else its verdict."""
     bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
     return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
 
@@ -88,19 +88,19 @@ def _word(name: str, verdict: CellVerdict) -> str:
 
 
 def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
-    """Return the first bad signal of a kind, but not resident memory, which has its own verdict."""
+    """Return the first bad signal of a kind, or None. Resident memory does not count: it has its own verdict."""
     names = signal_words.in_order([verdict])
     bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
     return next((name for name in bad if signal_words.shown_signal(name).kind == kind), None)
 
 
 def is_seen_once(result: CellResult) -> bool:
-    """Return whether the verdict is undecided after one launch: a search launches no more where it knows enough."""
+    """Return whether the verdict is undecided after one launch, which happens if a search needs no more launches."""
     return result.verdict.verdict in UNSURE and result.verdict.trials == 1
 
 
 def cell_figure(verdict: CellVerdict) -> str:
-    """Return the figure of a cell in a table, `7.84`, `≤0.02`, `SIGSEGV` or ""; rates have no unit, KiB a step."""
+    """Return the figure of a cell in a table: `7.84`, `≤0.02`, `SIGSEGV` or "". Rates are in KiB/step, unit omitted."""
     name = verdict.verdict
     if name in ("growth", "nan"):
         return _figure_of_signal(verdict)
@@ -124,7 +124,7 @@ _FIGURES: Mapping[str, Callable[[float], str]] = {
 
 
 def _figure_of_signal(verdict: CellVerdict) -> str:
-    """Return the rate of what grows, or where the NaN is."""
+    """Return the rate of the growing signal, or the metric that is NaN."""
     if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
         return signal_words.value_text(growing, verdict.signals[growing].value)
     metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
@@ -139,7 +139,7 @@ def cell_text(verdict: CellVerdict) -> str:
 
 
 def cell_sentence(result: CellResult) -> str:
-    """Return the cell's text with its trials and the reason, then each signal that is bad or not decided."""
+    """Return the cell's text with its trials and the reason, then a sentence for each bad or undecided signal."""
     verdict = result.verdict
     seen = f" ({_seen(verdict)})" if verdict.trials else ""
     reason = shortened(why(result), most=WHY_LENGTH)
@@ -166,7 +166,7 @@ def why(result: CellResult) -> str:
 
 
 def listing(names: Sequence[str]) -> str:
-    """Return neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
+    """Return consecutive versions in short form: `a`, `a and b`, `a to d (4 versions)`."""
     shown = [version(name) for name in names]
     if len(shown) > 2:
         return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)"
@@ -174,24 +174,25 @@ def listing(names: Sequence[str]) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
+    """Join names: `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> list[str]:
-    """Return the first `most` texts, then `rest` with the number of the others in place of {}, if there are any."""
+    """Return the first `most` texts; if there are more, add `rest` with their number in place of {}."""
     more = len(texts) - most
     return [*texts[:most], *([rest.format(f"{more:,}")] if more > 0 else [])]
 
 
 def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
-    """Return `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
+    """Join at most `most` names: `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
     return together(at_most(names, most, rest=rest))
 
 
-def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
-    """Return why the scenario's own value is blind where no step returned it: `no step returned `extra``, or, where
-    that is not true of all cells, `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`.
+def absent(name: str, cells: Sequence[CellResult]) -> list[tuple[bool, str]]:
+    """Return why a scenario's own metric is blind in cells where no step returned it: `no step returned `extra``. If
+    other cells have it, say where: `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`. The first item of each
+    pair is whether other cells have it.
     """
     known = [(entry, seen) for entry in cells if (seen := entry.verdict.signals.get(name)) is not None]
     lacking: dict[str, list[CellResult]] = {}
@@ -203,12 +204,12 @@ def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
         versions = list(dict.fromkeys(version(entry.cell.image.version) for entry in some))
         is_all = len(some) == sum(version(entry.cell.image.version) in versions for entry, _ in known)
         where = some_of(versions, 3) if is_all else f"{len(some):,} of {numbers.count(len(known), 'cell')}"
-        told.append(why if len(some) == len(known) else f"in {where}, {why}")
+        told.append((False, why) if len(some) == len(known) else (True, f"in {where}, {why}"))
     return told
 
 
 def others_returned(name: str, cells: Iterable[CellResult]) -> str:
-    """Return `; other values returned: acc and loss` for cells of which none has a value of its own metric `name`."""
+    """Return `; other values returned: acc and loss` if none of the cells has a value for its own metric `name`."""
     signals = [entry.verdict.signals for entry in cells]
     own = [known[name] for known in signals]
     if not name.startswith(METRIC_PREFIX) or any(seen.seen != "blind" or seen.value is not None for seen in own):
@@ -232,7 +233,7 @@ def variant_text(variant: Variant) -> str:
 
 
 def params_text(variant: Variant) -> str:
-    """Return `a=1 b=2`, cleaned."""
+    """Return the variant's params, cleaned: `a=1 b=2`."""
     return plain(" ".join(f"{name}={value}" for name, value in variant.params))
 
 
@@ -246,5 +247,5 @@ def troubles(result: RunResult) -> list[str]:
 
 
 def warnings(result: RunResult) -> list[str]:
-    """Return what a reader must know before trusting the rest, each once; hosts that could not be used come first."""
+    """Return the warnings to read before trusting the report, each once; hosts that could not be used come first."""
     return [*troubles(result), *dict.fromkeys(map(plain, result.warnings))]

@@ -28,7 +28,7 @@ from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, i
         (ngc("21.12"), RTX_4090, "CUDA 11.5 has no code for sm_89"),
         (ngc("20.12"), H100, "CUDA 11.1 has no code for sm_90"),
         (image(CUDA_VERSION="8.0.61"), V100, "CUDA 8.0 has no code for sm_70"),
-        (image(CUDA_VERSION="13.0.1"), V100, "CUDA 13.0 has no code for sm_70 any more"),
+        (image(CUDA_VERSION="13.0.1"), V100, "CUDA 13.0 no longer has code for sm_70"),
         (DescribedImage(version="1.15.4+nv20.12"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="11.1.1"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="12.4.1"), gpu("NVIDIA GeForce RTX 5090", compute_capability="12.0"),
@@ -37,12 +37,12 @@ from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, i
         (image(CUDA_DRIVER_VERSION="525.60"), gpu(driver="470.82.01", cuda="11.4"),
          "needs driver 525.60 or later, but the host has 470.82.01"),
         (image(CUDA_VERSION="12.1"), gpu(driver="470.82.01", cuda="11.4"),
-         "CUDA 12.1 needs a driver with CUDA 12; the host's driver 470.82.01 has CUDA 11.4"),
+         "CUDA 12.1 needs a driver with CUDA 12; the host's driver is 470.82.01, with CUDA 11.4"),
         (image(NVIDIA_REQUIRE_CUDA="cuda>=12.4 brand=tesla,driver>=470,driver<471"), RTX_4090,
-         "NVIDIA_REQUIRE_CUDA asks for cuda>=12.4 brand=tesla,driver>=470,driver<471;"
-         " the host's driver 535.104.05 has CUDA 12.2"),
+         "NVIDIA_REQUIRE_CUDA requires cuda>=12.4 brand=tesla,driver>=470,driver<471;"
+         " the host's driver is 535.104.05, with CUDA 12.2"),
         (image(TORCH_CUDA_ARCH_LIST="5.2 6.0 6.1 7.0 7.5"), RTX_4090,
-         "it has code for sm_52 sm_60 sm_61 sm_70 sm_75, and none for sm_89"),
+         "it has code for sm_52 sm_60 sm_61 sm_70 sm_75, but none for sm_89"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | None) -> None:
@@ -52,8 +52,8 @@ def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | N
 @pytest.mark.parametrize(
     ("facts", "card", "why"),
     [
-        (DescribedImage(reference="python:3.11"), RTX_4090, "nothing is known of what it needs"),
-        (ngc("22.09"), RTX_4090, "CUDA 11.7 has no code for sm_89, if that is its version: 11.8 has"),
+        (DescribedImage(reference="python:3.11"), RTX_4090, "nothing is known about its requirements"),
+        (ngc("22.09"), RTX_4090, "CUDA 11.7 has no code for sm_89, but the table may be off by one minor"),
         (ngc("23.03"), gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0", driver="470.82", cuda="11.4"),
          "needs driver 530 or later, but the host has 470.82; a forward compatibility package"),
         (ngc("23.03"), gpu("NVIDIA RTX A6000", compute_capability="8.6", driver="470.82"), "needs driver 530 or later"),
@@ -61,7 +61,7 @@ def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | N
          "needs driver 460 or later, but the host has 455.45"),
         (ngc("20.12"), gpu(compute_capability=None), "the GPU's compute capability is not known"),
         (ngc("20.12"), gpu("NVIDIA Next", compute_capability="13.5"), "it is not known whether it has code for sm_135"),
-        (ngc("22.12"), gpu(driver=None, cuda=None), "the driver's version is not known; 520 or later is asked for"),
+        (ngc("22.12"), gpu(driver=None, cuda=None), "the driver's version is not known; 520 or later is required"),
         (image(CUDA_VERSION="11.1", TORCH_CUDA_ARCH_LIST="7.0 8.0+PTX"), H100, "only PTX can run on sm_90"),
         (image(CUDA_DRIVER_VERSION="520.61"), RTX_4090, "it is not known whether it has code for sm_89"),
     ],
@@ -75,9 +75,9 @@ def test_what_is_not_known_is_no_reason_to_leave_out(facts: DescribedImage, card
 @pytest.mark.parametrize(
     ("facts", "card", "why"),
     [
-        (ngc("22.12"), RTX_4090, "CUDA 11.8 on sm_89, driver 535.104.05, 520 asked for"),
-        (ngc("20.12"), A100, "CUDA 11.1 on sm_80, driver 535.104.05, 455 asked for"),
-        (ngc("22.12"), V100, "CUDA 11.8 on sm_70, driver 580.65.06, 520 asked for"),
+        (ngc("22.12"), RTX_4090, "CUDA 11.8 on sm_89, driver 535.104.05, 520 required"),
+        (ngc("20.12"), A100, "CUDA 11.1 on sm_80, driver 535.104.05, 455 required"),
+        (ngc("22.12"), V100, "CUDA 11.8 on sm_70, driver 580.65.06, 520 required"),
         (image(CUDA_VERSION="12.9.1"), V100, "CUDA 12.9 on sm_70"),
         (image(CUDA_VERSION="11.1", TORCH_CUDA_ARCH_LIST="7.0;8.0,8.6+PTX"), RTX_4090, "CUDA 11.1 on sm_89"),
         (image(CUDA_VERSION="11.4.0", NVIDIA_REQUIRE_CUDA="cuda>=9.0"), RTX_3090, "CUDA 11.4 on sm_86"),

@@ -12,7 +12,7 @@ from harness.compat.images import needs_of
 from harness.compat.table import shipped
 from harness.compat.versions import major_minor, numbers, sm
 
-# release, TensorFlow, Python, CUDA, least driver, from NGC's release notes; `~` where they are read off a neighbour.
+# release, TensorFlow, Python, CUDA, lowest driver, from NGC's release notes; `~`: from a neighbouring release.
 PUBLISHED = """
 20.06 1.15.2 3.6 11.0 450 ~
 20.07 1.15.3 3.6 11.0 450 ~

@@ -130,7 +130,7 @@ def test_a_damaged_index_is_made_anew_and_the_old_one_kept(tmp_path: Path) -> No
     said: list[str] = []
     assert len(paths(tmp_path, said)) == 3
     assert len(said) == 1
-    assert said[0].startswith(f"{tmp_path / FILE}: file is not a database; it is made anew")
+    assert said[0].startswith(f"{tmp_path / FILE}: file is not a database; it is rebuilt")
     assert (tmp_path / f"{FILE}.old").read_bytes().startswith(b"not a database")
 
 
@@ -151,7 +151,7 @@ def test_an_index_of_a_newer_harness_is_left_as_it_is(tmp_path: Path) -> None:
     paths(tmp_path)
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(UsageError, match=r"index\.sqlite: of a newer harness \(format 99; this one knows 1\)"):
+    with pytest.raises(UsageError, match=r"written by a newer harness \(format 99; this one supports 1\)"):
         paths(tmp_path)
     assert sqlite3.connect(tmp_path / FILE).execute("PRAGMA user_version").fetchone() == (99,)
 
@@ -165,7 +165,7 @@ def test_triggers_of_a_copied_index_never_run(tmp_path: Path) -> None:
     said: list[str] = []
     made.write_run(tmp_path, 4, {"1.3": made.good()})
     assert len(paths(tmp_path, said)) == 4
-    assert "has other tables than the harness makes" in said[0]
+    assert "its tables are not those of the harness" in said[0]
 
 
 def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(database, "BUSY_S", 0.1)
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InfrastructureError, match=r"index\.sqlite: another process has held it for 0 s; try again"):
+    with pytest.raises(InfrastructureError, match=r"another process has kept it locked for 0 s; try again"):
         paths(tmp_path)
     other.execute("ROLLBACK")
     assert len(paths(tmp_path)) == 4

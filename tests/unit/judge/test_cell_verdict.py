@@ -51,7 +51,7 @@ def test_a_leak_against_clean_launches_is_inconclusive():
     mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
     cell = cell_of(mixed)
     assert cell.verdict == "inconclusive"
-    assert "needs more" in cell.why
+    assert "two must agree, so run more trials" in cell.why
     assert more(mixed) is not None
     assert more([*mixed, trial_of(3), trial_of(4)]) is None
 
@@ -383,7 +383,7 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
     """Otherwise 4,000 steps took 20 minutes per launch, and fewer steps were not a whole launch."""
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
-    assert "up to step 996, where its time of 300 s ended" in flat.why
+    assert "up to step 996, when its time of 300 s was over" in flat.why
     assert flat.excluded_kib_per_step is not None
     assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
 
@@ -440,9 +440,9 @@ def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_vers
     """Launches without containers share /dev/shm: a launch that wrote nothing there was inconclusive."""
     mixed = [in_shm(number, grows=True, beside=1) for number in range(3)]
     seen = cell_of(mixed).signals["shm"]
-    assert (seen.seen, "launches beside it" in seen.why) == ("blind", True)
+    assert (seen.seen, "other launches used the same /dev/shm" in seen.why) == ("blind", True)
     assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
-    assert more(mixed) == "its files in /dev/shm could not be told from those of launches beside it"
+    assert more(mixed) == "its files in /dev/shm could not be distinguished from those of other launches"
     alone = [*mixed, in_shm(3, grows=False)]
     assert cell_of(alone).signals["shm"].seen == "good"
     assert more(alone) is None

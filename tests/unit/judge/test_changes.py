@@ -145,7 +145,9 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
     rare, few = cell("crash", trials=8, failed=2), cell("flat", trials=3)
     wanted = more_launches(few, few, rare, few)
     assert set(wanted) == {1, 3}
-    assert wanted[1] == "3 good launches miss a failure that came in 2 of 8 launches beside them with 42% chance"
+    assert wanted[1] == (
+        "3 good launches may miss, with a chance of 42%, a failure that occurred in 2 of 8 launches of a nearby version"
+    )
 
 
 def test_launches_that_settle_nothing_are_not_asked_for():

@@ -103,7 +103,7 @@ def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
     (seen,) = judge_launches([trial_of(drift=1.0, pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert seen.verdicts == ("inconclusive",)
     assert seen.trace_verdict is not None
-    assert seen.trace_verdict.why.startswith("step times are not judged (an image was pulled beside it); ")
+    assert seen.trace_verdict.why.startswith("step times are not judged (an image was pulled at the same time); ")
     (quiet,) = judge_launches([trial_of(pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert quiet.trace_verdict is not None
     assert quiet.trace_verdict.why.startswith("RSS is flat")

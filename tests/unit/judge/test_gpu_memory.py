@@ -143,14 +143,14 @@ def test_beside_a_leak_of_resident_memory_the_gpu_is_mentioned() -> None:
 
 
 def test_the_reason_names_the_pattern_by_which_gpu_memory_grows() -> None:
-    """A pool with saw-teeth was said to grow at a constant rate."""
+    """A pool with saw-teeth was said to grow at the same rate throughout."""
     rows = np.arange(BUDGET, dtype=np.float64)
     teeth = 300_000 + RATE * rows + 300 * (rows % 350)
     found = judged(trial(gpu_pool_kib=np.round(teeth)))
 
     assert found.verdict == "leak"
-    assert "at the floor under its saw-teeth" in found.why
-    assert "at the same pace all the time" not in found.why
+    assert "in the floor under its saw-teeth" in found.why
+    assert "at the same rate throughout" not in found.why
 
 
 def test_two_launches_make_a_leak_of_the_cell() -> None:

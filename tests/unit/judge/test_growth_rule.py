@@ -121,11 +121,11 @@ def test_leaks_that_take_large_chunks_are_never_good(chunk_kib, every):
 @pytest.mark.parametrize(
     ("values", "how"),
     [
-        (memory(10.0), "at the same pace all the time"),
-        (memory() + 10.0 * np.maximum(TIME - 1900, 0), "at the same pace since it began"),
-        (memory(10.0) + 90_000 * (1 - np.exp(-TIME / 450)), "at the same pace since the warm-up"),
-        (memory(2.0) + 60 * (TIME % 450), "at the floor under its saw-teeth"),
-        (memory() + 3000 * np.floor(TIME / 300 + 0.9 * np.sin(TIME // 300)), "jumps at a steady pace"),
+        (memory(10.0), "at the same rate throughout"),
+        (memory() + 10.0 * np.maximum(TIME - 1900, 0), "at the same rate since it began"),
+        (memory(10.0) + 90_000 * (1 - np.exp(-TIME / 450)), "at the same rate since the warm-up"),
+        (memory(2.0) + 60 * (TIME % 450), "in the floor under its saw-teeth"),
+        (memory() + 3000 * np.floor(TIME / 300 + 0.9 * np.sin(TIME // 300)), "jumps at a steady rate"),
     ],
 )
 def test_a_leak_says_how_it_shows(values, how):

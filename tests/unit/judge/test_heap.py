@@ -84,7 +84,7 @@ def test_what_collections_leave_makes_a_leak_that_garbage_covers_suspect():
     found = judged(with_kept([2625 + 1.2 * step for step in STEPS.looks()]))
     assert found.verdict == "suspect"
     assert found.rate_kib_per_step == pytest.approx(1.2)
-    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at one pace from look to look")
+    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at the same rate from look to")
 
 
 def test_a_table_that_doubles_is_not_called_a_leak():

@@ -129,7 +129,7 @@ def test_a_noisy_loss_that_moves_is_found_and_one_that_does_not_is_not() -> None
 def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
     seen = judged(versions([1.0] * 3, noise=0.02), limit("equal")).seen[1]
     assert seen.seen == "blind"
-    assert "cannot be kept" in seen.why
+    assert "cannot be checked" in seen.why
     assert "{change: 1%}" in seen.why
 
 
@@ -194,7 +194,7 @@ def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limit
     """It was killed before its first look, with everything that its steps had returned."""
     trials = [*versions([1.0]), [replace(trial_of(number, steps=ROWS, end="oom"), trace=None) for number in range(2)]]
     seen = judged(trials, *limits).seen[1]
-    assert (seen.seen, seen.why) == ("none", "not measured: no launch made its steps")
+    assert (seen.seen, seen.why) == ("none", "not measured: no launch completed its steps")
 
 
 def test_a_change_of_a_negative_value_has_no_ratio() -> None:

@@ -197,7 +197,7 @@ def test_many_changes_of_a_long_series_take_no_more_than_they_must():
 
 
 def test_one_launch_of_each_version_says_what_is_missing():
-    with pytest.raises(ValueError, match="do not show noise"):
+    with pytest.raises(ValueError, match="show no noise"):
         find_levels(np.zeros((1, 5)), least=LIMIT, alpha=0.01, seed=0)
 
 

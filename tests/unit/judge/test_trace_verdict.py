@@ -121,7 +121,7 @@ def test_growth_that_ends_or_turns_is_only_suspect(shape, words):
 
 @pytest.mark.parametrize("shape", [lambda x: 2000 * np.sqrt(x), lambda x: 500 * np.log1p(100 * x)])
 def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
-    """ "Rose and then stayed" would be untrue."""
+    """ "Rose and then stopped rising" would be untrue."""
     found = judge(trace_of(memory(noise_kib=4.0) + shape(np.arange(4000) / 4000)))
     assert (found.verdict, found.plateau_mib) == ("flat", None)
     assert "RSS still grows" in found.why
@@ -131,7 +131,7 @@ def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
 @pytest.mark.parametrize("missing", [0, 3])
 @pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
 def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
-    """Its single jump would rule out "flat" for ever: no leak below 1 KiB a step could be excluded."""
+    """Its single jump would always rule out "flat": no leak below 1 KiB a step could be excluded."""
     rss = np.where(np.arange(4000) < row, 34_000.0, 41_800.0)
     rss[4000 - missing :] = np.nan
     found = judge(trace_of(rss))
@@ -322,7 +322,7 @@ def test_one_early_rise_is_no_noise():
     rss_kib = np.where(np.arange(4000) > 357, 40112.0, 40000.0)
     found = judge_trace(trace_of(rss_kib), limits=Limits(leak_kib_per_step=0.05), steps=STEPS)
     assert found.verdict == "inconclusive"
-    assert "RSS rises by 112 KiB at a time, and the next may be due; more steps would settle it" in found.why
+    assert "RSS rises by 112 KiB at a time, and the next rise may be due; more steps would settle it" in found.why
     noisy = judge_trace(trace_of(memory(noise_kib=4000.0)), limits=LIMITS, steps=STEPS)
     assert "RSS is too noisy to tell" in noisy.why
     assert judge_trace(trace_of(rss_kib), limits=LIMITS, steps=STEPS).verdict == "flat"

@@ -78,7 +78,7 @@ def test_floors_ignore_saw_teeth_and_spikes():
     ],
 )
 def test_the_quantum_is_what_the_kernel_hands_out(values, expected):
-    """Assuming 2 MiB pages where there are none would rule out "flat" for ever."""
+    """Assuming 2 MiB pages where there are none would always rule out "flat"."""
     assert observed_quantum(values, least=4, most=2048) == expected
 
 

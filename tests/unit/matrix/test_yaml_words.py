@@ -25,12 +25,12 @@ scenarios:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"2"]}', '"2"]', "3: is not YAML: the { that begins here has no end, or lacks a comma on line 4"),
-        ('"2"]}', '"2"}', "3: is not YAML: the [ that begins here has no end, or lacks a comma on line 3"),
-        ('"2"', '"2', "3: is not YAML: the quote that begins here has no end"),
+        ('"2"]}', '"2"]', "3: is not YAML: the { that begins here is never closed, or lacks a comma on line 4"),
+        ('"2"]}', '"2"}', "3: is not YAML: the [ that begins here is never closed, or lacks a comma on line 3"),
+        ('"2"', '"2', "3: is not YAML: the quote that begins here is never closed"),
         ("    params", "   params", "9: is not YAML: this line does not fit those above it; indent"),
         ("    params: {size: [10]}", "    params", "9: is not YAML: a key without a colon; write `key: value`"),
-        ("process}", "*process}", "5: is not YAML: nothing is marked &process above; a text that begins with *"),
+        ("process}", "*process}", "5: is not YAML: no value above is marked &process; a text that begins with *"),
         ("s.py", "@s.py", "8: is not YAML: a text that begins with @ must be in quotes"),
         ("s.py", "s.py: x", "8: is not YAML: a colon is not allowed here; indent"),
         ("    script", "\tscript", "8: is not YAML: a tab is used for indentation; use spaces"),

@@ -190,7 +190,7 @@ def test_libraries_that_the_scenario_maps_come_first() -> None:
 def test_a_fault_that_does_not_come_again_accuses_nobody() -> None:
     assert MadeVersions(groups=groups(8), is_bad=lambda from_b: False).narrowed().verdict == "not reproduced"
     both = MadeVersions(groups=groups(8), is_bad=lambda from_b: True).narrowed()
-    assert (both.verdict, both.reason) == ("not reproduced", "the good one is bad in 5 of 5 launches")
+    assert (both.verdict, both.reason) == ("not reproduced", "the good version is bad in 5 of 5 launches")
     assert MadeVersions(groups=(), is_bad=holds({"g1"})).narrowed().verdict == "not reproduced"
 
 
@@ -202,7 +202,7 @@ def test_a_fault_that_does_not_come_again_costs_few_launches(seen: tuple[int, in
     made = MadeVersions(groups=groups(8), is_bad=lambda from_b: False, rules=NarrowRules(seen=seen))
     found = made.narrowed()
     assert (found.verdict, found.culprits) == ("not reproduced", ())
-    assert found.reason.startswith("the bad one is good in ")
+    assert found.reason.startswith("the bad version is good in ")
     assert found.b is not None
     assert 3 <= found.b.launches <= most
 
@@ -216,7 +216,7 @@ def test_launches_that_tell_nothing_are_not_counted_as_good_ones() -> None:
         assert search.decide(outcomes).launch == (search.a, search.b)
         outcomes.append(HybridOutcome(hybrid=search.b, state="good"))
     found = search.conclude(outcomes, good="old", bad="new")
-    assert (found.verdict, found.reason) == ("not reproduced", "the bad one is good in 3 launches")
+    assert (found.verdict, found.reason) == ("not reproduced", "the bad version is good in 3 launches")
 
 
 def test_a_fault_that_comes_in_half_of_the_launches_is_not_given_up_early() -> None:

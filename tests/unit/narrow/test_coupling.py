@@ -74,7 +74,7 @@ def test_what_an_environment_breaks_already_is_not_held_against_its_hybrids() ->
 def test_a_package_that_one_side_lacks_is_needed_by_what_requires_it() -> None:
     a = inventory({"app": ("1", ())})
     b = inventory({"app": ("2", ("lib",)), "lib": ("2", ())})
-    assert coupled(a, b).refused(from_b("app")) == "app 2 requires lib, and lib is not there"
+    assert coupled(a, b).refused(from_b("app")) == "app 2 requires lib, and lib is not installed"
 
 
 def test_requirements_for_other_systems_and_unasked_extras_couple_nothing() -> None:

@@ -118,7 +118,7 @@ def test_a_library_with_another_interface_comes_first_on_the_loader_s_path() -> 
 def test_a_hybrid_that_loaded_another_library_than_asked_for_is_not_believed() -> None:
     hybrid = Hybrid(base="A", from_b=frozenset({"libx.so"}))
     assert not not_loaded(sides(), hybrid, B)
-    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
+    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was requested, but /cuda/libx.so.1.0 was mapped"
 
 
 def test_a_package_goes_where_the_base_has_its_packages() -> None:
@@ -146,5 +146,5 @@ def test_a_version_with_its_own_put_in_again_is_told_from_one_with_another_s() -
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 1, "python": 3}'])
 def test_an_image_that_sends_nonsense_is_a_line_and_no_traceback(text: str) -> None:
-    with pytest.raises(InfrastructureError, match=r"components\.json: .*the image sent no list of its parts"):
+    with pytest.raises(InfrastructureError, match=r"components\.json: .*the image sent no component list"):
         read_inventory(text, variables={})

@@ -62,9 +62,9 @@ def test_the_answer_stands_first_and_its_proof_below() -> None:
         "22.12: bad in 5 of 5 launches",
         "20.12 with g3: bad in 2 of 2 launches",
         "22.12 without g3: good in 2 launches",
-        "20.12 put together again from its own parts: good in 2 launches",
-        "22.12 put together again from its own parts: bad in 2 of 2 launches",
-        "7 hybrids of the two versions, in 23 launches",
+        "20.12 reassembled from its own parts: good in 2 launches",
+        "22.12 reassembled from its own parts: bad in 2 of 2 launches",
+        "tried 7 hybrids of the two versions in 23 launches",
     ]
 
 
@@ -72,10 +72,10 @@ def test_a_method_that_changes_the_result_is_the_answer() -> None:
     made = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: hybrid.base == "A" or None)
     answer, *rest = text.sentences(made.narrowed())
     assert answer == (
-        "not narrowed: old put together again from its own parts is bad, so swapping itself changes the result, and no "
+        "not narrowed: old reassembled from its own parts is bad, so swapping itself changes the result, and no "
         "hybrid proves anything"
     )
-    assert "old put together again from its own parts: bad in 2 of 2 launches" in rest
+    assert "old reassembled from its own parts: bad in 2 of 2 launches" in rest
     assert "old with 3 of its own groups put in again: bad in 2 of 2 launches" in rest
     one = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: "g2" in hybrid.sham or None)
     answer, *rest = text.sentences(one.narrowed())
@@ -91,7 +91,7 @@ def test_no_group_is_said_to_change_the_result_alone_while_the_others_are_not_kn
         refuses=lambda hybrid: hybrid.sham == {"g0", "g1", "g3"},
     )
     answer, *rest = text.sentences(made.narrowed())
-    assert answer.startswith("not narrowed: old put together again from its own parts is bad, so swapping itself")
+    assert answer.startswith("not narrowed: old reassembled from its own parts is bad, so swapping itself")
     assert "old with its own g2 put in again: bad in 2 of 2 launches" in rest
 
 
@@ -105,7 +105,7 @@ def test_what_is_not_told_apart_inside_a_group_is_said_with_the_reason() -> None
     )
     made = MadeVersions(groups=(both, group("g1")), is_bad=holds({both.id})).narrowed()
     assert text.headline(made).endswith(
-        "; nothing inside it can be told apart, because pydantic 2 requires core==2, and core is 1; of these 2 the "
+        "; its components cannot be separated, because pydantic 2 requires core==2, and core is 1; of these 2 the "
         "scenario maps core"
     )
 
@@ -114,7 +114,7 @@ def test_each_kind_of_answer_is_a_sentence() -> None:
     assert "culprits together: g1 1.0 → 2.0 and g5 1.0 → 2.0" in text.headline(found({"g5", "g1"})).replace(
         "g5 1.0 → 2.0 and g1 1.0 → 2.0", "g1 1.0 → 2.0 and g5 1.0 → 2.0"
     )
-    first, second = [line for line in text.sentences(found({"g1"}, {"g5"})) if "enough for it" in line]
+    first, second = [line for line in text.sentences(found({"g1"}, {"g5"})) if "sufficient: " in line]
     assert "22.12 without it is still bad: there is another cause" in first
     assert "without it and the causes named before is good" in second
     good = MadeVersions(groups=groups(4), is_bad=lambda from_b: False).narrowed()
@@ -125,7 +125,7 @@ def test_a_set_is_told_as_a_set() -> None:
     made = MadeVersions(
         groups=groups(8), is_bad=holds({"g5"}), refuses=lambda hybrid: len(hybrid.from_b & {"g5", "g6"}) == 1
     )
-    assert "one of g5 1.0 → 2.0, g6 1.0 → 2.0 (no hybrid tells them apart)" in text.headline(made.narrowed())
+    assert "one of g5 1.0 → 2.0, g6 1.0 → 2.0 (no hybrid separates them)" in text.headline(made.narrowed())
 
 
 def test_a_finding_comes_with_two_installs_that_differ_in_the_culprit_alone() -> None:
@@ -160,8 +160,8 @@ def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit
     told = terminal_narrow.differing(
         [group("g1")], hybrids=5, launches=18, most=99, sweeps=True, by_exit_code=by_exit_code
     )
-    assert told.startswith("the two versions differ in 1 group; to prove that it is the culprit takes about 5 hybrids")
-    assert ("If it is a level" in told) == (not by_exit_code)
+    assert told.startswith("the two versions differ in 1 group; proving that it is the culprit takes about 5 hybrids")
+    assert ("If a level such as" in told) == (not by_exit_code)
 
 
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])

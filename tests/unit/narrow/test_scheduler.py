@@ -39,7 +39,7 @@ def scheduler(
 
 def test_a_hybrid_that_mapped_another_library_is_not_believed() -> None:
     """Its launch failed as B does, and would accuse a library that was not loaded."""
-    why = "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
+    why = "libx.so of 2 was requested, but /cuda/libx.so.1.0 was mapped"
     looks: list[Hybrid] = []
 
     def checked(hybrid: Hybrid, run: CellRun) -> str:

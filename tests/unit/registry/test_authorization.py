@@ -64,7 +64,7 @@ def test_a_token_that_has_expired_is_renewed(server: Server, world: World) -> No
 
 def test_basic(server: Server, world: World) -> None:
     guarded(server, 'Basic realm="us"', accepts=f"Basic {KEY}")
-    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; `docker login {server.host}`"):
+    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; run `docker login {server.host}`"):
         world.registry().tags(f"{server.host}/team/app")
     world.docker_config(json.dumps({"auths": {f"https://{server.host}": {"auth": KEY}}}))
     assert world.registry().tags(f"{server.host}/team/app") == ("1",)
@@ -103,10 +103,10 @@ def test_a_registry_that_is_never_content_is_left(server: Server, world: World, 
     ("status", "body", "says"),
     [
         (401, b"", "rejects the login that Docker has"),
-        (200, b"{}", "does not answer as a token service"),
-        (200, b"<html>", "does not answer as a token service"),
-        (200, b'{"token": "a\\r\\nX-Evil: 1"}', "does not answer as a token service"),
-        (404, b'{"token": "a"}', "does not answer as a token service"),
+        (200, b"{}", "does not respond like a token service"),
+        (200, b"<html>", "does not respond like a token service"),
+        (200, b'{"token": "a\\r\\nX-Evil: 1"}', "does not respond like a token service"),
+        (404, b'{"token": "a"}', "does not respond like a token service"),
     ],
 )
 def test_a_token_service_that_does_not_work(server: Server, world: World, status: int, body: bytes, says: str) -> None:
@@ -185,8 +185,8 @@ def test_a_helper_without_an_entry_leaves_it_to_the_file(world: World) -> None:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (f"echo the secret is {SECRET} >&2; exit 3", "docker-credential-mine: ended with 3"),
-        (f"echo {SECRET}", "does not answer as a credential helper"),
+        (f"echo the secret is {SECRET} >&2; exit 3", "docker-credential-mine: exited with 3"),
+        (f"echo {SECRET}", "does not respond like a credential helper"),
     ],
 )
 def test_a_helper_that_fails_is_named_and_its_words_are_not(world: World, script: str, says: str) -> None:
@@ -200,8 +200,8 @@ def test_a_helper_that_fails_is_named_and_its_words_are_not(world: World, script
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("{", "is no JSON object; repair it"),
-        ("[]", "is no JSON object; repair it"),
+        ("{", "is not a JSON object; repair it"),
+        ("[]", "is not a JSON object; repair it"),
         ('{"auths": {"nvcr.io": {"auth": "%%%"}}}', r"auths\.nvcr\.io: cannot be read"),
         ('{"auths": {"nvcr.io": {"auth": "bm9jb2xvbg=="}}}', r"auths\.nvcr\.io: cannot be read"),
         ('{"credsStore": "no-such"}', "docker-credential-no-such, which is not on the PATH"),

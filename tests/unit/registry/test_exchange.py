@@ -161,7 +161,7 @@ def test_the_same_server_does(server: Server) -> None:
 def test_a_form_is_sent_to_no_other_server(server: Server, other: Server, status: int) -> None:
     """A token service that redirects got the refresh token of the user's login posted to any server that it named."""
     exchange = redirected(server, f"http://{other.host}/", status=status)
-    with pytest.raises(RegistryTrouble, match="leads to an address that is not safe; not followed"):
+    with pytest.raises(RegistryTrouble, match="redirects to an unsafe address; not followed"):
         exchange.ask(Ask(url=f"http://{server.host}/", method="POST", form={"refresh_token": "secret"}))
     assert other.asked == []
 
@@ -196,7 +196,7 @@ def test_an_answer_of_more_values_than_anything_has_is_not_read(
 
 def test_a_circle_is_left(server: Server) -> None:
     exchange = redirected(server, "/")
-    with pytest.raises(RegistryTrouble, match="from one address to the next without end"):
+    with pytest.raises(RegistryTrouble, match="redirects too many times"):
         exchange.ask(Ask(url=f"http://{server.host}/"))
     assert len(server.asked) == 5
 

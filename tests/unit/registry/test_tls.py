@@ -79,6 +79,6 @@ def test_a_safe_address_does_not_lead_to_one_that_is_not(secured: Server, server
     server.answer = lambda request: OK
     secured.answer = lambda request: Reply(status=307, headers={"Location": f"http://{server.host}/"})
     question = Question(url=f"https://{secured.host}/", verify=str(certificate), authorization="Bearer secret")
-    with pytest.raises(RegistryTrouble, match="leads to an address that is not safe; not followed"):
+    with pytest.raises(RegistryTrouble, match="redirects to an unsafe address; not followed"):
         Exchange(pause=lambda seconds: None).ask(question)
     assert server.asked == []

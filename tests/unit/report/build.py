@@ -82,7 +82,7 @@ def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
         verdict="leak", verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
-        why=f"3 of 3 trials: RSS grows {rate} KiB a step, at the same pace all the time; up to step 4000",
+        why=f"3 of 3 trials: RSS grows {rate} KiB a step, at the same rate throughout; up to step 4000",
         rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
         step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
     )  # fmt: skip

@@ -180,7 +180,7 @@ def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
     ]
     told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
     assert told.endswith(
-        "not the card's fault; 1 of these 4 variants without a result on the RTX 3090. Layer: native heap."
+        "not the card's fault; 1 of these 4 variants has no result on the RTX 3090. Layer: native heap."
     )
 
 
@@ -320,7 +320,7 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         "and 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. "
         "Layer: native heap."
     )
-    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there by another fault") for card in cards(result))
+    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in cards(result))
 
 
 def test_exceptions_and_what_never_ran_are_listed() -> None:

@@ -137,7 +137,7 @@ def test_what_measuring_cost_is_told() -> None:
     trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
     cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
     pages = first_history(replace(result, cells=cells)).cells
-    told = [dict(page.facts).get("cost of measuring") for page in pages]
+    told = [dict(page.facts).get("measurement overhead") for page in pages]
     assert told.count("0.41 % of the steps' time") == 1
     assert dict(pages[0].facts).keys() >= {"why"}
 
@@ -174,7 +174,9 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
 
 
 def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None:
-    """A newest version of another day was red because the version before it is slower; nothing was compared with it."""
+    """A newest version of another day was red because the version before it is slower; nothing was compared with it. In
+    the page's chart a leak made it red.
+    """
     apart = SignalVerdict(seen="blind", value=2.1, limit=0.5, why="it was measured on another day")
     slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
 
@@ -198,7 +200,7 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
 def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
     """A version that left files open was red in the chart of its memory, which was flat."""
     drawings = {one.title: one.rows for one in first_history(build.signalled()).drawings}
-    files, memory = drawings["open files, files/step"], drawings["growth, KiB a step (grey: more is ruled out)"]
+    files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: higher rates are ruled out)"]
     assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
     assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
     assert [change["version"] for change in files["changes"]] == ["6.2.0"]
@@ -206,7 +208,7 @@ def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
 
 
 def test_a_frontier_names_every_setting() -> None:
-    """The page does not carry what it never draws."""
+    """The page does not contain what it never draws."""
     settings = [Setting(name=name, peak_mib=peak, items_a_s=speed, on_frontier=best)
                 for name, peak, speed, best in (("batch=1", 90, 10, True), ("<b>", 200, 8, False))]  # fmt: skip
     picture = frontier.svg(settings)
@@ -314,7 +316,7 @@ def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch
 
 
 def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
-    """As `harness diff` has it: a library is one thing in two versions, what came through with escapes is text."""
+    """As in `harness diff`, a library is one thing in two versions, and names with escapes are shown as text."""
     told = {
         "6.2.0": {"python": "3.8.10", "packages": {"numpy": "1.18.5", "six": "1"}, "libraries": ["libcufft.so.10"]},
         "6.3.0": {"python": "3.8.10", "packages": {"numpy": "1.19.5"}, "libraries": ["libcufft.so.11"],

@@ -63,6 +63,6 @@ def test_the_last_lines_are_kept() -> None:
 
 
 def test_a_digest_is_as_short_as_docker_shows_it() -> None:
-    """Seventy characters push everything else out of a table."""
+    """Seventy characters would push everything else out of a table."""
     assert version(f"22.12@sha256:{'0123456789abcdef' * 4}") == "22.12@sha256:0123456789ab"
     assert version("1.15.5+nv22.12") == "1.15.5+nv22.12"

@@ -1,4 +1,4 @@
-"""docs/reports.md tells of every field and sign that a reader meets."""
+"""docs/reports.md describes every field and sign that a reader meets."""
 
 from __future__ import annotations
 

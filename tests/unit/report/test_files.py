@@ -1,4 +1,4 @@
-"""The reports that are written into a run: JUnit, Markdown, the page, and its lines."""
+"""The reports that are written into a run's directory: JUnit, Markdown, the page, and its lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
 
 
 def searched() -> RunResult:
-    """A run whose search had no need of two cells."""
+    """Return a run whose search did not need two cells."""
     result = build.quickstart()
     skipped = "not needed: between 6.0.5 and 6.3.0, both good"
     cells = tuple(
@@ -42,7 +42,7 @@ def searched() -> RunResult:
 
 
 def outcomes(result: RunResult) -> dict[str, str]:
-    """Version -> the tag of its first test's outcome, for the first series."""
+    """Return version -> the tag of its first test's outcome, for the first series."""
     suite = ElementTree.fromstring(junit.render(result).encode())[0]
     return {case.get("name", ""): case[0].tag if len(case) else "passed" for case in suite.iter("testcase")}
 
@@ -79,7 +79,7 @@ def test_junit_counts_add_up() -> None:
 
 
 def test_junit_fails_the_version_where_steps_get_slower_though_its_memory_is_flat() -> None:
-    """Otherwise a run that ends with 1 would be all green in the CI server."""
+    """Otherwise a run with exit code 1 would be all green in the CI server."""
     assert outcomes(build.varied()) == {
         "1.19.2": "passed", "1.20.0": "passed", "1.20.1": "passed", "1.21.0": "failure", "1.21.1": "passed",
     }  # fmt: skip
@@ -98,7 +98,7 @@ def test_junit_tells_infrastructure_from_what_could_not_be_asked() -> None:
 
 
 def test_junit_has_an_image_that_cannot_be_had_as_an_error() -> None:
-    """The run ends with 3: a CI server that shows the version as skipped would be green."""
+    """The run exits with 3: a CI server that shows the version as skipped would be green."""
     root = ElementTree.fromstring(junit.render(build.varied()).encode())
     errors = [case for case in root.iter("testcase") if case.find("error") is not None]
     assert {case.get("name") for case in errors} == {"21.09-tf1-py3", "21.10-tf1-py3"}
@@ -127,7 +127,7 @@ def test_cells_as_csv() -> None:
 
 
 def test_a_change_is_as_large_in_every_report() -> None:
-    """One source for a figure: who reads two reports of a run would otherwise doubt both."""
+    """One source for each figure: otherwise a user who reads two reports of a run would doubt both."""
     result = build.varied()
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     assert slower.effect is not None
@@ -146,7 +146,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
 
 @pytest.mark.parametrize("sign", "=+-@＝＋－＠﹦")
 def test_no_cell_of_the_csv_is_a_formula(sign: str) -> None:
-    """Spreadsheets of some languages take wide letters for plain ones."""
+    """Spreadsheets of some languages treat full-width characters as plain ones."""
     result = build.run(
         [(build.series("s", [f"{sign}HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat()
     )
@@ -195,7 +195,7 @@ def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
 
 
 def test_markdown_fits_a_step_summary() -> None:
-    """With what matters: the sentence and the findings."""
+    """It contains what matters: the sentence and the findings."""
     result = build.large(versions=10, variants=6)
     lanes = [replace(build.HERE, gpu=f"{'GPU ' * 600}{number}") for number in range(36)]
     tables = tuple(
@@ -205,12 +205,12 @@ def test_markdown_fits_a_step_summary() -> None:
     )
     text = markdown.render(replace(result, cells=tables))
     assert 500_000 < len(text.encode()) <= 1 << 20
-    assert "further tables would make this too long" in text
+    assert "further tables would make this report too long" in text
     assert "### Findings" in text
 
 
 def test_markdown_of_hundreds_of_unmeasured_cells_with_long_names_fits_too() -> None:
-    """Each of their lines has names of 4096 characters: 300 of them were two megabytes."""
+    """Each of their lines has names of 4,096 characters: 300 lines were two megabytes."""
     many = [build.variant(f"{number}" + "_" * 4000, size="*" * 4000) for number in range(300)]
     history = build.series("wheel" + "*" * 4000, ["1." + "0" * 4000, "2." + "0" * 4000])
     result = build.run(
@@ -230,7 +230,7 @@ def test_markdown_of_hundreds_of_unmeasured_cells_with_long_names_fits_too() -> 
 
 
 def test_a_page_shows_no_backticks() -> None:
-    """`flat` stood in the legend with its backticks, which are the markup of another format."""
+    """The legend showed `flat` with its backticks, which are the markup of another format."""
     result = build.run(
         [(build.MULTIDICT, [build.HERE], [build.POP])],
         lambda *_: build.unknown("untested", "an error: <b>; `docker login` first"),
@@ -267,8 +267,8 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 def test_the_page_shows_each_version_with_its_line() -> None:
     page = html_page.render(build.quickstart())
     assert page.count('aria-label="memory over the steps"') == 10
-    assert page.count('scope="row"') == 10  # in the table of all
-    assert page.count('scope="rowgroup"') == 10  # in that of the evidence, above why
+    assert page.count('scope="row"') == 10  # in the table of all versions
+    assert page.count('scope="rowgroup"') == 10  # in the evidence table, above why
 
 
 def test_a_page_of_a_large_run_stays_small() -> None:

@@ -74,7 +74,7 @@ def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
     ],
 )
 def test_a_leak_is_as_large_as_in_the_versions_that_have_it(rates: dict[str, float], said: str) -> None:
-    """ "Leaks 9.94 KiB a step in every version" was true of the first of them only."""
+    """The sentence "leaks 9.94 KiB a step in every version" was true only of the first version."""
 
     def judge(version: str, *_: object) -> CellVerdict:
         return build.leak(rates[version]) if version in rates else build.flat()
@@ -131,7 +131,7 @@ def test_more_changes_than_fit_are_counted() -> None:
 
 
 def test_bad_cells_without_a_history_are_still_bad() -> None:
-    assert told() == "4 of 10 cells bad (4 leak), but the history does not show since which version."
+    assert told() == "4 of 10 cells bad (4 leak), but the history does not show which version began it."
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
                    verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("incompatible", "no"),
-                   verdict="ok"), "Nothing was run: all 10 cells are excluded or cannot run there."),
+                   verdict="ok"), "Nothing was run: all 10 cells are excluded or incompatible with the host."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip
@@ -156,14 +156,14 @@ def test_other_ends_say_what_is_not_known(result: RunResult, text: str) -> None:
 
 
 def with_signal(result: RunResult, **signal: SignalVerdict) -> RunResult:
-    """The last cell shows these."""
+    """Return a run whose last cell shows these signals."""
     *before, last = result.cells
     verdict = replace(last.verdict, signals={**last.verdict.signals, **signal})
     return replace(result, cells=(*before, replace(last, verdict=verdict)))
 
 
 def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
-    """It was "Nothing bad: all cells are good" of a host where only a change of 333 % would have shown."""
+    """It read "Nothing bad: all cells are good" for a host where only a change of 333 % would have shown."""
     blind = with_signal(build.quiet(), tail=SignalVerdict(seen="blind", visible=3.33, limit=1.0))
     text = sentence(replace(blind, verdict="inconclusive"))
     assert text == (
@@ -180,11 +180,11 @@ def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> Non
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:
-    why = "step time is 300 times that of the version before, by 1 launch"
+    why = "step time is 300 times that of the version before, in 1 launch"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text
-    assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text
+    assert "step time is 300 times that of the version before, in 1 launch; 6.6.3 before it is good so far." in text
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_what_one_launch_shows_is_told_when_interrupted() -> None:
 def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measured(
     unmeasured: Sequence[int], told: str
 ) -> None:
-    """An interrupted sweep --fresh called 6.5.0 the first bad one; the run before it had found 6.3.0."""
+    """An interrupted `sweep --fresh` called 6.5.0 the first bad version; the run before it had found 6.3.0."""
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why="step time"))
     cells = list(result.cells)
     for place in unmeasured:
-        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was run"))
+        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was finished"))
     assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))
 
 
@@ -220,7 +220,7 @@ def growing_early(lowest: float) -> CellVerdict:
 
 @pytest.mark.parametrize(("lowest", "told"), [(0.0, ""), (5.0, "provisional: multidict 6.0.5 seems bad (")])
 def test_the_oldest_version_is_not_called_bad_first_by_a_growth_that_may_be_none(lowest: float, told: str) -> None:
-    """It was "4.17.3 seems bad first" of the oldest version, whose memory grows by 0 to 18.15 KiB a step."""
+    """It read "4.17.3 seems bad first" for the oldest version, whose memory grows by 0 to 18.15 KiB a step."""
     oldest, *rest = build.quiet().cells
     result = replace(build.quiet(), cells=(replace(oldest, verdict=growing_early(lowest)), *rest))
     text = sentence(replace(result, verdict="interrupted"))
@@ -229,7 +229,7 @@ def test_the_oldest_version_is_not_called_bad_first_by_a_growth_that_may_be_none
 
 
 def test_an_interrupted_sweep_names_each_fault_that_it_found() -> None:
-    """The headline told the worst one; the other stood far below, and nobody scrolled there."""
+    """The headline named only the worst fault; the other was far below, where nobody saw it."""
     other = build.variant("train")
     peak = change(metric="peak_memory", verdict="more memory", effect=Effect(value=1.23, unit="ratio"), variant=other)
 

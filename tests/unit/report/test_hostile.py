@@ -1,4 +1,4 @@
-"""Names and logs that try to act on a screen or a page. In every format they must come out as text."""
+"""Names and logs that try to act on a terminal or a page. In every format they must come out as text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ HOSTILE = [
 
 
 def poisoned(text: str) -> RunResult:
-    """`text` as version, param, host, reason, warning and log, wherever an image or a tag could have its say."""
+    """Return a result with `text` as version, param, host, reason, warning and log: wherever an image or a tag can
+    supply text.
+    """
     series = build.series(f"s{text}", ["1.0", text, "3.0"])
     lane = replace(build.HERE, host=replace(build.HERE.host, name=f"h{text}"), gpu=f"g{text}")
     variant = build.variant(f"v{text}", param=text)

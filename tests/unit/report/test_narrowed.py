@@ -1,4 +1,4 @@
-"""The sentences on a narrowed finding: the same launches stand there once, by one name."""
+"""The sentences on a narrowed finding: the same launches are listed once, under one name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from harness.report.text.narrowed import proof
 
 
 def narrowed(*names: str) -> Narrowed:
-    """The first of these components is proven; all of them differ."""
+    """Return a result in which the first of these components is proven; all of them differ."""
     groups = tuple(
         ComponentGroup(id=name, components=(Component(kind="distribution", name=name, old="1", new="2"),))
         for name in names
@@ -23,7 +23,7 @@ def narrowed(*names: str) -> Narrowed:
 
 
 def test_where_one_component_differs_the_two_versions_are_the_proof() -> None:
-    """`old with six` and `new` were listed as if they had been launched apart."""
+    """`old with six` and `new` were listed as if they had been launched separately."""
     only, *ends = proof(narrowed("six"))
     assert only == "six 1 → 2: no other component differs"
     assert [line.partition(":")[0] for line in ends] == ["old", "new"]

@@ -1,4 +1,4 @@
-"""What is noticed between versions: "Could not load libcudnn" explains a slow step that no verdict explains."""
+"""Observations between versions: "Could not load libcudnn" explains a slow step that no verdict explains."""
 
 from __future__ import annotations
 

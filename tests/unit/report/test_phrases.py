@@ -1,4 +1,4 @@
-"""Sizes and ends in words: no figure without its unit, no version that was not looked at."""
+"""Sizes and outcomes as text: no figure without its unit, no version that was not measured."""
 
 from __future__ import annotations
 

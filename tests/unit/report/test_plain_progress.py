@@ -1,4 +1,4 @@
-"""Progress must help the person who watches, and never harm the run."""
+"""Progress must help the user who watches, and never harm the run."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
 
 
 def test_known_launches_are_told_before_the_first_new_one() -> None:
-    """A rerun of a large matrix printed thousands of lines about what its user had seen before."""
+    """A rerun of a large matrix printed thousands of lines that its user had seen before."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
         for number in (1, 2, 3):
@@ -97,7 +97,7 @@ def test_known_launches_are_told_before_the_first_new_one() -> None:
 
 
 def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> None:
-    """A search ends where it knows enough: a bar that is half full would be a lie."""
+    """A search ends when it knows enough: a half-full bar would be wrong."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
         watch.plan(most={"local": 40}, exact=False, about={})
@@ -109,7 +109,7 @@ def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> Non
 
 
 def test_a_twin_s_launches_are_not_counted() -> None:
-    """They are for the noise: 4 of 3 would make the reader doubt the rest."""
+    """A/A replicates measure the noise: "4 of 3" would make the reader doubt the rest."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
         watch.plan(most={"local": 3}, exact=True, about={})
@@ -149,7 +149,7 @@ def bars(width: int, *, exact: bool = True, about: Mapping[str, int] | None = No
 
 
 def test_what_is_likely_is_told_beside_the_worst_case() -> None:
-    """ "At most 40" is what hardly any sweep takes, and all that was said."""
+    """Only "at most 40" was shown, which hardly any sweep reaches."""
     here = bars(140, exact=False, about={"local": 3}).splitlines()[0]
     assert "launch 1, about 3, at most 4" in here
     assert "about 1 min left, ≤ 1 min 30 s" in here
@@ -177,7 +177,7 @@ def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_what_moves_is_never_cut(width: int) -> None:
-    """The step and the rate were behind a long name, and the first to go."""
+    """The step and the rate came after a long name, and were cut off first."""
     here, _ = bars(width).splitlines()
     assert here.startswith("local ")
     assert "step 1,200/4,000 · 8 KiB/step" in here
@@ -275,7 +275,7 @@ def test_many_threads_lose_no_line(*, live: bool) -> None:
 
 
 def test_launches_side_by_side_are_all_named() -> None:
-    """One bar for several launches must not look as if the others had vanished."""
+    """A single bar for several launches must not look as if the others had disappeared."""
     state, begun, checked = LaneState(elapsed_s=Clock()), threading.Event(), threading.Event()
 
     def other() -> None:
@@ -295,7 +295,7 @@ def test_launches_side_by_side_are_all_named() -> None:
 
 
 def test_a_line_of_the_live_display_does_not_wrap_at_80_columns() -> None:
-    """The number of launches went on in a line of its own: `launch 1, about 36, at most` and, below, `108`."""
+    """The number of launches was wrapped: `launch 1, about 36, at most` and, on the next line, `108`."""
     live = LiveProgress(Console(file=io.StringIO(), width=80), clock=Clock())
     live.plan(most={"local": 108}, exact=False, about={"local": 36})
     live.trial_started(lane="local", cell=CELL, number=1, steps=4000)

@@ -1,4 +1,4 @@
-"""What probes found, in the page and in Markdown: who gets a report need not look for another file."""
+"""What probes found, in the page and in Markdown: a user who gets a report need not look for another file."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_name_from_the_image_keeps_the_terminals_tables_whole(name: str) -> No
 
 
 def test_losses_that_were_not_all_counted_are_marked() -> None:
-    """`0 (0)` of a report that was cut off read as if nothing was lost."""
+    """`0 (0)` from a truncated report looked as if nothing was lost."""
     whole = next(each for each in found() if each.leaks)
     (kept,) = whole.leaks
     cut = replace(whole, leaks=(replace(kept, kind="StillReachable"),), problem="valgrind's report is incomplete")

@@ -1,4 +1,4 @@
-"""What cells show of their signals. Who reads ✓ must be able to rely on it: what was not seen is never called good."""
+"""What cells show of their signals. A reader must be able to rely on ✓: what was not measured is never called good."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GOOD = SignalVerdict(seen="good")
 
 
 def one_row(verdict: CellVerdict) -> RunResult:
-    """A run of one variant, all versions alike."""
+    """Return a run of one variant, in which all versions are alike."""
     return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: verdict, verdict="ok")
 
 
@@ -55,7 +55,7 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
 
 
 def test_a_group_is_not_good_by_a_lesser_signal_alone() -> None:
-    """A crash after the last step: memory was not judged, and ✓ stood for it because its peak was good."""
+    """After a crash following the last step, memory was not judged, but had ✓ because its peak was good."""
     good, none = SignalVerdict(seen="good"), SignalVerdict(seen="none")
     signals = {"memory": none, "peak_memory": good, "step_time": none, "tail": good, "setup_time": good}
     assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "····✓·"
@@ -82,7 +82,7 @@ def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: 
 
 
 def test_of_several_bad_signals_the_cause_is_shown() -> None:
-    """Open files that pile up take memory and slow the steps: who reads "step time" looks in the wrong place."""
+    """Open files that pile up take memory and slow the steps: a user who reads "step time" looks in the wrong place."""
     bad = {name: SignalVerdict(seen="bad", value=1.0) for name in ("memory", "open_files", "step_time")}
     assert signal_words.matter(build.seen(build.flat(), **bad)) == "open_files"
     assert signal_words.matter(
@@ -119,7 +119,7 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
 
 
 def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:
-    """6.3.0 leaks, and its steps are slower since 6.3.1 at the latest: two ▼ would be two leaks."""
+    """6.3.0 leaks, and its steps are slower since 6.3.1 at the latest: two ▼ would mean two leaks."""
     slow = SignalVerdict(seen="bad", value=2e-5, limit=0.1)
 
     def judge(version: str, *_: object) -> CellVerdict:
@@ -167,7 +167,7 @@ def test_what_never_ran_has_no_strip() -> None:
 
 
 def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
-    """`±? ±0.673 %` beside a name was a riddle, and a limit that could not be kept was a ✓."""
+    """`±? ±0.673 %` next to a name was a riddle, and a limit that could not be checked had a ✓."""
     told = "step time: only ±36 % would have shown (limit 10 %)"
     assert signal_words.blindness("step_time", build.BLIND) == told
     assert signal_words.sentence("step_time", build.BLIND) == f"{told}; {build.BLIND.why}"
@@ -244,7 +244,7 @@ def _rows(result: RunResult) -> list[dict[str, str]]:
 
 
 def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
-    """A CI server that shows a version as passed whose limit was not kept lets it through."""
+    """A CI server that shows a version as passed although its limit was not checked lets it through."""
     blind = _cases(one_row(build.seen(build.flat(), step_time=build.BLIND)))
     assert {case[0].tag for case in blind} == {"skipped"}
     assert "only ±36 % would have shown (limit 10 %)" in blind[0][0].get("message", "")
@@ -270,7 +270,7 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
 
 
 def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
-    """`results (the scenario returns none)` left a user to guess which of his patterns was wrong."""
+    """`results (the scenario returns none)` left users guessing which of their patterns was wrong."""
     printed = (("loss", "loss: {}"), ("cost", "cost={}"))
     program = Program(path=Path("train.py"), printed=printed)
     variant = build.variant("train")
@@ -279,7 +279,7 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
     launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
     result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
-    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed such as: step 0 cost=0.500"]
+    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"]
     silent = replace(launch, output_head="", output_tail="")
     result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
     assert gaps.lines(result)[0].endswith("; it printed nothing")
@@ -309,7 +309,9 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
 
 
 def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution() -> None:
-    """It was "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017 would have shown"."""
+    """It read "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017
+    would have shown".
+    """
     why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to tell it from a buffer that fills"
     early = replace(build.unknown("suspect", why), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
     signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=why)
@@ -326,7 +328,7 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
 
 
 def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> None:
-    """It was "no step returned `extra`" of a row, and of the run, where the newest version did return it."""
+    """It read "no step returned `extra`" for a row and for the run, although the newest version returned it."""
     why = "no step returned `extra`"
 
     def judged(*returning: str) -> RunResult:
@@ -371,7 +373,7 @@ def test_a_value_that_no_step_returned_has_one_line_and_one_clause() -> None:
 
 
 def test_a_version_that_has_no_figure_is_no_end() -> None:
-    """A crash has no step time: the figures of another version must not stand under its name."""
+    """A crash has no step time: the figures of another version must not appear under its name."""
 
     def judge(version: str, *_: object) -> CellVerdict:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
@@ -388,8 +390,16 @@ def test_what_was_not_compared_says_so() -> None:
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
 
 
+def test_outcomes_are_not_called_uncompared() -> None:
+    ended = {True: build.seen(build.crash(), outcome=SignalVerdict(seen="bad", value=1.0)),
+             False: build.seen(build.flat(), outcome=SignalVerdict(seen="good", value=0.0))}  # fmt: skip
+    rows = [(build.ORJSON, [build.HERE], [build.DELETED])]
+    (row,) = table.tables(build.run(rows, lambda version, *_: ended[version == "3.7.10"]))[0].verdicts
+    assert old_to_new.line(row).endswith("outcome 0 % → 100 % failed")
+
+
 def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
-    """With launches of these versions side by side with others, which leaves them without a step time."""
+    """Return a result in which these versions ran side by side with others, so that they have no step time."""
     cells = tuple(
         replace(
             entry, verdict=replace(entry.verdict, step_ms=None),
@@ -401,7 +411,7 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
 
 
 def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
-    """One row had a step time and the next none, and nothing said that the launches ran side by side."""
+    """One row had a step time and the next had none, and nothing said that the launches ran side by side."""
     off = SignalVerdict(seen="none", why="its limit is none")
     result = one_row(replace(build.flat(), smallest_visible=None, signals={"step_time": off}))
     (some,) = table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
@@ -427,10 +437,10 @@ def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
 
 
 def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:
-    """An interrupted sweep said `+1.7 %` as if it were a result."""
+    """An interrupted sweep reported `+1.7 %` as if it were a result."""
     once = replace(build.flat(), smallest_visible=None, trials=1, provisional=True, compared_step_ms=0.0143)
     (row,) = table.tables(one_row(once))[0].verdicts
-    told = "step time 14.3 → 14.3 µs (no change; too few launches to tell it from noise)"
+    told = "step time 14.3 → 14.3 µs (no change; too few launches to distinguish it from noise)"
     assert told in old_to_new.line(row)
 
 
@@ -545,7 +555,7 @@ def test_the_page_tells_the_marks_to_who_cannot_see_them() -> None:
     assert 'aria-label="outcome good, memory good, other growth good, step time not decided, ' in page
     assert '<i class="unsure" title="step time: not decided">?</i>' in page
     assert page.count('<span class="strip"') == 20
-    assert "Every signal, old → new" in page
+    assert "All signals, old → new" in page
     assert 'class="strip"' not in html_page.render(build.quickstart())
 
 
@@ -566,6 +576,6 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
 
 
 def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
-    """`only ±890 % would have shown`: nothing falls by 890 %."""
+    """It read `only ±890 % would have shown`, but nothing falls by 890 %."""
     told = signal_words.blindness("step_time", replace(build.BLIND, visible=8.9))
     assert told == "step time: only a change of 9.9 times would have shown (limit 10 %)"

@@ -1,4 +1,4 @@
-"""The site of `harness publish`: what its reader finds, and what a run of strangers cannot do to it."""
+"""The site of `harness publish`: what its reader finds, and what a run from strangers cannot do to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stamps(site: Path) -> dict[str, int]:
 
 
 class Read(HTMLParser):
-    """The links, tags and text of a page; every tag must be closed where it should be."""
+    """The links, tags and text of a page; every tag must be closed in the right place."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
 
 
 def test_a_new_run_touches_its_own_pages_only(tmp_path: Path) -> None:
-    """What is copied to a server each night would otherwise be the whole site."""
+    """Otherwise the whole site would be copied to a server each night."""
     runs, site = tmp_path / "reports", tmp_path / "site"
     made.three_days(runs)
     made.write_run(runs, 3, {"1.0": made.good()}, matrix="other")
@@ -169,7 +169,7 @@ def test_a_site_that_something_else_made_stays_as_it_is(tmp_path: Path, content:
     site.mkdir()
     (site / "index.html").write_text("mine")
     (site / "site.json").write_text(content)
-    assert "site.json: not of this harness; choose a new or an empty folder" in str(publish(runs, site).exception)
+    assert "site.json: was not written by harness; choose a new or empty folder" in str(publish(runs, site).exception)
     assert (site / "index.html").read_text() == "mine"
 
 
@@ -225,7 +225,7 @@ def test_a_page_of_a_long_history_stays_small(tmp_path: Path) -> None:
 def test_a_list_that_is_cut_says_of_how_many_and_where_the_rest_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page with 250 of 613 findings looked like one with all of them."""
+    """A page with 250 of 613 findings looked as if it had all of them."""
     for name, most in {"MOST_ROWS": 2, "MOST_RUNS": 1, "MOST_EVENTS": 1}.items():
         monkeypatch.setattr(pages, name, most)
     runs, site = tmp_path / "reports", tmp_path / "site"
@@ -233,10 +233,10 @@ def test_a_list_that_is_cut_says_of_how_many_and_where_the_rest_is(
     publish(runs, site)
     (run,) = site.rglob("run-20260302*.html")
     told = words(run)
-    assert "1 of 2 cells are shown; the run's own report shows all." in told
-    assert "1 of 3 runs are shown; harness runs shows all." in words(site / "m-nightly" / "index.html")
+    assert "Showing 1 of 2 cells; see the run's own report for all." in told
+    assert "Showing 1 of 3 runs; see harness runs for all." in words(site / "m-nightly" / "index.html")
     (series,) = site.rglob("series-*.html")
-    assert "1 of 5 events are shown; harness history shows all." in words(series)
+    assert "Showing 1 of 5 events; see harness history for all." in words(series)
 
 
 def test_many_histories_take_several_pages(tmp_path: Path) -> None:

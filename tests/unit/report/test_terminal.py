@@ -1,4 +1,4 @@
-"""What people see first. The transcripts are whole, so that a change of looks is seen in review."""
+"""What users see first. The transcripts are complete, so that a change of appearance is visible in review."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_table_that_does_not_fit_goes_on_below() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_it_fits_any_width(width: int, encoding: str) -> None:
-    """The path of the report and the next command are not broken: they are there to be copied."""
+    """The path of the report and the next command are not wrapped, because users copy them."""
     lines = shown(build.varied(), width=width, encoding=encoding).splitlines()
     assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
     assert lines[-1] == "Report: reports/quickstart/20250301T120000Z-1a2b/report.html"
@@ -116,7 +116,7 @@ def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
 
 
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
-    """`not run` is a riddle to who sees it first; what is not in the table needs no words."""
+    """`not run` is a riddle for a new user; signs that are not in the table need no explanation."""
     text = " ".join(shown(build.varied()).split())
     assert "– untested: should have run but did not; incompatible: cannot run on that card Step" in text
     ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())

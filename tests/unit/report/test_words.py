@@ -64,7 +64,7 @@ def test_a_drift_names_its_ends() -> None:
 
 
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
-    """Who reads it would otherwise take it for as sure as the others."""
+    """A reader would otherwise consider it as certain as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
     assert finding_words.text(thin).endswith("; not confirmed: one side has fewer than two launches")
 
@@ -106,7 +106,7 @@ def test_totals_and_what_flat_is_worth() -> None:
 
 
 def test_the_counts_do_not_contradict_the_findings() -> None:
-    """`5 good` above a table in which two of them are marked as slower is one of two lies."""
+    """`5 good` above a table in which two of them are marked as slower is a contradiction."""
     slower = build.varied().findings[0]
     fixed = replace(slower, kind="first_fixed", before="1.21.0", after="1.21.1")
     for findings, told in [
@@ -121,7 +121,7 @@ def test_the_counts_do_not_contradict_the_findings() -> None:
 
 
 def test_what_was_not_needed_is_told_by_variant() -> None:
-    """A version that one variant did not need may be the very one that another found to be bad."""
+    """A version that one variant did not need may be the one that another variant found to be bad."""
 
     def judged(version: str, lane: Lane, of: Variant) -> CellVerdict:
         skipped = version in (("6.2.0",) if "random" in str(of) else ("6.1.0", "6.2.0"))
@@ -147,7 +147,7 @@ def test_one_clear_line_for_each_host_that_is_gone() -> None:
 
 
 def test_a_version_that_alone_fails_before_the_first_step_may_be_called_bad() -> None:
-    """One that fails at its import was untested, and nothing said how it becomes bad."""
+    """A version that fails at its import was untested, and nothing said how to make that count as bad."""
 
     def gap(*, trials: int = 2, others: CellVerdict | None = None) -> str:
         failed = replace(build.unknown("untested", "ModuleNotFoundError: No module named 'x'"), trials=trials)
@@ -178,7 +178,7 @@ def test_gaps_are_told_once_for_many_variants() -> None:
 
 
 def test_versions_without_a_base_share_a_line_and_its_remedy() -> None:
-    """A newcomer's first sweep without a registry: eight times the same, and the remedy cut off each time."""
+    """A newcomer's first sweep without a registry: eight times the same line, with the remedy cut off each time."""
 
     def lost(*_: object) -> CellVerdict:
         return build.unknown("untested", "python:3.11: cannot be pulled; set HARNESS_BASE=harness-base:bookworm")
@@ -192,7 +192,7 @@ def hindered(entry: CellResult) -> CellResult:
 
 
 def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
-    """The run ends with 3: whoever looks for the reason must find it, also where the cell is good or bad."""
+    """The run exits with 3: a user who looks for the reason must find it, even if the cell is good or bad."""
     good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
     assert words.cell_sentence(leaking).startswith(
         "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: local: connection lost; start dockerd"
@@ -206,7 +206,7 @@ def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
 
 
 def test_a_problem_is_told_once() -> None:
-    """The verdict's reason may name it already, and so may the host that was lost."""
+    """The verdict's reason, or the lost host, may name it already."""
     entry = build.varied().cells[11]
     assert entry.problem
     assert words.why(entry) == entry.problem
@@ -229,7 +229,7 @@ def test_a_problem_is_told_once() -> None:
 def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
     rate: float, low: float, verdict: str, told: bool
 ) -> None:
-    """A steady 0.49 KiB a step read as "Nothing bad"; only a cell's reason said that it grows."""
+    """A steady 0.49 KiB a step appeared as "Nothing bad"; only a cell's reason said that it grows."""
 
     def judge(version: str, *_: object) -> CellVerdict:
         if version < "6.3":
@@ -250,7 +250,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
 
 
 def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
-    """Else "ok" reads as if no version were slower."""
+    """Otherwise "ok" would mean that no version is slower."""
     result = build.quiet()
     assert gaps.not_looked_at(result) == []
     limits = Limits(step_time=None)

@@ -1,4 +1,4 @@
-"""Launches side by side: what may run beside what, and what a failure beside others is worth."""
+"""Launches side by side: which launches may share a host, and what a failure alongside others is worth."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib:
 
 @pytest.mark.parametrize("name", ["step_time", *NO_TIMES])
 def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
-    """A neighbour would make a version look slower than the one before."""
+    """Other launches would make a version look slower than the one before."""
     own = replace(MEMORY_ONLY, step_time=0.1) if name == "step_time" else replace(
         MEMORY_ONLY, others=tuple((each, 0.5 if each == name else None) for each in NO_TIMES)
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_what_fits_is_within_every_bound(new: Load, running: list[Load], slots: 
 
 
 def test_a_timed_turn_is_alone_and_none_is_passed_over() -> None:
-    """Every visitor comes in once, at most `slots` at a time, and one that wants to be alone is."""
+    """Every visitor comes in once, at most `slots` at a time, and one that must be alone is alone."""
     gate, lock, inside, seen = Gate(slots=3), threading.Lock(), [0, 0], []
     rng = random.Random(7)
 
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_wait_at_the_gate() -> None:
 
 @pytest.mark.parametrize("end", ["crash", "oom", "hang", "setup"])
 def test_a_failure_beside_others_accuses_no_version(end: End) -> None:
-    """Two launches that want the same port, or more memory than there is, would make two good versions look broken."""
+    """Two launches that need the same port, or more memory than there is, would make two good versions look broken."""
     run = CellRun(cell=cell())
     (told,) = add_trial(run, trial(end=end, beside=1), doubtful=False)
     assert told.end == "infrastructure"
@@ -188,7 +188,7 @@ def test_a_failure_beside_others_accuses_no_version(end: End) -> None:
 
 
 def test_a_failure_that_comes_alone_too_counts_both_times() -> None:
-    """A version that crashes in a part of its launches must be found as often as without neighbours."""
+    """A flaky version must be found as often as without other launches."""
     run = CellRun(cell=cell())
     add_trial(run, trial(1, end="crash", beside=2), doubtful=False)
     told = add_trial(run, trial(2, end="crash"), doubtful=False)

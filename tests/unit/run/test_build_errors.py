@@ -1,4 +1,4 @@
-"""Why something could not be made. A reason behind a long command is cut off in every report."""
+"""Why something could not be made. A reason after a long command would be cut off in every report."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ hint: see the documentation
 
 
 def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
-    """Behind a company's proxy: pip says in the end that there is no such version, and people look for another one."""
+    """Behind a company's proxy, pip ends with "no such version", and users look for another version."""
     lines = [
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError(1, "
         "'[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/orjson/",
@@ -109,7 +109,7 @@ def test_an_install_that_fills_the_disk_says_what_to_do() -> None:
 
 
 def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> None:
-    """The doctor and the plan knew the version, and pip said that there is none."""
+    """The doctor and the plan knew the version, and pip said that it does not exist."""
     missing = "ERROR: No matching distribution found for mine==7\n"
     told = str(_failure("here", missing, {"PIP_FIND_LINKS": "/wheels", "UV_INDEX_URL": ""}))
     assert told.startswith(
@@ -121,7 +121,7 @@ def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> Non
 
 
 def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
-    """`Could not build wheels` alone tells nobody that there is no compiler."""
+    """`Could not build wheels` alone does not say that there is no compiler."""
     lines = [
         "  error: command 'gcc' failed: No such file or directory",
         "  [end of output]",

@@ -1,4 +1,4 @@
-"""The conversation with agents that misbehave, over an engine that plays a script."""
+"""The conversation with misbehaving agents, over an engine that plays a script."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
 
 
 def test_rows_that_come_one_by_one_take_no_more_memory_than_together() -> None:
-    """An image that sent a row a message filled 2 GB with what fits into 40 MB."""
+    """An image that sent one row per message filled 2 GB with data that fits into 40 MB."""
     kept = Samples(last_step=math.inf)
     most = 0
     for step in range(1, 5_001):
@@ -302,14 +302,14 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
 
 
 def test_a_python_that_does_not_start_is_told_by_its_reason() -> None:
-    """It was `<no Python frame>`, the last line, and the entrypoint alone was blamed."""
+    """The reason was `<no Python frame>`, the last line, and only the entrypoint was blamed."""
     said = "Fatal Python error: init\nModuleNotFoundError: No module named 'encodings'\n\n  <no Python frame>\n"
     trial, _ = play(b"", last=Exit(exit_code=1, stderr_tail=said))
     assert "before the agent started: ModuleNotFoundError: No module named 'encodings'; the image's" in trial.message
 
 
 def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> None:
-    """It may be the only word on a driver that is too old."""
+    """It may be the only message about a driver that is too old."""
     said = b"== Banner ==\ndriver too old\n" * 1000
     trial, _ = play(said + lines(HELLO, {**DONE, "end": "crash", "output_tail": "Traceback\nboom\n"}))
     assert trial.output_tail.endswith("driver too old\nTraceback\nboom\n")
@@ -323,7 +323,7 @@ def test_silence_is_an_end() -> None:
 
 
 def test_an_agent_that_speaks_for_ever_is_given_up() -> None:
-    """Such an image held its lane for ever, and the sweep never came to its end."""
+    """Such an image held its lane, and the sweep never ended."""
     player = Player([lines(HELLO)])
 
     def receive(timeout_s: float) -> bytes | None:
@@ -349,7 +349,7 @@ def test_the_time_in_which_the_harness_judges_is_none_of_the_trials() -> None:
 
 
 def test_a_credential_in_the_images_environment_is_not_kept() -> None:
-    """NVIDIA_API_KEY fits the names whose values may be told, and stood in each trial file."""
+    """NVIDIA_API_KEY matches the names whose values may be reported, and was in each trial file."""
     environment = {"NVIDIA_API_KEY": "nvapi-0123456789", "NVIDIA_VISIBLE_DEVICES": "all", "TF_URL": "https://a:b@c/"}
     trial, _ = play(lines({**HELLO, "environment": environment}, DONE))
     assert trial.facts["environment"] == {
@@ -367,7 +367,7 @@ def test_a_credential_in_the_images_environment_is_not_kept() -> None:
     ],
 )  # fmt: skip
 def test_facts_of_a_wrong_type_are_refused_on_receipt(fields: dict[str, Any]) -> None:
-    """A list in the place of a record ended the whole sweep with an AttributeError, far from where it came in."""
+    """A list in place of a record ended the whole sweep with an AttributeError, far from where it was received."""
     trial, _ = play(lines({**HELLO, **fields}, DONE))
     assert trial.end == "infrastructure"
     assert f"hello: {next(iter(fields))} has another type than the agent sends" in trial.message

@@ -1,4 +1,4 @@
-"""Which image makes room for another, on an engine that has what the tests plant."""
+"""Which image makes room for another, on an engine double."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}")
 
 
 def quiet(text: str) -> None:
-    """Nobody listens."""
+    """Ignore all progress."""
 
 
 class Engine:
-    """Every image is one layer of ten bytes; `digests` are those of the registry by now."""
+    """An engine on which every image is one layer of ten bytes; `digests`: the current ones of the registry."""
 
     def __init__(self, *others: str) -> None:
         self.there = [*others]
@@ -74,7 +74,7 @@ def test_what_nobody_needs_goes_before_what_is_needed_later() -> None:
 
 
 def test_of_those_that_take_turns_the_one_used_last_goes() -> None:
-    """Its turn comes last again: removing the one used first would remove each just before its turn."""
+    """Its turn comes last again: removing the one used first would remove each image just before its turn."""
     engine, disk = Engine(), disk_for([A, B, C, D])
     get(disk, engine, A, B, C)
     for image in (B, A, C):
@@ -178,7 +178,7 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 
 
 def test_podman_names_the_hub_as_well() -> None:
-    """Else nothing that was made or pulled there would ever be removed, and the disk would fill."""
+    """Otherwise nothing that was made or pulled there would ever be removed, and the disk would fill."""
     made = {"Labels": {"harness.image": "harness/build:1"}, "RepoTags": ["docker.io/harness/build:1"]}
     pulled = ["docker.io/library/python:3.11", f"docker.io/{mark_of('python:3.11')}"]
     assert is_ours(made)

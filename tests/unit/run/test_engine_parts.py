@@ -101,7 +101,7 @@ def test_we_are_alive_and_others_are_not() -> None:
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the start of a process is known by the clock alone")
 def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another sweep of the machine took it for dead, and removed its running trials."""
+    """Another sweep on the machine took it for dead, and removed its running trials."""
     ours = owner.this_process()
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() - 86_400)
     assert owner.is_alive(ours) is True
@@ -122,7 +122,7 @@ def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: st
 
 @pytest.mark.parametrize(("peak", "killed"), [(2048, False), (4096, True)])
 def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, peak: int, killed: bool) -> None:
-    """The kernel kills a trial first where others use up the machine's memory."""
+    """The kernel kills a trial first if other programs use up the machine's memory."""
     for name in ("memory.max", "memory.limit_in_bytes"):
         (tmp_path / name).write_text("4096\n")
     for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -149,7 +149,7 @@ def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
 
 
 def test_identity_of_an_environment_is_its_content(tmp_path: Path) -> None:
-    """The folder's own path, in scripts, and the compiled files do not count; a changed file does."""
+    """The folder's own path in scripts, and compiled files, do not count; a changed file does."""
     info = tmp_path / "lib/python3.11/site-packages/x-1.dist-info"
     info.mkdir(parents=True)
     record = info / "RECORD"

@@ -1,4 +1,4 @@
-"""The cache of virtual environments: what is removed, what is left alone, and what is said when it cannot be used."""
+"""The cache of virtual environments: what is removed, what stays, and the errors if it cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGE = Image(series="s", version="1", source=SOURCE, where=Where(file="m.yaml",
 
 
 def finished(cache: Path, name: str = NAME) -> Path:
-    """A finished environment, as far as the cache can tell."""
+    """Make an environment that the cache takes for finished."""
     folder = cache / "environments" / name
     (folder / "lib").mkdir(parents=True)
     (folder / environments.CONFIGURATION).write_text("home = /usr/bin\n")
@@ -94,14 +94,14 @@ def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, 
 
 
 def test_a_relative_cache_is_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial runs in a folder of its own: a relative path to its Python would lead nowhere from there."""
+    """A trial runs in its own folder: a relative path to its Python would lead nowhere from there."""
     monkeypatch.chdir(tmp_path)
     assert environments.cache_folder({"HARNESS_CACHE": "x"}) == tmp_path / "x/environments"
     assert environments.cache_folder({"XDG_CACHE_HOME": "x"}) == tmp_path / "x/harness/environments"
 
 
 def wheel(folder: Path, name: str) -> Path:
-    """A folder with version 7 of a package that no index has."""
+    """Return a folder with version 7 of a package that no index has."""
     folder.mkdir()
     info = f"{name}-7.dist-info"
     with zipfile.ZipFile(folder / f"{name}-7-py3-none-any.whl", "w") as file:
@@ -130,7 +130,7 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_down_for_a_moment_costs_no_version(tmp_path: Path) -> None:
-    """It is asked again: a version must not be untested because of one lost connection."""
+    """A version must not be untested because of one lost connection."""
     image = replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",)))
     environ = {**os.environ, "HARNESS_CACHE": str(tmp_path), "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
     with pytest.raises(NetworkTrouble, match=r"m\.yaml:3: series\.s: s 1: .*127\.0\.0\.1:9"):
@@ -140,7 +140,7 @@ def test_an_index_that_is_down_for_a_moment_costs_no_version(tmp_path: Path) -> 
 
 
 def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) -> None:
-    """A lock file says which file it means; an index could give another one under the same name."""
+    """A lock file says which file it means; an index could serve another file under the same name."""
     links = wheel(tmp_path / "links", "harness_test_one")
     (file,) = links.iterdir()
     right = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
@@ -179,7 +179,7 @@ def test_pip_s_index_is_uv_s_where_uv_has_none(environ: dict[str, str], index: s
 
 
 def test_build_code_of_packages_sees_no_credential_of_the_user() -> None:
-    """Whoever publishes a package without a wheel runs code at its install: the keys of clouds were in its reach."""
+    """A package without a wheel runs its author's code when it is installed: cloud keys were within its reach."""
     environ = {
         "PATH": "/bin", "HOME": "/home/ada", "LC_ALL": "C", "https_proxy": "http://proxy:1", "SSL_CERT_FILE": "/ca",
         "UV_INDEX_OURS_PASSWORD": "p", "UV_LINK_MODE": "copy", "CFLAGS": "-O2", "CMAKE_ARGS": "-DX=1",
@@ -193,7 +193,7 @@ def test_build_code_of_packages_sees_no_credential_of_the_user() -> None:
 
 
 def test_the_shims_of_pyenv_are_not_run(tmp_path: Path) -> None:
-    """Each takes as long as ten interpreters: who asked for a Python that is not there waited for seconds."""
+    """Each shim takes as long as ten interpreters: a request for a missing Python took seconds."""
     for folder in (".pyenv/shims", ".pyenv/versions/3.9.18/bin", "bin"):
         (tmp_path / folder).mkdir(parents=True)
         for name in ("python", "python3.9"):
@@ -206,7 +206,7 @@ def test_the_shims_of_pyenv_are_not_run(tmp_path: Path) -> None:
 
 
 def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:
-    """By where they are and by what they say of themselves."""
+    """They are distinguished by their location and by their own metadata."""
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\n{sys.executable} "$@" | sed s/GCC/Clang/\n')
     other.chmod(0o755)

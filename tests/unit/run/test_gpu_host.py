@@ -1,4 +1,4 @@
-"""A process host with a GPU: the driver's library is a stand-in, found as the real one is."""
+"""A process host with a GPU: the driver's library is a stand-in, found in the same way as the real one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ gpu0.power_limit 350000
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the driver tells; a file that may be changed."""
+    """Return the file with the stand-in's answers, which may be changed."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")

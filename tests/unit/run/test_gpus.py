@@ -40,12 +40,12 @@ def test_an_entry_means_one_gpu(entry: str, meant: Gpu) -> None:
 @pytest.mark.parametrize(
     ("gpus", "said"),
     [
-        (("RTX 5090",), "matrix.yaml:4: hosts.lab.gpus[0]: no GPU like 'RTX 5090' on host lab; it has: 0 NVIDIA GeForce"
-         " RTX 3090 (GPU-1a2b3c4d-0001); 1 NVIDIA GeForce RTX 4090 (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX 4090"
-         " (GPU-99990000-0003)"),
-        (("0", "4090"), "matrix.yaml:4: hosts.lab.gpus[1]: '4090' is 2 GPUs on host lab: 1 NVIDIA GeForce RTX 4090"
+        (("RTX 5090",), "matrix.yaml:4: hosts.lab.gpus[0]: no GPU matches 'RTX 5090' on host lab; it has: 0 NVIDIA"
+         " GeForce RTX 3090 (GPU-1a2b3c4d-0001); 1 NVIDIA GeForce RTX 4090 (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX"
+         " 4090 (GPU-99990000-0003)"),
+        (("0", "4090"), "matrix.yaml:4: hosts.lab.gpus[1]: '4090' matches 2 GPUs on host lab: 1 NVIDIA GeForce RTX 4090"
          " (GPU-5e6f7a8b-0002); 2 NVIDIA GeForce RTX 4090 (GPU-99990000-0003); name one by its UUID"),
-        (("0", "3090"), "matrix.yaml:4: hosts.lab.gpus[1]: '0' and '3090' are one GPU, 0 NVIDIA GeForce RTX 3090"
+        (("0", "3090"), "matrix.yaml:4: hosts.lab.gpus[1]: '0' and '3090' are the same GPU, 0 NVIDIA GeForce RTX 3090"
          " (GPU-1a2b3c4d-0001); keep one"),
         (("7",), None), (("GPU-",), None), (("MIG-1",), None),
     ],
@@ -59,14 +59,14 @@ def test_an_entry_that_is_none_or_several_says_what_is_there(gpus: tuple[str, ..
 
 @pytest.mark.parametrize("entry", ["GTX 1080", "gtx 1080", "GeForce GTX 1080", "NVIDIA GeForce GTX 1080"])
 def test_a_whole_name_means_no_card_whose_name_goes_on(entry: str) -> None:
-    """`GTX 1080` was two cards beside a GTX 1080 Ti, and no name meant the one."""
+    """`GTX 1080` matched two cards in a machine with a GTX 1080 Ti, and no name selected the first."""
     card = replace(OLD, name="NVIDIA GeForce GTX 1080")
     more = replace(NEW, name="NVIDIA GeForce GTX 1080 Ti")
     (lane,) = choose_lanes(host((entry,)), [more, card])
     assert lane.gpus == (card,)
-    with pytest.raises(InfrastructureError, match="'1080' is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="'1080' matches 2 GPUs"):
         choose_lanes(host(("1080",)), [more, card])
-    with pytest.raises(InfrastructureError, match="is 2 GPUs"):
+    with pytest.raises(InfrastructureError, match="matches 2 GPUs"):
         choose_lanes(host((entry,)), [more, card, replace(card, uuid="GPU-2", index=2)])
 
 
@@ -82,7 +82,7 @@ def test_all_each_and_none() -> None:
 
 
 def test_a_fingerprint_holds_what_stays() -> None:
-    """A card that moved to another slot is the same card; one with another power limit gives other figures."""
+    """A card that moved to another slot is the same card; another power limit gives different figures."""
     assert replace(OLD, index=5, processes=3).fingerprint == OLD.fingerprint
     assert replace(OLD, power_limit_w=200.0).fingerprint != OLD.fingerprint
     assert replace(OLD, driver="535.54").fingerprint != OLD.fingerprint
@@ -114,7 +114,7 @@ def test_what_an_engine_lacks_is_asked_in_another_way() -> None:
 
 
 def test_podman_is_asked_by_cdi_alone() -> None:
-    """It takes any other request without a word, and starts the container without a GPU."""
+    """It silently accepts any other request, and starts the container without a GPU."""
     access = GpuAccess({"BuildahVersion": "1.39.3", "ServerVersion": "5.4.2", "Runtimes": {"crun": {}, "nvidia": {}}})
     (request,) = access.host_config(["all"])["device_requests"]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=all"])
@@ -122,7 +122,7 @@ def test_podman_is_asked_by_cdi_alone() -> None:
 
 
 def test_no_gpu_is_had_unasked() -> None:
-    """NVIDIA's images ask for all GPUs by themselves, and such an engine gives them."""
+    """NVIDIA's images request all GPUs by themselves, and such an engine gives them."""
     access = GpuAccess({"Runtimes": {"nvidia": {}}, "DefaultRuntime": "nvidia"})
     assert access.environment([]) == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
@@ -163,7 +163,7 @@ def test_a_probe_that_says_something_else(output: str) -> None:
     ],
 )
 def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: str) -> None:
-    """Two GPUs of one UUID made two lanes of one name, and one cell was measured for both."""
+    """Two GPUs with one UUID made two lanes with one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
         parse_gpus(json.dumps({"gpus": gpus}), place="p")
     assert str(caught.value) == f"p: the driver's list of GPUs is invalid: {said}; see `nvidia-smi -L` there"

@@ -33,7 +33,9 @@ def piped(path: Path, target: Path) -> None:
 def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
     tmp_path: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    """A link in /tmp emptied the file that it led to, with the rights of whoever swept; a pipe held the sweep up."""
+    """A link in /tmp emptied the file to which it led, with the permissions of the sweep's user; a pipe blocked the
+    sweep.
+    """
     target = tmp_path / "precious"
     target.write_text("kept")
     plant(tmp_path / host_lock.NAME, target)
@@ -47,7 +49,7 @@ def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
 
 
 def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
-    """Any user may write the holder's name, and a terminal would do what it says."""
+    """Any user may write the holder's name, and a terminal would obey its control sequences."""
     said: list[str] = []
     with host_lock.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
         (tmp_path / host_lock.NAME).write_text("\x1b[2Jada\nfine")

@@ -1,4 +1,4 @@
-"""What a host's run gets ready before its first launch, and what it launches while images are on their way."""
+"""What a host's run prepares before its first launch, and what it launches while images are being pulled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capabil
 
 
 class Nothing:
-    """A policy that is done at once."""
+    """A scheduler that is done immediately."""
 
     lazy = False
 
@@ -55,7 +55,7 @@ class Nothing:
 
 
 def rows_of(blocks: Sequence[BlockRun]) -> RowQueue:
-    """They are all equally good, as far as the order of their launches goes."""
+    """Let all rows be equally good for the order of launches."""
     rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     for block in blocks:
         rows.add(block)
@@ -63,7 +63,7 @@ def rows_of(blocks: Sequence[BlockRun]) -> RowQueue:
 
 
 def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
-    """Ten gigabytes of an image that the card is known to refuse, ahead of those that it can run."""
+    """Ten gigabytes of an image that the card is known to refuse would be pulled before images that it can run."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="all", where=WHERE), gpu="all", gpus=(NEW,))
     variant = Variant(scenario=Scenario(name="x", where=WHERE))
     cells = [
@@ -88,7 +88,9 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed(CellLauncher):
-    """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
+    """An engine whose launches are quiet traces with steps of a millisecond, or of what `step_s`
+    gives for a version.
+    """
 
     step_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -105,7 +107,7 @@ class Timed(CellLauncher):
 
 
 def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list[str]:
-    """The versions that a round launches whose images come in this order, each only once it is waited for."""
+    """Return the versions launched in a round whose images arrive in this order, each only once it is waited for."""
     return [version for _, version in launches(order, trials=Trials(least=1, most=1), failing=failing)]
 
 
@@ -120,7 +122,7 @@ def launches(
     limits: Limits | None = None,
     kept: list[Trial] | None = None,
 ) -> list[tuple[str, str]]:
-    """The variant and the version of each launch, of a block for each variant; the images come as in `launched`."""
+    """Return the variant and version of each launch, for a block per variant; the images arrive as in `launched`."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
     blocks = []
     for name in variants:
@@ -171,25 +173,25 @@ def launches(
     ("order", "expected"),
     [
         ([0, 1, 2], ["0", "0t", "1", "2"]),
-        ([1, 0, 2], ["1", "0", "0t", "2"]),  # the oldest is the one that is launched twice, whichever comes first
+        ([1, 0, 2], ["1", "0", "0t", "2"]),  # the oldest version is launched twice, whichever image arrives first
         ([1, 2, 0], ["1", "2", "0", "0t"]),
     ],
 )
 def test_the_time_of_a_pull_is_used_for_the_launch_that_measures_the_noise(
     order: list[int], expected: list[str]
 ) -> None:
-    """Left for the end it would be waited for, after hours in which the lane had nothing to do but to wait."""
+    """Left for the end, it would have to be waited for, after hours in which the lane only waited."""
     assert launched(order) == expected
 
 
 def test_an_image_that_cannot_be_had_holds_up_no_other() -> None:
-    """The oldest one is gone from its registry: the next one is launched twice."""
+    """The oldest image is gone from its registry: the next one is launched twice."""
     assert launched([1, 0, 2], failing=frozenset({0})) == ["1", "1t", "2"]
 
 
 def test_the_time_of_a_pull_is_used_for_the_first_launches_of_what_comes_later() -> None:
-    """They run the whole budget. With the lane idle, a sweep of many variants took as long as its pulls and its trials
-    one after the other.
+    """First launches run the whole budget. With an idle lane, a sweep of many variants took as long as its pulls and
+    its trials one after the other.
     """
     order = launches([0, 1, 2], trials=Trials(least=2, most=3), variants=("x", "y", "z"))
     last = order.index(("x", "2"))
@@ -202,7 +204,9 @@ ASKED = Trials(least=3, most=8)
 
 
 def test_after_the_last_pull_hardly_anything_is_left_where_no_version_is_slower() -> None:
-    """Three rounds of all versions followed it: a sweep whose pulls took as long as its trials took 1.64 of either."""
+    """Three rounds of all versions followed: a sweep whose pulls took as long as its trials took 1.64 times as long as
+    either.
+    """
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED)
     last = order.index(("x", "5"))
     assert sorted(order[:last]) == sorted([("x", version) for version in "01234"] * 3 + [("x", "0t")])
@@ -218,8 +222,8 @@ def test_what_had_all_its_launches_while_others_waited_needs_its_oldest_version_
 def test_only_the_oldest_version_is_launched_again_and_only_where_launches_can_be_compared(
     least: int, most: int
 ) -> None:
-    """Once the oldest had all its launches the next one took its place, and so on: `--trials 1:3` launched each version
-    three times.
+    """Once the oldest had all its launches, the next one took its place, and so on: `--trials 1:3` launched each
+    version three times.
     """
     order = launches([0, 1, 2, 3, 4, 5], trials=Trials(least=least, most=most))
     assert [order.count(("x", version)) for version in "12345"] == [least] * 5
@@ -227,8 +231,8 @@ def test_only_the_oldest_version_is_launched_again_and_only_where_launches_can_b
 
 
 def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
-    """What was launched after it counted as of the next round: one round lacked the version, and all versions were
-    launched again and again to have three of them.
+    """Later launches counted for the next round: one round lacked the version, and all versions were launched
+    repeatedly to complete three rounds.
     """
 
     def review(cell: Cell, trial: Trial) -> Review:
@@ -246,14 +250,16 @@ def test_the_only_version_that_can_be_had_is_not_launched_again_for_others() -> 
 
 
 def test_where_the_oldest_image_comes_last_another_one_has_its_turn_again() -> None:
-    """The oldest never waited, so none told what waiting changes, and all versions were launched once more."""
+    """The oldest version never waited, so nothing showed what waiting changes, and all versions were launched once
+    more.
+    """
     order = launches([5, 4, 3, 2, 1, 0], trials=ASKED)
     assert [order.count(("x", version)) for version in "012345"] == [3, 5, 3, 3, 3, 3]
 
 
 @pytest.mark.parametrize("fails", ["review", "describe"])
 def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails: str) -> None:
-    """One launch of one image lost the whole sweep, with a traceback: nobody could tell which image it was."""
+    """One launch of one image ended the whole sweep with a traceback that did not name the image."""
     judging = judging_oracle()
 
     def broken(cell: Cell, trial: Trial) -> Any:
@@ -285,13 +291,15 @@ def test_no_launch_is_spent_early_where_all_are_needed_undisturbed() -> None:
 
 
 def test_nothing_waits_for_the_last_pull_where_step_times_are_not_compared() -> None:
-    """Two launches of three were left until every image had come: such a sweep took 1.65 times as long as its pulls."""
+    """Two of three launches were left until every image had arrived: such a sweep took 1.65 times
+    as long as its pulls.
+    """
     order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=Limits(step_time=None))
     assert order == [*[("x", "0")] * 3, *[("x", "1")] * 3, *[("x", "2")] * 3]
 
 
 def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
-    """When its block's turn came this was forgotten, and the card was asked once more."""
+    """By its block's turn this was forgotten, and the card was tried once more."""
 
     def review(cell: Cell, trial: Trial) -> Review:
         if str(cell.variant) != "y" or cell.image.version != "0":

@@ -40,7 +40,7 @@ def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
 
 
 def test_a_link_of_that_name_is_none_of_ours(tmp_path: Path) -> None:
-    """Anybody can make one in /tmp: neither what it leads to may go, nor may it stop a sweep."""
+    """Anyone can make one in /tmp: its target must not be removed, and it must not stop a sweep."""
     (tmp_path / "precious").mkdir()
     (tmp_path / dead_name()).symlink_to(tmp_path / "precious")
     (tmp_path / dead_name("file")).write_text("")
@@ -96,7 +96,7 @@ def test_folders_without_rights_are_removed_too() -> None:
         if os.getuid() == 0:
             os.chown(path, NOBODY, NOBODY)
     child = os.fork()
-    if child == 0:  # root may do everything: it takes an ordinary user to meet the lack of rights
+    if child == 0:  # root may do everything: only an ordinary user can lack a permission
         try:
             if os.getuid() == 0:
                 os.setuid(NOBODY)

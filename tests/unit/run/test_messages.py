@@ -1,4 +1,4 @@
-"""What comes out of an image is not trusted: it is understood or refused, and never raises anything else."""
+"""The output of an image is not trusted: it is understood or refused, and never raises any other error."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_columns_that_are_none_are_refused(columns: object) -> None:
 
 
 def test_what_is_too_large_to_reckon_with_is_missing() -> None:
-    """A loss that diverges does not end the trial, and its square is still a number."""
+    """A diverging loss does not end the trial, and its square is still a number."""
     columns = columns_of({"type": "samples", "columns": {"step": [1, 2], "loss": [1e30, -1e31]}})
     assert str(columns["loss"].tolist()) == "[1e+30, nan]"
     for value in (1e31, 10**400, float("inf"), float("nan")):
@@ -156,7 +156,7 @@ def test_text_is_bounded_and_can_be_written() -> None:
 
 @given(parts=PARTS, cut=st.integers(1, 20))
 def test_frames_may_be_cut_anywhere(parts: list[bytes], cut: int) -> None:
-    """Even frames are stdout, odd ones stderr."""
+    """Even frames are stdout, odd frames are stderr."""
     stream = b"".join(bytes([1 + i % 2, 0, 0, 0]) + len(part).to_bytes(4, "big") + part for i, part in enumerate(parts))
     demux = Demux()
     stdout = b"".join(demux.feed(stream[at : at + cut]) for at in range(0, len(stream), cut))

@@ -1,4 +1,4 @@
-"""What is copied in for a trial: where it lies, and the hash by which a later run knows it again."""
+"""What is copied into a trial: where the files are, and the hash by which a later run recognises them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def variant(*files: Path, script: Path | None = None, a: int = 1) -> Variant:
 
 
 def placed(*files: Path, script: Path | None = None) -> dict[str, str]:
-    """Place in the scenario's folder -> content."""
+    """Path in the scenario's folder -> content."""
     found = pack(variant(*files, script=script)).files
     return {name[len("scenario/") :]: text.decode() for name, text in found.items() if name.startswith("scenario/")}
 
@@ -86,7 +86,7 @@ def test_hash_follows_content_and_params_but_no_chance(script: Path) -> None:
 
 
 def test_hash_follows_the_agents_source(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial measured by an older agent is not taken for one of today's, whoever forgot to raise its version."""
+    """A trial of an older agent is not mistaken for a current one, even if its version was not raised."""
     agent = shutil.copytree(payload.AGENT, tmp_path / "agent")
     first = payload_hash(variant(script=script))
     monkeypatch.setattr(payload, "AGENT", agent)
@@ -114,14 +114,14 @@ def test_a_program_of_files_may_be_executed_and_the_hash_follows_that(script: Pa
 
 
 def test_a_bytecode_folder_of_the_users_own_is_no_place_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With PYTHONPYCACHEPREFIX set, every sweep ended with a path outside of the trial's folder."""
+    """With PYTHONPYCACHEPREFIX set, every sweep failed on a path outside the trial's folder."""
     usual = set(payload.compiled_agent.__wrapped__())
     monkeypatch.setattr(sys, "pycache_prefix", "/elsewhere")
     assert set(payload.compiled_agent.__wrapped__()) == usual
 
 
 def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path: Path) -> None:
-    """Each launch would else wait for its compilation; and what was compiled must never stand for another source."""
+    """Otherwise each launch would wait for its compilation; and compiled code must never stand for another source."""
     for name, content in pack(variant()).files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""Trying again: a network that comes back saves an image, and nothing else is waited for."""
+"""Retries: a network that comes back saves an image, and nothing else is waited for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def failing(times: int) -> Callable[[], str]:
 
 
 def quiet(text: str) -> None:
-    """Nobody listens."""
+    """Ignore all progress."""
 
 
 def test_a_network_that_comes_back_costs_its_waits_only() -> None:

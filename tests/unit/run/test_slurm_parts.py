@@ -31,7 +31,7 @@ CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=nu
     ("found", "visible", "chosen"),
     [
         (CARDS, "2,3", CARDS[2:]),  # the cluster shows all cards, and names ours by the driver's numbers
-        (CARDS[2:], "0,1", CARDS[2:]),  # the cluster hides those of others, and numbers begin at 0 again
+        (CARDS[2:], "0,1", CARDS[2:]),  # the cluster hides the cards of other jobs, and numbers start again at 0
         (CARDS, "GPU-1", CARDS[1:2]),
         (CARDS, "", ()),
         (CARDS, "NoDevFiles", ()),
@@ -76,7 +76,7 @@ def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
-    """SLURM_MEM_PER_NODE of the job that the harness runs in would be an option of its own srun."""
+    """SLURM_MEM_PER_NODE of the job in which the harness runs would be an option of the harness's own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
     kept = commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
     assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
@@ -105,7 +105,7 @@ def ordered(start: str, root: Path | None, **fields: object) -> bytes:
 
 
 def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_path: Path) -> None:
-    """The conversation begins in the same pipe, right behind the files."""
+    """The conversation begins in the same pipe, right after the files."""
     root = tmp_path / "trial"
     start = (
         "import json, os, sys\nprint(json.dumps([sorted(os.listdir('.')), dict(os.environ), sys.argv[1:],"
@@ -117,7 +117,7 @@ def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_
     assert {"HOME": str(root), "TMPDIR": str(root), "TOLD": "ü"}.items() <= environment.items()
     assert "PATH" not in environment
     assert (arguments, text, rest) == (["gpus"], "\0\n", "an answer\n")
-    assert not root.exists(), "the node keeps it for ever"
+    assert not root.exists(), "the node keeps it"
 
 
 def test_its_end_is_told_and_its_folder_goes_with_it(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_container_on_a_node_is_as_confined_as_on_an_engine(kind: str) -> None
 
 
 def test_the_lane_s_gpus_are_named_by_their_uuid() -> None:
-    """An index means another card on another day."""
+    """An index may mean another card on another day."""
     docker, podman = (COMMANDS[kind](start(gpus=("GPU-1", "GPU-2"))) for kind in ("docker", "podman"))
     assert docker[docker.index("--gpus") + 1] == '"device=GPU-1,GPU-2"'
     assert [podman[place + 1] for place, word in enumerate(podman) if word == "--device"] == [
@@ -187,7 +187,7 @@ def test_enroot_takes_nothing_from_the_cluster_s_settings_or_the_user_s_home() -
 
 
 def test_enroot_gets_the_lane_s_gpus_and_the_parts_of_the_driver_that_cuda_needs() -> None:
-    """Its hook mounts `utility` alone for an image that names none."""
+    """For an image that names no capabilities, its hook mounts only `utility`."""
     assert "NVIDIA_VISIBLE_DEVICES=void" in COMMANDS["enroot"](start())
     named, unnamed = (
         COMMANDS["enroot"](start(gpus=("GPU-1", "GPU-2"), names_capabilities=told)) for told in (True, False)
@@ -198,7 +198,7 @@ def test_enroot_gets_the_lane_s_gpus_and_the_parts_of_the_driver_that_cuda_needs
 
 
 def test_pyxis_gets_no_home_no_rights_and_nothing_of_the_last_trial() -> None:
-    """`no_exec`: a trial that joined a container which still runs would see its processes' files."""
+    """`no_exec`: a trial that joined a running container would see the files of its processes."""
     line = COMMANDS["pyxis"](start(gpus=("GPU-1",), unpacked="ours", names_capabilities=False))
     assert {"--container-readonly", "--no-container-mount-home", "--no-container-remap-root"} < set(line)
     assert "--container-name=ours:no_exec" in line
@@ -229,7 +229,7 @@ def test_apptainer_is_as_confined_as_it_can_be() -> None:
 
 
 def test_another_way_to_start_a_container_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trials that were started otherwise are not taken over from earlier runs."""
+    """Trials that were started differently are not reused from earlier runs."""
     before = options_of("apptainer")
     monkeypatch.setitem(containers.COMMANDS, "apptainer", lambda start: ["apptainer", "exec"])  # type: ignore[arg-type]
     assert options_of("apptainer") != before
@@ -246,7 +246,7 @@ def test_a_node_that_does_not_see_the_images_says_so(tmp_path: Path) -> None:
 
 
 class Unkillable(subprocess.Popen[bytes]):
-    """A program that no signal ends, as one that waits for a file server that is gone."""
+    """A program that no signal ends, like one that waits for a file server that is gone."""
 
     def send_signal(self, sig: int) -> None:
         """Send nothing."""
@@ -272,7 +272,7 @@ def _raised(error: Exception) -> str:
 
 
 def test_an_error_of_a_host_names_its_place_in_the_matrix_once() -> None:
-    """The GPU probe and the lock of an image file said what happened, and not on which host."""
+    """Errors of the GPU probe and of the lock of an image file did not say on which host they happened."""
     assert _raised(InfrastructureError("no srun")) == "m.yaml:4: hosts.a.gpus: no srun"
     assert _raised(EngineUnreachable("gone", place="m.yaml:4: hosts.a")) == "m.yaml:4: hosts.a: gone"
 

@@ -1,4 +1,4 @@
-"""Which images a build made, read from what Docker's classic builder says."""
+"""Which images a build made, according to the output of Docker's classic builder."""
 
 from __future__ import annotations
 

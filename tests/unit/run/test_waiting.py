@@ -1,4 +1,4 @@
-"""A wait that can be given up, and what becomes of that which was waited for."""
+"""A wait that can be given up, and what happens to the work that was waited for."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def is_soon_gone(pid: int) -> bool:
 
 @contextlib.contextmanager
 def engine(*, answer: bytes) -> Iterator[tuple[docker.APIClient, threading.Event]]:
-    """A client of an engine that gives `answer` and then waits; the event is set when the client has hung up."""
+    """Return a client of an engine that sends `answer` and then waits; the event is set when the client has hung up."""
     hung_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -92,7 +92,7 @@ def test_all_that_comes_is_passed_on() -> None:
 
 
 def test_a_stream_that_is_left_is_hung_up() -> None:
-    """Only then does an engine stop a build that says nothing."""
+    """Only then does an engine stop a build that prints nothing."""
     with engine(answer=HEAD) as (client, hung_up):
         with pytest.raises(Interrupted):
             list(streamed(client, lambda: words(client), beat=give_up))
@@ -115,7 +115,7 @@ def test_a_command_that_takes_too_long_is_killed() -> None:
 
 
 def test_a_program_that_cannot_be_ended_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit, a program that waits for a dead file server would hold a sweep for ever."""
+    """Without a limit, a program that waits for a dead file server would block a sweep endlessly."""
     spared: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
     monkeypatch.setattr(waiting, "KILLED_S", 0.1)

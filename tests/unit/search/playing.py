@@ -10,7 +10,7 @@ from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import Decision, Evidence, Rules, VersionEvidence
 
 Answer = Callable[[int], str | None]
-"""A position is launched -> "good", "bad" or "unsure"; None if it turns out that it cannot be asked."""
+"""Position of a launched version -> "good", "bad" or "unsure"; None if it turns out to be untestable."""
 RULES = Rules()
 
 
@@ -29,7 +29,7 @@ def launched(spot: VersionEvidence, said: str | None, *, metric: str = "outcome"
 def play(
     spots: Sequence[VersionEvidence], answer: Answer, *, rules: Rules = RULES, metric: str = "outcome"
 ) -> tuple[list[VersionEvidence], list[Decision]]:
-    """Launch what the search asks for until it is done; what is known then, and all its decisions."""
+    """Launch what the search asks for until it is done; return what is known then, and all its decisions."""
     known, log = list(spots), []
     while True:
         decision = decide(known, rules=rules)
@@ -45,7 +45,7 @@ def step_at(first_bad: int, *, untestable: Sequence[int] = ()) -> Answer:
 
 
 def coin(rng: random.Random, first_bad: int, *, rate: float) -> Answer:
-    """A failure that comes in a part of the launches."""
+    """Return a flaky failure."""
     return lambda place: "bad" if place >= first_bad and rng.random() < rate else "good"
 
 

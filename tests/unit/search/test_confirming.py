@@ -1,4 +1,4 @@
-"""What is launched again at once because it was bad once: neither too much, nor the wrong version."""
+"""What is launched again immediately because it was bad once: neither too much, nor the wrong version."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GOOD, ONCE, AGREED = cell("flat"), cell("suspect"), cell("leak", 2)
     [
         ([GOOD, GOOD, ONCE, ONCE], (1, 2)),
         ([GOOD, GOOD, AGREED, ONCE], (1,)),  # the good side has been launched once
-        ([GOOD, cell("flat", 2), cell("crash", 2, failed=2)], (1,)),  # it may have missed the failure by luck
+        ([GOOD, cell("flat", 2), cell("crash", 2, failed=2)], (1,)),  # the good side may have been lucky
         ([GOOD, cell("flat", 3), cell("crash", 2, failed=2)], ()),
-        ([GOOD, cell("flat", 2), AGREED, ONCE, ONCE], ()),  # what follows has the same fault, as far as is known
+        ([GOOD, cell("flat", 2), AGREED, ONCE, ONCE], ()),  # later versions have the same fault, as far as is known
         ([ONCE, GOOD], (0,)),
         ([GOOD, cell("untested", 0), ONCE], (0, 2)),
-        ([cell("flat", 2), AGREED, GOOD, ONCE], (2, 3)),  # it comes a second time
+        ([cell("flat", 2), AGREED, GOOD, ONCE], (2, 3)),  # the failure comes a second time
         ([GOOD, cell("inconclusive", 2, failed=1)], (0, 1)),
         ([GOOD, cell("inconclusive", 3, failed=1)], ()),  # flaky: rounds of all versions decide
         ([GOOD, GOOD], ()),
@@ -47,7 +47,7 @@ KINDS = st.sampled_from([GOOD, ONCE, AGREED, cell("flat", 2), cell("inconclusive
 
 @given(st.lists(KINDS, max_size=12))
 def test_the_bad_side_looks_bad_and_the_good_side_is_the_last_good_one_before_it(cells: list[CellVerdict]) -> None:
-    """A version between them that looks good would be accused of what came later."""
+    """A version between them that looks good would be accused of a later fault."""
     sides = to_confirm(cells, asked=ASKED)
     if len(sides) == 2:
         good, bad = sides

@@ -1,4 +1,4 @@
-"""What launches will cost: a guess that is far off lets a cheap row wait for a costly one."""
+"""What launches will cost: with a wrong estimate, a cheap row waits for a costly one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_is_known_of_a_row_before_its_first_launch() -> None:
         ((trial(500, step_s=0.01),), "brief", 7),
         ((trial(500, step_s=0.01),), "usual", 42),  # the second launch runs the whole budget
         ((trial(500, step_s=0.01), trial(4000, step_s=0.01, end="completed")), "usual", 7),
-        ((trial(10, step_s=0.01, end="crash"),), "usual", 2.1),  # what crashes does so again
+        ((trial(10, step_s=0.01, end="crash"),), "usual", 2.1),  # a version that crashes does so again
     ],
 )
 def test_a_launch_takes_what_it_took_before_and_the_whole_budget_if_it_has_to(trials, depth, expected) -> None:

@@ -1,4 +1,4 @@
-"""The search: few launches, the right version, and never an endless one."""
+"""The search: few launches, the right version, and never an endless search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def named(spots) -> list[tuple[int | None, int]]:
 
 @pytest.mark.parametrize("versions", [*range(2, 33), 63, 64])
 def test_every_first_bad_version_is_named_within_the_bound(versions):
-    """ceil(log2 N) + 4 launches, both ends and the confirmation among them."""
+    """ceil(log2 N) + 4 launches, including both ends and the confirmation."""
     for first_bad in range(1, versions):
         spots, log = play(fresh(versions), step_at(first_bad))
         assert conclude(spots, rules=RULES) == (
@@ -43,7 +43,7 @@ def test_the_bound_holds_for_long_histories(seed):
 
 
 def known(*said: str | None) -> list[VersionEvidence]:
-    """One launch of each version, or none where it is None."""
+    """Return one launch of each version, or none where the value is None."""
     return [VersionEvidence() if each is None else launched(VersionEvidence(), each) for each in said]
 
 
@@ -76,13 +76,13 @@ def test_a_leak_seen_once_beside_noisy_versions_is_asked_again():
 
 def test_two_good_ends_are_not_called_a_good_series():
     spots, log = play(fresh(20), lambda place: "bad" if 5 < place < 9 else "good")
-    assert log[-1].reason == "both ends are good; a bad version in between would need --search full"
+    assert log[-1].reason == "both ends are good; only --search full would find a bad version between them"
     assert launches(log) == 2 * RULES.least
     assert conclude(spots, rules=RULES) == ()
 
 
 def test_a_series_that_was_fixed_takes_one_launch_more():
-    """The oldest version is accused, too, and so confirmed."""
+    """The oldest version is accused, too, and therefore confirmed."""
     spots, log = play(fresh(32), lambda place: "bad" if place < 11 else "good")
     (found,) = conclude(spots, rules=RULES)
     assert (found.before, found.after, found.worse, found.confirmed) == (10, 11, False, True)
@@ -100,7 +100,7 @@ def test_nothing_to_ask():
 
 
 def test_an_image_at_hand_is_preferred_where_it_costs_nothing():
-    """Of 20 places any split into 16 and 4 or less is as good in the worst case."""
+    """Among 20 positions, any split into at most 16 and 4 is as good in the worst case."""
     spots = known("good", *[None] * 19, "bad")
     assert decide(spots, rules=RULES).launch == (10,)
     spots[13] = VersionEvidence(at_hand=True)
@@ -108,14 +108,14 @@ def test_an_image_at_hand_is_preferred_where_it_costs_nothing():
 
 
 def test_an_image_at_hand_is_not_preferred_where_it_costs_a_launch():
-    """Of 16 places only the middle leaves 8."""
+    """Among 16 positions, only the middle leaves 8."""
     spots = known("good", *[None] * 15, "bad")
     spots[5] = VersionEvidence(at_hand=True)
     assert decide(spots, rules=RULES).launch == (8,)
 
 
 def test_what_earlier_runs_know_splits_the_history():
-    """Bad, good and bad again: each change is searched for in its own part."""
+    """Bad, good and bad again: each change is searched for in its own range."""
     spots = known("good", None, None, "bad", None, None, "good", None, None, "bad")
     spots, log = play(spots, lambda place: "bad" if 2 <= place <= 4 or place >= 8 else "good")
     assert named(spots) == [(1, 2), (4, 5), (7, 8)]
@@ -168,7 +168,7 @@ def test_expected_launches():
 
 
 def test_an_end_that_cannot_be_told_is_not_called_good():
-    """The newest version grows, and no launch says whether it is a leak: "both ends are good" would be a lie."""
+    """The newest version grows, and no launch shows whether it is a leak: "both ends are good" would be false."""
     _, log = play(fresh(6), lambda place: "unsure" if place == 5 else "good", metric="memory")
     assert "whether version 5 is good" in log[-1].reason
     spots = [

@@ -1,4 +1,4 @@
-"""docs/search.md tells of every kind of decision that a reader of decisions.jsonl meets."""
+"""docs/search.md describes every kind of decision in decisions.jsonl."""
 
 from __future__ import annotations
 

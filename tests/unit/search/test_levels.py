@@ -1,4 +1,4 @@
-"""Step times and peaks: figures of one round are compared with each other, never with those of another."""
+"""Step times and peaks: figures of one round are compared with each other, never with those of another round."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_two_steps_are_both_found():
 
 
 def test_both_sides_ran_side_by_side_before_a_version_is_named():
-    """In three rounds at least: it is what the judge compares."""
+    """The judge compares them in at least three rounds."""
     spots, _ = measured(steps_of(24, {9: 0.2}), spread=0.01, seed=3)
     assert len(spots[8].step_times.keys() & spots[9].step_times.keys()) >= 3
 
@@ -75,7 +75,7 @@ def test_noise_is_no_step(seed):
 
 
 def test_noise_is_no_wrong_name():
-    """The version, or an interval that holds it."""
+    """The answer is the version, or an interval that contains it."""
     wrong = missed = 0
     for seed in range(25):
         first = 1 + seed % 23
@@ -88,7 +88,7 @@ def test_noise_is_no_wrong_name():
 
 
 def test_versions_without_figures_are_not_compared():
-    """Launches that are too short to be timed: the ends are launched like any, and that is all."""
+    """Launches that are too short to be timed: both ends are launched as usual, and nothing else."""
     spots = [VersionEvidence() for _ in range(9)]
     while (decision := decide(spots, rules=RULES)).launch:
         assert set(decision.launch) <= {0, 8}
@@ -99,7 +99,7 @@ def test_versions_without_figures_are_not_compared():
 
 
 def test_a_slower_version_is_not_called_bad():
-    """Against a baseline that is slower still it is not: the findings say what is bad, the search what it saw."""
+    """Compared with an even slower baseline, it is not bad: the findings say what is bad, the search what it saw."""
     _, log = measured(steps_of(12, {5: 0.3}), spread=0.01, seed=1)
     assert log[-1].reason == "step_time: version 5 is the first that is slower"
     _, log = measured(steps_of(12, {5: -0.3}), spread=0.01, seed=1)

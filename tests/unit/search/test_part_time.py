@@ -1,4 +1,4 @@
-"""Failures that come in a part of the launches only."""
+"""Flaky failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verdict(first_bad: int, spots: list[VersionEvidence], rules: Rules) -> str:
 
 
 def test_one_crash_in_five_is_not_blamed_on_an_innocent_version():
-    """From a newest version that was seen to crash once and to end well once."""
+    """The newest version was seen to crash once and to end well once."""
     told = []
     for seed in range(100, 100 + many(25, 50)):
         rng = random.Random(seed)
@@ -40,7 +40,7 @@ def test_one_crash_in_five_is_not_blamed_on_an_innocent_version():
 
 
 def test_what_one_more_launch_that_agrees_is_worth():
-    """A failure of every second launch looks like one of every launch, a few times in a row."""
+    """A failure of every second launch may look like a failure of every launch, a few times in a row."""
     count = many(40, 80)
     wrong = {agree: sum(_is_wrong(seed, Rules(agree=agree)) for seed in range(count)) for agree in (2, 3)}
     assert wrong[3] < wrong[2] <= count * 0.15
@@ -65,7 +65,9 @@ def test_the_posterior_is_told():
 
 
 def test_a_contradicted_confirmation_goes_on_from_there():
-    """The bad side ends well when it is launched again: nobody is named before it is known how far the failure goes."""
+    """The bad side ends well when it is launched again: nothing is named before it is known how far the failure
+    reaches.
+    """
     spots = [VersionEvidence(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(6)]
     spots[5] = VersionEvidence(launches=2, states={"outcome": Evidence(good=1, bad=1)})
     assert decide(spots, rules=Rules()).launch != ()
@@ -83,14 +85,14 @@ def test_images_at_hand_are_preferred_where_they_tell_nearly_as_much():
 
 @pytest.mark.parametrize("versions", [*range(2, 40), 64, 65, 129, 1000])
 def test_a_failure_is_seen_three_times_for_no_launch_more(versions):
-    """The newest version is the only one that fails: a failure of every fifth launch looks so, twice in a row."""
+    """Only the newest version fails: a failure of every fifth launch looks like this, twice in a row."""
     spots, log = play(fresh(versions), step_at(versions - 1))
     assert spots[-1].states["outcome"].bad >= 3
     assert launches(log) <= math.ceil(math.log2(versions)) + 4
 
 
 def test_what_is_left_of_the_launches_is_spent_on_the_accused():
-    """What a search of 24 versions can afford when its halving was lucky."""
+    """A search of 24 versions can afford it if its halving was lucky."""
     failed = {}
     for first_bad in range(1, 24):
         spots, log = play(fresh(24), step_at(first_bad))
@@ -101,7 +103,7 @@ def test_what_is_left_of_the_launches_is_spent_on_the_accused():
 
 
 def test_what_a_few_failures_cannot_tell_is_said():
-    """A failure of every second launch looks like one of every launch, now and then: the reader must know."""
+    """A failure of every second launch sometimes looks like a failure of every launch: the reader must know."""
     _, log = play(fresh(24), step_at(23))
     assert log[-1].reason.startswith("outcome: version 23 is the first bad (all 3 launches from there on failed; if")
     _, leak = play(fresh(24), step_at(23), metric="memory")
@@ -109,7 +111,7 @@ def test_what_a_few_failures_cannot_tell_is_said():
 
 
 def test_what_a_single_launch_showed_is_no_accusation():
-    """With `--trials 1:1` nothing can be confirmed: nobody may read "is the first bad" after one launch."""
+    """With `--trials 1:1` nothing can be confirmed: the report must not say "is the first bad" after one launch."""
     once = Rules(least=1, most=1)
     _, log = play(fresh(9), step_at(8), rules=once)
     assert "version 8 may be the first bad, without 2 launches that agree" in log[-1].reason
@@ -125,9 +127,9 @@ STEPS = 4000
 def crashing(
     first_bad: int, times: Times, *, rate: float, seed: int, versions: int = 24, quiet: int = STEPS, asks: bool = False
 ) -> tuple[list[VersionEvidence], int]:
-    """Bad versions crash in a part of the launches, in a step by (random, version); the first launch of a version does
-    all steps, later ones that go well stop after `quiet`, unless one failed later than that and the search `asks` for
-    whole ones. What is known at the end, and the launches.
+    """Search a history whose bad versions crash in some launches, at a step given by (random, version). The first
+    launch of a version makes all steps; later good launches stop after `quiet`, unless a launch failed later than that
+    and the search `asks` for whole launches. Return what is known at the end, and the launches.
     """
     rng = random.Random(seed)
     spots, count, rules = fresh(versions), 0, Rules()
@@ -156,7 +158,7 @@ def own(rng: random.Random, version: int) -> int:
 
 
 def nearly_the_same(rng: random.Random, version: int) -> int:
-    """How long it takes memory to run out."""
+    """Return the steps that it takes until memory runs out, which hardly vary."""
     return 1000 + version + rng.randrange(5)
 
 
@@ -166,7 +168,7 @@ def first_step(rng: random.Random, version: int) -> int:
 
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
 def test_crashes_at_different_steps_accuse_nobody_by_luck(rate):
-    """Two good launches prove little where chance says when it crashes: one search in ten named a wrong version."""
+    """Two good launches prove little if the step of a crash is random: one search in ten named a wrong version."""
     count = many(30, 60)
     told = [
         verdict(1 + seed % 23, crashing(1 + seed % 23, anywhere, rate=rate, seed=seed)[0], Rules())
@@ -187,7 +189,7 @@ def test_crashes_at_different_steps_of_every_launch_are_still_named():
 @pytest.mark.parametrize("times", [early, own, nearly_the_same, first_step])
 @pytest.mark.parametrize("versions", [24, 1000])
 def test_crashes_whose_time_no_good_launch_outlives_by_luck_cost_no_launch(times, versions):
-    """At steps 3 and 5 of 4,000, or at one of each version's own: it took 15 launches of 24 versions, not 9."""
+    """At steps 3 and 5 of 4,000, or at one fixed step for each version: it took 15 launches of 24 versions, not 9."""
     rng = random.Random(7)
     count = many(20 if versions < 100 else 10, 40)
     histories = [1 + rng.randrange(versions - 1) for _ in range(count)]
@@ -218,7 +220,7 @@ def late(rng: random.Random, version: int) -> int:
 
 
 def test_a_late_failure_is_found_by_whole_launches():
-    """Most versions have eight launches at most: seven that stop at 500 steps leave the answer an interval for ever."""
+    """Most versions have at most eight launches: seven that stop at 500 steps leave the answer an interval."""
     found = {}
     for asks in (True, False):
         widths = []
@@ -232,7 +234,7 @@ def test_a_late_failure_is_found_by_whole_launches():
 
 
 def test_launches_that_stop_early_prove_no_more_than_they_did():
-    """A failure of every second launch, late: good launches that stopped at 500 steps blame no innocent version."""
+    """A late failure of every second launch: good launches that stopped at 500 steps accuse no innocent version."""
     told = [
         verdict(1 + seed % 11, crashing(1 + seed % 11, late, rate=0.5, seed=seed, versions=12, quiet=500)[0], Rules())
         for seed in range(40)

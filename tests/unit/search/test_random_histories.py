@@ -1,4 +1,4 @@
-"""The search against the truth, over many random histories."""
+"""The search compared with the truth, over many random histories."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from tests.nightly import many
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 
 Truth = list[str | None]
-"""What each version says whenever it is launched; None if it cannot be asked."""
+"""The result of each version in every launch; None if it is untestable."""
 
 
 def random_truth(rng: random.Random, *, changes: int, silent: float = 0.0) -> Truth:
-    """A history that begins good and changes so many times, with versions that cannot be asked or told, in runs."""
+    """Return a history that begins good and changes this many times, with stretches of untestable
+    or unclear versions.
+    """
     versions = rng.randrange(2, 40)
     cuts = sorted(rng.choices(range(1, versions), k=changes))
     truth: Truth = ["bad" if sum(cut <= place for cut in cuts) % 2 else "good" for place in range(versions)]
@@ -37,7 +39,7 @@ def answers(truth: Truth) -> Answer:
 
 
 def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[VersionEvidence]:
-    """What earlier runs launched."""
+    """Return what earlier runs launched."""
     spots = fresh(len(truth))
     for place in range(len(truth)):
         for _ in range(rng.randrange(1, 4) if rng.random() < share else 0):
@@ -46,7 +48,7 @@ def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[VersionEv
 
 
 def sure_changes(truth: Truth, spots: Sequence[VersionEvidence]) -> list[tuple[int, int, bool]]:
-    """By brute force: where the versions that say something differ, one boundary per change."""
+    """Return, by brute force, one boundary for each change between versions with a clear result."""
     known = [place for place, said in enumerate(truth) if said in ("good", "bad") and spots[place].testable]
     return [
         (before, after, truth[after] == "bad")
@@ -60,7 +62,7 @@ def found(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[
 
 
 def check_decisions(spots: Sequence[VersionEvidence], log: Sequence[Decision], truth: Truth) -> None:
-    """No launch of a version that is known to be untestable, none beyond `most`, and always a reason."""
+    """Check that no launch is of an untestable version or beyond `most`, and that each decision has a reason."""
     known = list(spots)
     for decision in log:
         assert decision.reason
@@ -74,7 +76,9 @@ def check_decisions(spots: Sequence[VersionEvidence], log: Sequence[Decision], t
 
 @pytest.mark.parametrize("chunk", range(8))
 def test_one_change_is_found_with_gaps_or_without(chunk):
-    """As brute force knows it: the neighbours that say something, everything between them in the interval."""
+    """Brute force gives the same answer: the neighbours with a clear result, and the interval of everything between
+    them.
+    """
     for seed in range(chunk * 250, chunk * 250 + many(60, 250)):
         rng = random.Random(seed)
         truth = random_truth(rng, changes=rng.randrange(2), silent=0.5)
@@ -87,7 +91,7 @@ def test_one_change_is_found_with_gaps_or_without(chunk):
 
 @pytest.mark.parametrize("chunk", range(5))
 def test_changes_that_show_are_found_and_nobody_else_is_accused(chunk):
-    """A search sees the changes between what it knows; each that it names is a true one."""
+    """A search sees the changes between the versions that it knows; each change that it names is a true one."""
     for seed in range(chunk * 250, chunk * 250 + many(60, 250)):
         rng = random.Random(seed)
         truth = random_truth(rng, changes=rng.randrange(2, 5), silent=0.2)
@@ -101,7 +105,7 @@ def test_changes_that_show_are_found_and_nobody_else_is_accused(chunk):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_launches_with_gaps_are_bounded(known):
-    """As many as without the gaps if they are known; one more for each version that turns out to say nothing."""
+    """Known gaps add no launches; each version that turns out to be untestable adds one."""
     for seed in range(many(150, 600)):
         rng = random.Random(seed)
         truth = [None if said == "unsure" else said for said in random_truth(rng, changes=1, silent=0.7)]
@@ -130,7 +134,7 @@ def test_it_ends_whatever_it_is_told(chunk):
 
 
 def test_it_ends_whenever_launches_fail_or_stop():
-    """At any steps: what it asks for is always there to be launched."""
+    """At any steps: what it asks for can always be launched."""
     for seed in range(60):
         rng = random.Random(seed)
         rules = Rules(most=rng.randrange(1, 9), agree=rng.randrange(1, 4))

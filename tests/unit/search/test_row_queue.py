@@ -1,10 +1,10 @@
-"""Rows that several workers share: each version of a row is measured on one machine, and no row is forgotten."""
+"""Rows that several workers share: each row is measured on one machine, and no row is forgotten."""
 
 from __future__ import annotations
 
 import random
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import given
@@ -20,7 +20,7 @@ WHERE = Where(file="matrix.yaml", line=1, key="x")
 
 @dataclass
 class Rounds:
-    """Asks for so many rounds of one version."""
+    """A scheduler that asks for this many rounds of one version."""
 
     run: CellRun
     rounds: int
@@ -98,7 +98,7 @@ def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
     worker = Worker("one", queue([block("a", 3), block("b", 3), block("c", 3)]))
     while worker.turn():
         pass
-    assert worker.launched == list("abcaabbcc")  # and then one row is ended after the other
+    assert worker.launched == list("abcaabbcc")  # and then the rows are finished one after the other
 
 
 def test_what_looks_bad_goes_on_before_the_others() -> None:
@@ -114,7 +114,7 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
 
 
 def test_rows_of_a_later_group_wait() -> None:
-    """Where images make room for each other, rounds of two series in turn would pull all images again and again."""
+    """If images have to make room for each other, alternating rounds of two series would pull all images repeatedly."""
     rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     rows.add(block("a", 2), group=0)
     rows.add(block("b", 2), group=1)
@@ -125,7 +125,7 @@ def test_rows_of_a_later_group_wait() -> None:
 
 
 def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_those_of_others() -> None:
-    """A row of six launches of 20 s was finished while eleven rows of 1 s waited for their first look."""
+    """A row of six launches of 20 s was finished while eleven rows of 1 s waited for their first launch."""
     dear = one_round("dear", 6)
     rows = queue([dear])
     preparing = rows.take("one")
@@ -153,7 +153,7 @@ def one_round(name: str, versions: int) -> BlockRun:
 
 @dataclass
 class OneRound:
-    """Asks for one launch of every version."""
+    """A scheduler that asks for one launch of every version."""
 
     runs: tuple[CellRun, ...]
     lazy: bool = False
@@ -167,7 +167,9 @@ class OneRound:
 
 
 def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
-    """The longest come first: one that is begun last would keep one machine at work while the others are idle."""
+    """The longest rows come first: a long row that begins last would keep one machine busy while
+    the others are idle.
+    """
     rows = queue([block(name, 2) for name in ("long", "middle", "short")])
     rows.most = 1
     worker = Worker("gpu1", rows)
@@ -181,7 +183,7 @@ def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
 
 @dataclass
 class WideRounds:
-    """Asks for so many rounds of all versions of a row."""
+    """A scheduler that asks for this many rounds of all versions of a row."""
 
     runs: tuple[CellRun, ...]
     rounds: int
@@ -198,7 +200,9 @@ class WideRounds:
 
 
 def wide(name: str, rounds: int, versions: int) -> BlockRun:
-    runs = tuple(block(name, 0).cells[0] for _ in range(versions))
+    (run,) = block(name, 0).cells
+    images = [replace(run.cell.image, version=str(version)) for version in range(versions)]
+    runs = tuple(CellRun(cell=replace(run.cell, image=image)) for image in images)
     return BlockRun(cells=runs, scheduler=WideRounds(runs, rounds))
 
 
@@ -210,7 +214,9 @@ def wide(name: str, rounds: int, versions: int) -> BlockRun:
 def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     asked: list[tuple[int, int, bool]], hands: int, seed: int
 ) -> None:
-    """Two launches of one version at a time would be one trial with two results; a lost one, a row without an end."""
+    """Two launches of one version at a time would be one trial with two results; a lost launch would leave a row
+    unfinished.
+    """
     blocks = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
     beside = {id(each): splits for each, (_, _, splits) in zip(blocks, asked, strict=True)}
     shared = RowQueue(
@@ -254,7 +260,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
 
 
 def test_nobody_waits_for_a_hand_that_is_gone() -> None:
-    """An error in one of the threads must end the sweep, not leave it hanging."""
+    """An error in one of the threads must end the sweep, not let it hang."""
     shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None, splits=lambda block: True)
     shared.add(wide("row", 1, 1))
     assert shared.take("one") is not None

@@ -1,4 +1,4 @@
-"""What a search sees of trials."""
+"""What a search learns from trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ def trial(number: int, *, end: End, steps: int) -> Trial:
 
 
 def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_it_did() -> None:
-    """Others crash at step 900: what stopped at 500 would be named the last good version, and the next one blamed."""
+    """Others crash at step 900: a version that stopped at 500 would be named the last good one, and the next one
+    blamed.
+    """
     runs = block(5)
     told: list[tuple[End, int]] = [
         ("completed", 1000),

@@ -1,4 +1,4 @@
-"""Good launches beside failures, as survival data: what they prove, and what they do not."""
+"""Good launches and failures as survival data: what they prove, and what they do not prove."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_longer_launch_never_proves_less(failed, one, other):
 
 
 def test_at_a_constant_hazard_it_is_the_integral_over_what_the_hazard_may_be(monkeypatch):
-    """Shape 1 alone, prior 1/hazard: the posterior is a Gamma distribution of the total time on test."""
+    """With only shape 1 and prior 1/hazard, the posterior is a Gamma distribution of the total time on test."""
     from scipy.integrate import quad  # here, because every process of pytest imports every file
     from scipy.stats import gamma
 
@@ -61,7 +61,7 @@ def test_at_a_constant_hazard_it_is_the_integral_over_what_the_hazard_may_be(mon
 
 
 def test_what_no_launch_outlives_is_told_from_what_some_do():
-    """Three failures each, and two good launches of 4,000 steps beside them."""
+    """Three failures each, and two good launches of 4,000 steps."""
     two = good([4000, 4000])
 
     def luck(*by_version: list[int]) -> float:
@@ -80,5 +80,5 @@ def test_launches_that_ended_before_anything_failed_prove_nothing():
 
 
 def test_without_steps_the_share_of_launches_is_all_there_is():
-    """A command counts none: nothing is known of when it failed."""
+    """A command counts no steps: nothing is known about when it failed."""
     assert survival.chance_of_luck([Evidence(bad=2)], [Evidence(good=1)]) == pytest.approx(0.0093, abs=0.001)

@@ -1,8 +1,8 @@
 """Counts the steps of an unmodified program and reads the numbers that it logs, with one file for each framework.
 
-Each file has `MODULES`, module name -> function(module, hook), called when the program has imported the module. The
-function changes the module so that `hook.mark()` is called after each step and `hook.log({name: number})` with what is
-logged. What the framework computes stays the same.
+Each file has `MODULES`: module name -> function(module, hook), called once the program has imported the module. The
+function changes the module so that `hook.mark()` is called after each step, and `hook.log({name: number})` with the
+logged numbers. What the framework computes stays the same.
 """
 
 import functools
@@ -29,7 +29,7 @@ class Hook(object):
         self._log = log
 
     def log(self, values):
-        """Log the numbers in `values`, if that is a mapping; anything else in it is left out."""
+        """Log the numbers in `values`, if it is a mapping; anything else in it is left out."""
         if hasattr(values, "items"):
             logged = {name: as_number(value) for name, value in list(values.items()) if isinstance(name, str)}
             logged = {name: value for name, value in logged.items() if value is not None}
@@ -38,8 +38,8 @@ class Hook(object):
 
 
 def as_number(value):
-    """Return a float or int for a number, or for a tensor of one number in the processor's memory; else None. A tensor
-    on a GPU is not read, because the program would wait for it."""
+    """Return a number, or the number in a tensor of one number in the processor's memory, as a float or int; else None.
+    A tensor on a GPU is not read, because the program would wait for it."""
     if isinstance(value, numbers.Real):
         return value
     place = getattr(getattr(value, "device", None), "type", None)
@@ -51,7 +51,7 @@ def as_number(value):
 def awaited(steps_are, ticker, log, note):
     """Return module name -> functions, for importing.Finder.
 
-    `note(kind, changed)` is called when a module was imported, with whether it could be changed.
+    `note(kind, changed)` is called after a module was imported; `changed`: whether it could be changed.
     """
     chosen = [kind for kind in STEPS if steps_are in ("auto", kind)]
     functions = {}
@@ -67,7 +67,7 @@ def _changing(change, hook, note):
         try:
             change(module, hook)
         except AttributeError:
-            note(False)  # an unknown version of the framework, which the message says if no step is seen
+            note(False)  # an unknown version of the framework; the message says so if no step is seen
             return
         note(True)
 

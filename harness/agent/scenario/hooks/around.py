@@ -4,7 +4,7 @@ import functools
 
 
 def after(owner, name, then):
-    """Replace `owner.name` by a function that calls `then(args, kwargs)` after it. Raises AttributeError."""
+    """Replace `owner.name` with a function that calls `then(args, kwargs)` after it. Raises AttributeError."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -22,7 +22,7 @@ def argument(args, kwargs, place, name):
 
 
 class Counted(object):
-    """Stands for a callable: calls it, then calls `mark`, and otherwise has its attributes."""
+    """Stands in for a callable: calls it, then calls `mark`; all other attributes are those of the callable."""
 
     def __init__(self, function, mark):
         self.__wrapped__ = function
@@ -34,12 +34,12 @@ class Counted(object):
         return result
 
     def __getattr__(self, name):
-        if name == "__wrapped__":  # asked while a copy of it is made
+        if name == "__wrapped__":  # requested while a copy of it is made
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
 
     def __reduce_ex__(self, protocol):
-        """Make a copy, or what is pickled for another process, a copy of the callable, which does not count."""
+        """Copy and pickle the callable alone, so that copies, also those in other processes, do not count."""
         return self.__wrapped__.__reduce_ex__(protocol)
 
     def __get__(self, instance, owner=None):

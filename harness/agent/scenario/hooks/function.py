@@ -1,5 +1,5 @@
 """Counts the calls of a named function as steps: `MODULE:NAME` or `MODULE:CLASS.NAME`. The program's own module may be
-written as `__main__` or by its own name."""
+given as `__main__` or by its own name."""
 
 import ast
 import functools
@@ -23,7 +23,7 @@ def parted(text):
 
 
 def replace_function(module, names, mark, text):
-    """Replace the named function of a module by one that calls `mark` after each call. Raises NoStep."""
+    """Replace the named function of a module with one that calls `mark` after each call. Raises NoStep."""
     owner = module
     for place, name in enumerate(names):
         inner = getattr(owner, "__dict__", {}).get(name, getattr(owner, name, None))
@@ -37,9 +37,9 @@ def replace_function(module, names, mark, text):
 
 
 def missing_message(text, name, there):
-    """Return the message for a function that does not exist. `there`: the names that do."""
+    """Return the message for a function that does not exist. `there`: the existing names."""
     shown = [public for public in there if not public.startswith("_")][:8]
-    return "steps_are: %s: there is no %s; there is %s" % (text, name, ", ".join(shown) or "nothing")
+    return "steps_are: %s: there is no %s; known: %s" % (text, name, ", ".join(shown) or "none")
 
 
 def wrapped(function, mark, text=""):
@@ -62,7 +62,7 @@ def wrapped(function, mark, text=""):
 
 
 def decorate(tree, names, text):
-    """Decorate the named function in the program's own syntax tree: its module runs before it could be replaced.
+    """Decorate the named function in the program's syntax tree, because its module runs before it could be replaced.
 
     The decorator is called DECORATOR. Raises NoStep if the program does not define the function.
     """

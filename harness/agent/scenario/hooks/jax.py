@@ -1,4 +1,4 @@
-"""JAX: a step is a call of a compiled function whose name says that it trains, from outside all compiled functions."""
+"""JAX: a step is a call, outside all compiled functions, of a compiled function whose name says that it trains."""
 
 import functools
 import re
@@ -37,7 +37,7 @@ def _api(module, hook):
 
 
 def _outside():
-    """Return the function that tells whether no function is being traced."""
+    """Return a function that returns whether no function is being traced."""
     core = sys.modules.get("jax._src.core")
     return getattr(core, "trace_state_clean", None) or (lambda: True)
 

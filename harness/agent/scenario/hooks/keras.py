@@ -1,4 +1,4 @@
-"""Keras: a step is a batch of `fit`, as its callbacks see it; the numbers are those of an epoch's end."""
+"""Keras: a step is a batch of `fit`, as its callbacks see it; the numbers are those logged at the end of an epoch."""
 
 import functools
 
@@ -22,7 +22,7 @@ def _batches(module, hook):
     kind._harness_steps = running = []
 
     def once(name, counts):
-        """Mark after the outermost call: the first method calls the second, and only if a callback wants it."""
+        """Mark after the outermost call: the first method calls the second, but only if a callback needs it."""
         original = getattr(kind, name)
 
         @functools.wraps(original)

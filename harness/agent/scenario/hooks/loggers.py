@@ -1,4 +1,4 @@
-"""Reads the numbers that a program gives to the usual loggers."""
+"""Reads the numbers that a program passes to common loggers."""
 
 from .around import after, argument
 

@@ -1,7 +1,7 @@
-"""Reads the numbers that a program prints: where a line fits a pattern such as `loss: {}`, the number is at the `{}`.
+"""Reads the numbers that a program prints: in a line that matches a pattern such as `loss: {}`, the number at the `{}`.
 
-The text around a number is compared literally, with one space for any white space. The user writes no regular
-expression, so no pattern and no line takes long.
+The text around a number is compared literally, except that any white space counts as one space. Patterns are not
+regular expressions, so that no pattern and no line takes long.
 """
 
 import re
@@ -17,13 +17,13 @@ ENDS = re.compile("[\r\n]")
 
 
 def single_spaced(text):
-    """Return the text with one space for any white space."""
+    """Return the text with any white space replaced by one space."""
     return " ".join(text.split())
 
 
 class Reader(object):
-    """Reads what goes to stdout and stderr. `patterns`: name -> pattern. `log({name: number})` is called for each line
-    that fits one."""
+    """Reads what is written to stdout and stderr. `patterns`: name -> pattern. `log({name: number})` is called for each
+    line that matches one."""
 
     def __init__(self, patterns, log):
         parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
@@ -52,7 +52,7 @@ class Reader(object):
         return covered
 
     def values(self, line):
-        """Return name -> number for the patterns that the line fits; the first place of each counts."""
+        """Return name -> number for the patterns that the line matches; the first match of each counts."""
         line = single_spaced(line[:LONGEST])
         numbers = {}
         for match in NUMBER.finditer(line):
@@ -72,6 +72,6 @@ def _stands_between(line, match, before, after):
 
 
 def _is_part_of_word(line, start, end, before, after):
-    """Return whether `nan` or `inf` is only a part of a word, as in `information`, whose rest the pattern does not
-    name."""
+    """Return whether `nan` or `inf` is only a part of a word, as in `information`, and the pattern does not contain the
+    rest of the word."""
     return (not before and line[start - 1 : start].isalpha()) or (not after and line[end : end + 1].isalpha())

@@ -48,7 +48,7 @@ def _leads_to_training(graph, fetched):
     try:
         element = graph.as_graph_element(fetched)
     except (TypeError, ValueError, KeyError):
-        return False  # an object with fetches of its own
+        return False  # an object that defines its own fetches
     waiting, seen = [getattr(element, "op", element)], set()
     while waiting and training:
         op = waiting.pop()

@@ -1,4 +1,4 @@
-"""Compares stretches (arcs) of a series with the rest of it, and computes the p-value of the one that differs most."""
+"""Compares stretches (arcs) of a series with the rest of it, and computes the p-value of the most different stretch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from harness.model import Floats
 RESAMPLES = 4999
 """Most permutations of a test: no p-value is below 1 / (RESAMPLES + 1)."""
 BATCH_CELLS = 1_000_000
-"""Most cells of an array of scores; more would take more memory."""
+"""Most elements of an array of scores: this bounds the memory that a test takes."""
 EXCEEDED = 100
-"""Number of permutations at least as extreme at which a test stops: p is far from small (Besag and Clifford, 1991)."""
+"""Number of permutations at least as extreme at which a test stops, as p is not small (Besag and Clifford, 1991)."""
 ALL_ARCS = 64
 """Most versions for which stretches of all lengths are tried; in longer series lengths grow by a factor of 1.5."""
 
@@ -27,10 +27,10 @@ ALL_ARCS = 64
 class Arcs:
     """Stretches [first, end) of a series that are compared with the rest of it, as arrays.
 
-    Those that begin at 0 are left out, as each is the rest of another. Those that reach the end are splits into before
-    and after. The others are far more numerous, so that chance makes higher scores among them; `penalty` is subtracted
-    from these, so that as a group they count no more than the splits. `rivals` is the number of candidates that the
-    p-value of each stretch must be corrected for.
+    Stretches that begin at 0 are left out, because each is the rest of another stretch. Stretches that reach the end
+    split the series into before and after. All others are far more numerous, so chance gives them higher scores;
+    `penalty` is subtracted from their scores, so that as a group they weigh no more than the splits. `rivals` is the
+    number of candidates for which the p-value of each stretch must be corrected.
     """
 
     versions: int
@@ -72,9 +72,9 @@ def _lengths(versions: int) -> Sequence[int]:
 
 
 def welch_p(values: Floats, *, first: int, end: int) -> float:
-    """Return the p-value of Welch's t-test between the trials of a stretch and the others, whatever their rounds.
+    """Return the two-sided p-value of Welch's t-test between the trials of a stretch and all others, ignoring rounds.
 
-    The paired test has hardly any degrees of freedom with few rounds of few versions.
+    With few rounds of few versions, the paired test has hardly any degrees of freedom.
     """
     sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
     errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]

@@ -11,9 +11,9 @@ from harness.judge.comparison.round_effects import Spread
 from harness.model import Floats
 
 TAIL = 3.0
-"""Degrees of freedom of the Student errors that the test of every round's difference assumes."""
+"""Degrees of freedom of the Student errors that are assumed where every round's difference is tested."""
 TAIL_SCALE = 1.3
-"""Standard deviation of such errors over their scale, once outliers are drawn in: 1.37 by simulation, less a margin."""
+"""Ratio of the standard deviation of such errors, winsorized, to their scale: 1.37 by simulation, less a margin."""
 FREEDOM_FOR_SCALE = 12
 """The scale factor is at most the degrees of freedom divided by this: few degrees of freedom estimate the scale poorly
 (found by simulation, down to FEWEST_FREEDOM)."""
@@ -22,12 +22,12 @@ FEWEST_FREEDOM = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """A test of two neighbouring levels, the smaller of which has `smaller` versions, corrected for `tried` such pairs.
+    """A test of two neighbouring levels, the shorter of which has `smaller` versions, corrected for `tried` such pairs.
 
-    With many launches, it is a t-test of the mean difference. With few, some of them may be outliers on one side, and a
-    t-test that allows for these detects hardly anything. Then the round with the smallest difference decides: all
-    rounds must show more than heavy-tailed errors would. With a single round, each version counts as one. `alpha` is
-    the chance of a false alarm.
+    With many launches, it is a t-test of the mean difference. With few launches, outliers may all be on one side, and a
+    t-test that allows for that detects hardly anything. The round with the smallest difference then decides: all rounds
+    must show more than heavy-tailed errors would. With a single round, each version counts as a round. `alpha` is the
+    probability of a false alarm.
     """
 
     spread: Spread
@@ -42,7 +42,9 @@ class Test:
 
     @property
     def _freedom(self) -> int:
-        """Return the degrees of freedom, limited by the launches (simulated, with Student errors of three degrees)."""
+        """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
+        three degrees of freedom).
+        """
         return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
 
     @property
@@ -90,5 +92,7 @@ class Test:
 
 
 def places_tried(versions: int, smaller: int) -> float:
-    """Return the number of pairs to correct for. It grows with their length, so that the sum over lengths is finite."""
+    """Return the number of pairs to correct for. It grows with their length, which keeps the sum over all
+    lengths finite.
+    """
     return float(max(1, (versions - 1) * smaller**3))

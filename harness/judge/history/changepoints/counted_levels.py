@@ -1,4 +1,4 @@
-"""Merges levels that differ by less than the limit, so that one of them does not blur the larger changes beside it."""
+"""Merges levels that differ by less than the limit, so that they do not blur larger changes next to them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.model import Floats
 
 BACK = 0.5
-"""Share of a change that a level must undo to count as its end, though it may differ from it by less than the limit."""
+"""Share of the last change that a level must undo to count as its end, even if it undoes less than the limit."""
 
 
 def counted_levels(laid: Laid, bounds: Sequence[int], *, least: float) -> tuple[Laid, list[int]]:
-    """Return the bounds that count, and the table with the levels between them made equal.
+    """Return the table with all versions between two bounds that count shifted to one level, and these bounds.
 
-    A level counts if it differs by `least` (a log) from the one that counted last, or if it undoes most of that one.
-    All others belong to the level before them, which is the median of its versions: a mean would follow a short level
-    of just less than the limit, until no change beside it were large enough.
+    A level counts if it differs by at least `least` (a log) from the last level that counted, or if it undoes most of
+    the last change. Any other level is merged into the level before it, which is the median of its versions: a mean
+    would follow a short level just below the limit, until no change next to it was large enough.
     """
     means = laid.values.mean(axis=0)
     groups: list[_Group] = []
@@ -37,7 +37,7 @@ def counted_levels(laid: Laid, bounds: Sequence[int], *, least: float) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Neighbouring levels that count as one; `ends` are the ends of all."""
+    """Neighbouring levels that count as one; `ends` are the ends of all of them."""
 
     begin: int
     ends: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Group:
         return list(itertools.pairwise((self.begin, *self.ends)))
 
     def level(self, means: Floats) -> float:
-        """Return the median over the versions, each of which has the mean of its piece."""
+        """Return the median over the versions, where each version has the mean of its piece."""
         pieces = self.pieces()
         levels = [float(means[begin:end].mean()) for begin, end in pieces]
         return float(np.median(np.repeat(levels, [end - begin for begin, end in pieces])))

@@ -27,8 +27,8 @@ def least_found(table: Floats, *, spread: Spread, alpha: float) -> float:
 
 
 def least_of(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
-    """Return the same for at least FEWEST_VERSIONS versions and a level that `lasting` of them have. It never falls
-    with the number of versions, because more are searched.
+    """Return the same for at least FEWEST_VERSIONS versions and a level that `lasting` of them have. It does not fall
+    as versions are added, because more of them are searched.
     """
     tried = places_tried(versions, lasting)
     distinct = Test(spread=spread, rounds=rounds, smaller=lasting, tried=tried, alpha=alpha * DISTINCT_SHARE).least
@@ -49,6 +49,10 @@ def _of_few(table: Floats, *, spread: Spread, alpha: float) -> float:
     rounds, versions = table.shape
     tried = 2 * (2 * (versions - 1))
     paired = _by_t(spread, rounds=rounds, tried=tried, alpha=alpha) * spread.deviation
-    within = math.sqrt(float(table.var(axis=0, ddof=1).mean()))
-    apart = -float(stdtrit(2 * (rounds - 1), alpha / (2 * tried))) * within / math.sqrt(rounds)
+    variances = table.var(axis=0, ddof=1)
+    freedom = 2.0 * (rounds - 1)
+    if rounds == versions == 2 and variances.any():  # one version's launches are often far closer together
+        freedom = float(variances.sum() ** 2 / (variances**2).sum())
+    within = math.sqrt(float(variances.mean()))
+    apart = -float(stdtrit(freedom, alpha / (2 * tried))) * within / math.sqrt(rounds)
     return float(np.minimum(paired, apart)) * math.sqrt(versions / (versions - 1))

@@ -1,8 +1,8 @@
-"""Finds levels that differ from both of their neighbours by more than chance, whatever the rest of the series does.
+"""Finds levels that differ from their neighbours by more than chance, whatever the rest of the series does.
 
-Optimal partitioning finds the likeliest pieces of the series at once. Those that a test cannot distinguish from their
-neighbour are merged with it, the least distinct first. This finds levels that come and go, whose stretches hardly
-differ from the rest of the series.
+Optimal partitioning finds the likeliest pieces of the whole series in one search. Pieces that a test cannot distinguish
+from their neighbours are merged with them, the least distinct first. This also finds levels that come and go, whose
+stretches hardly differ from the rest of the series.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ that differ by less are alike for the search."""
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:
-    """A table without round effects, shape (rounds, versions): `values` with outliers drawn in, `raw` as measured."""
+    """A table without round effects, shape (rounds, versions): `values` with outliers winsorized, `raw` as measured."""
 
     values: Floats
     raw: Floats
@@ -40,23 +40,23 @@ class Laid:
         return int(self.values.shape[1])
 
     def naming_spread(self) -> Spread:
-        """Return the noise with which a change is placed at a version."""
+        """Return the noise that is assumed when a change is located."""
         return self.spread.cautious(self.rounds) if self.rounds > 1 else self.spread
 
     def part(self, begin: int, end: int) -> Laid:
-        """Return the versions [begin, end), with the noise of all."""
+        """Return the versions [begin, end), with the noise of the whole table."""
         return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
 
     def variance(self, least: float) -> float:
-        """Return the variance of a version's mean, at least that of changes far below `least` (WOBBLE)."""
+        """Return the variance of a version's mean: at least that of differences far below `least` (WOBBLE)."""
         return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
 
 
 def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
-    """Return the p-value by the first version of each new level; `alpha` is the chance of a false one.
+    """Return the p-value of each new level by its first version; `alpha` is the probability of a false level.
 
-    Levels may differ by less than `least` (a log): they are told apart here, so that they do not blur larger changes
-    beside them, and are merged in the end (`counted_levels`).
+    Levels may differ by less than `least` (a log): they are kept apart here, so that they do not blur larger changes
+    next to them, and are merged later (`counted_levels`).
     """
     penalty = usual_penalty(laid.versions)
     likeliest = pieces(laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty)
@@ -76,7 +76,7 @@ def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, floa
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class _Difference:
-    """Difference between the levels on both sides of a bound; the largest in order is the least distinct."""
+    """Difference between the levels on both sides of a bound. In sorting order, the largest is the least distinct."""
 
     p: float
     minus_size: float
@@ -88,8 +88,9 @@ class _Tests:
     alpha: float
 
     def at(self, bounds: Sequence[int], number: int) -> _Difference:
-        """Test the two levels beside a bound, or the shorter one against both of its neighbours, which say more
-        together. The longer one may differ from its other neighbour only, so it is not tested in that way.
+        """Test the two levels on both sides of a bound, and the shorter level also against both of its neighbours
+        together, which shows more. The longer level is not tested in that way: it may differ only from its other
+        neighbour.
         """
         edges = (0, *bounds, self.laid.versions)
         begin, first, end = edges[number : number + 3]
@@ -117,7 +118,7 @@ class _Tests:
         smaller = min(len(rest), len(level))
         tried = places_tried(laid.versions, smaller)
         test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=self.alpha)
-        # Outliers were drawn in to the other launches of their version; of few versions the raw values are tested.
+        # Winsorizing moves outliers towards other launches of their version; for few versions, raw values are tested.
         old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
         new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
         if laid.rounds > 1:

@@ -1,7 +1,7 @@
 """Splits a series into its likeliest pieces by an exact search; each piece is a level or, on request, a line.
 
-The search minimises the sum of squares plus a penalty for each piece (Jackson and others, 2005). Unlike splits made one
-after the other, it does not miss levels that come and go, of which each hides the next one from a split.
+The search minimises the sum of squares plus a penalty for each piece (Jackson and others, 2005). Unlike successive
+splits, it does not miss levels that come and go, which hide each other from any single split.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from harness.model import Floats
 
 FEWEST_ON_A_LINE = 8
-"""Fewest versions of a line; fewer that rise one after the other are reported as steps."""
+"""Fewest versions of a line; fewer versions that rise one after the other are reported as steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """The versions [begin, end), with the levels of the first and the last one, which differ if the piece is a line."""
+    """The versions [begin, end), with the levels of the first and the last version, which differ only on a line."""
 
     begin: int
     end: int
@@ -53,13 +53,13 @@ def pieces(means: Floats, *, variance: float, penalty: float, line_penalty: floa
 
 
 def usual_penalty(versions: int) -> float:
-    """Return the penalty of one more level: chance seldom gains so much anywhere. Later tests are stricter."""
+    """Return the penalty of one more level, which seldom gains as much by chance. Later tests are stricter."""
     return 4 + 2 * math.log(versions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Cumulative sums, which give the residual squares of any piece in constant time."""
+    """Cumulative sums, which give the residual sum of squares of any piece in constant time."""
 
     values: Floats
     squares: Floats

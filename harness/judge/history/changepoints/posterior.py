@@ -1,9 +1,9 @@
 """Computes the posterior probability of each changepoint's position, given the number of changes.
 
-The posterior covers every split of the versions into that many levels, and into one more, as a small change may have
-been overlooked. The levels and the noise are integrated out: positions have a uniform prior, levels a flat prior over
-the observed range, and the noise is that of launches within their round and version (scaled inverse chi-squared). The
-forward-backward recursion sums over all splits.
+The posterior covers every split of the versions with that number of changes, and with one more, because a small change
+may have been overlooked. The levels and the noise are integrated out: positions have a uniform prior, levels a flat
+prior over the observed range, and the noise is that of launches within their round and version (scaled inverse
+chi-squared). The forward-backward recursion sums over all splits.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from harness.model import Floats
 NAMED = 0.97
 """Posterior probability from which a single version is named."""
 HOLDS = 0.998
-"""Posterior probability of the interval that is reported if no version can be named."""
+"""Posterior probability of the range of versions that is reported if no single version can be named."""
 OVERLOOKED = 0.2
-"""Prior odds that there is one change more than was found."""
+"""Prior odds that there is one more change than was found."""
 NOISES = 9
-"""Number of quantiles that stand for the distribution of the noise."""
+"""Number of quantiles that represent the distribution of the noise."""
 NEAR = 100
-"""Most versions between an estimated change and its candidates in long series; less if there are several changes."""
+"""Maximum distance, in versions, of candidates from an estimated change in long series; less for several changes."""
 TOGETHER = 5
-"""Most changes that are placed at once; of more, each is placed with its neighbours."""
+"""Most changes that are located together; if there are more, each is located with its neighbours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ChangepointPlace:
 
 
 def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
-    """Return a place for each change near `near` (increasing, each in 1 … versions - 1), in this order; none overlap.
+    """Return the place of each change near `near` (increasing, each in 1 … versions - 1), in order, without overlaps.
 
     `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
     """
@@ -63,9 +63,9 @@ def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[
 
 
 def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int, slice]:
-    """Return the versions [begin, end) in which a change is placed, and the slice of changes among them.
+    """Return the versions [begin, end) in which a change is located, and the slice of the changes among them.
 
-    These are all versions if there are few changes; otherwise a section that ends halfway between two changes.
+    These are all versions if there are few changes; otherwise, a section that ends halfway between two changes.
     """
     if len(near) <= TOGETHER:
         return 0, versions, slice(0, len(near))
@@ -93,11 +93,11 @@ def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Posterior of the splits for one value of the noise; `weight` is the probability of it and of the number of
-    changes.
+    """Posterior of the splits for one value of the noise and one number of changes; `weight` is the probability of
+    both.
 
-    `chances[i, j]` is the probability that change i is at the inner candidate j. `pairs[i, j, k]`, for one change more,
-    is the probability that change i is at j and the next one at k.
+    `chances[i, j]` is the probability that change i is at the inner candidate j. `pairs[i, j, k]`, for one more change
+    than was found, is the probability that change i is at j and the next one at k.
     """
 
     weight: float
@@ -171,7 +171,9 @@ def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> Chan
 
 
 def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
-    """Return, at [i, j], the probability that candidates i to j hold change `number` (of one more, it or the next)."""
+    """Return, at [i, j], the probability that change `number` is at one of the candidates i to j; in splits with one
+    more change, that this change or the next one is.
+    """
     total = np.zeros((count, count))
     for split in splits:
         held = _between(split.chances[number])

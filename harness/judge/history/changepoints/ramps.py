@@ -1,6 +1,6 @@
-"""Finds ramps: levels that rise or fall from version to version, where no single version is the changepoint.
+"""Finds ramps: stretches whose level rises or falls from version to version, so that no version is the changepoint.
 
-A ramp is reported only where a straight line through the versions is far likelier than any steps.
+A ramp is reported only if a straight line through the versions is far likelier than any steps.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from harness.judge.intervals import CONFIDENCE
 from harness.model import Interval
 
 MISFIT = 3.0
-"""Largest mean square residual of a ramp, in variances of a version's mean: short but plain stairs leave more."""
+"""Largest mean square residual of a ramp, in variances of a version's mean: short but clear stairs leave more."""
 MARGIN = 6.0
-"""Penalty of a line beyond that of two levels, in twice the log likelihood; a smaller one makes ramps of steps."""
+"""Penalty of a line beyond that of two levels, in twice the log likelihood; a smaller one turns steps into ramps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ramp:
-    """The versions [begin, end), whose level goes from `first` to `last` (logs); `interval` is of the difference."""
+    """The versions [begin, end), whose level goes from `first` to `last` (logs); `interval` is for the difference."""
 
     begin: int
     end: int
@@ -58,7 +58,7 @@ def _fits(laid: Laid, ramp: Ramp, *, least: float) -> bool:
 
 
 def _ramp(laid: Laid, piece: Piece) -> Ramp:
-    """Return a ramp with the t-test of its slope, corrected for all stretches that a line may be drawn through."""
+    """Return a ramp with the t-test of its slope, corrected for the number of stretches that may be ramps."""
     count = piece.end - piece.begin
     size = piece.last - piece.first
     squares = count * (count**2 - 1) / 12

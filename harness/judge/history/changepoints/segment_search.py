@@ -23,16 +23,16 @@ from harness.model import Floats
 FEWEST_VERSIONS = 4
 """Fewest versions for a permutation test; fewer have too few permutations."""
 DISTINCT_SHARE = 0.5
-"""Share of the chance of a false alarm that the search for distinct levels adds."""
+"""Share of `alpha`, the probability of a false alarm, that the search for distinct levels may use."""
 SMALLEST = 0.001
-"""Smallest p-value that a permutation test must be able to reach; a test that cannot does not decide."""
+"""p-value that a permutation test must be able to reach; otherwise the t-test decides alone."""
 PIECE_SHARE = 1 / 6
-"""Share of the chance of a false alarm for each of three pieces."""
+"""Share of `alpha` for each of the three pieces that a found stretch makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Search of one table. `laid` is the same table without round effects and with outliers drawn in."""
+    """The search of one table. `laid` is the same table without round effects and with outliers winsorized."""
 
     table: Floats
     laid: Laid
@@ -40,8 +40,8 @@ class Search:
     rng: np.random.Generator
 
     def bounds(self, *, alpha: float) -> dict[int, float]:
-        """Return the first version of each level that is distinct, and of each level found between those, with
-        p-values. If there are distinct levels, the pieces between them share half of `alpha`.
+        """Return the p-value by the first version of each distinct level, and of each level found between these. If
+        there are distinct levels, the pieces between them share half of `alpha`.
         """
         versions = self.table.shape[1]
         if versions < FEWEST_VERSIONS:
@@ -53,10 +53,10 @@ class Search:
         return bounds
 
     def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
-        """Return the first version of each new level among [begin, end), with the p-value of the stretch that it
-        bounds.
+        """Return, by the first version of each new level in [begin, end), the p-value of the stretch that it bounds.
 
-        `alpha` is the chance of a false one. The pieces beside and within a stretch that is found share half of it.
+        `alpha` is the probability of a false level. The pieces before, within and after a found stretch share half of
+        it.
         """
         if end - begin < 2:
             return {}
@@ -90,19 +90,19 @@ class Search:
         if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
             return by_t_test
         p = permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
-        # If no permutation does as well, the p-value is only known to be small.
+        # If no permutation scores as high, the p-value is only known to be small.
         return min(p, by_t_test) if p < 2 / RESAMPLES else p
 
     def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
-        """Return the p-value of the largest of `tried` differences, by the noise of the whole table."""
+        """Return the two-sided p-value of the largest of `tried` differences, by the noise of the whole table."""
         t = score * math.sqrt(len(self.laid.values)) / spread.deviation
         return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
 
     def prune(self, bounds: Mapping[int, float], *, alpha: float) -> dict[int, float]:
-        """Drop the bounds between levels that differ by chance, the worst one first.
+        """Drop the bounds between levels that may differ by chance, the least significant first.
 
-        A stretch that differs has two ends, and only one of them may be a change; the last bound that is left needs no
-        other test. Each p-value is the larger of the stretch's and the bound's own.
+        A stretch that differs has two ends, of which only one may be a change. The last remaining bound needs no
+        further test. Each p-value is the larger of the stretch's and the bound's own.
         """
         kept = dict(sorted(bounds.items()))
         while len(kept) > 1:

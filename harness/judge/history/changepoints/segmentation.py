@@ -2,8 +2,8 @@
 
 The figure is a table of logs, shape (rounds, versions). A round holds one trial of every version, run close together,
 so that drift over time is the same for the whole round and is removed with the round's mean. Ramps are found first
-(`ramps`), then tests decide how many levels there are outside of them (`segment_search`), and a posterior where these
-begin (`posterior`).
+(`ramps`), then tests determine the number of levels outside them (`segment_search`), and a posterior distribution
+locates where these levels begin (`posterior`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NEAR_EDGE = 4
 class Changepoint:
     """A change of level: `first` is the likeliest first version of the new level.
 
-    `before` and `after` enclose it: neighbours if the version can be named, else further apart. `size` and `interval`
-    are logs of the ratio between the two levels, which are those of the versions in `stretch`. With `drift`, the level
-    changes from version to version, from `before` to `after`, the first and the last of `stretch`.
+    `before` and `after` enclose it: they are neighbours if the version can be named, and further apart otherwise.
+    `size` and `interval` are logs of the ratio between the two levels, which are those of the versions in `stretch`.
+    With `drift`, the level changes from version to version, from `before` to `after`: the first and last of `stretch`.
     """
 
     first: int
@@ -52,7 +52,7 @@ class Changepoint:
 class Levels:
     """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs.
 
-    `shifts` are the changes between pieces. The bound of a drift is halfway; its versions count for no piece's level.
+    `shifts` are the changes between pieces. The bound of a drift is in its middle; its versions belong to no level.
     """
 
     bounds: tuple[int, ...]
@@ -64,13 +64,13 @@ def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: 
     """Return the levels of `table`, shape (rounds, versions), at least two of each; neighbours differ by `least` (a
     log).
 
-    `alpha` is the chance of a false change. `noise` is the A/A noise of the lane, which a table of few versions needs,
-    as it shows little noise itself. Raises ValueError if the table is too small to estimate noise.
+    `alpha` is the probability of a false change. `noise` is the A/A noise of the lane, which supplements the noise of a
+    table with few versions. Raises ValueError if the table is too small to estimate noise.
     """
     values, raw = laid_out(table)
     spread = spread_within(values)
     if spread is None:
-        raise ValueError(f"{len(table)} x {table.shape[1]} launches do not show noise: use two rounds of two versions")
+        raise ValueError(f"{len(table)} x {table.shape[1]} launches show no noise: at least 2 x 2 are needed")
     spread = spread_beside(spread, noise, versions=table.shape[1])
     return levels_of_laid(table, Laid(values=values, raw=raw, spread=spread), least=least, alpha=alpha, seed=seed)
 
@@ -81,7 +81,7 @@ def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spr
 
 
 def levels_of_laid(table: Floats, laid: Laid, *, least: float, alpha: float, seed: int) -> Levels:
-    """Return the same for a table whose layout and noise are known."""
+    """Return the levels of a table whose layout and noise are known."""
     ramps = ramps_of(laid, least=least, alpha=alpha * DISTINCT_SHARE)
     finder = _Finder(table=table, laid=laid, least=least, alpha=alpha, rng=np.random.default_rng(seed))
     outside = itertools.pairwise((0, *(edge for ramp in ramps for edge in (ramp.begin, ramp.end)), laid.versions))
@@ -100,7 +100,7 @@ class _Finder:
     rng: np.random.Generator
 
     def levels(self, begin: int, end: int, *, alpha: float) -> Levels | None:
-        """Return the levels of the versions [begin, end), by position in the whole table; None without a version."""
+        """Return the levels of the versions [begin, end), by position in the whole table; None if there are none."""
         if begin == end:
             return None
         part = self.laid.part(begin, end)
@@ -120,13 +120,13 @@ class _Finder:
         )
 
     def jump(self, old: float, new: float, *, place: int, beside: Sequence[Changepoint]) -> Changepoint | None:
-        """Return the jump between two levels at a ramp's edge `place`, whose exact version is uncertain; None if there
-        is none. It does not reach the changes before it, `beside`.
+        """Return the jump between two levels near the edge `place` of a ramp, where its exact version is uncertain;
+        None if there is no jump. It does not overlap with `beside`, the changes before it.
         """
         laid, size = self.laid, new - old
         begin, end = max(0, place - NEAR_EDGE), min(laid.versions, place + NEAR_EDGE)
         launches = laid.rounds * min(place - begin, end - place)
-        error = laid.spread.deviation * math.sqrt(5 / launches)  # of a line's end minus the level beside it
+        error = laid.spread.deviation * math.sqrt(5 / launches)  # of a line's end minus the adjacent level
         freedom = laid.spread.cautious(launches).freedom
         p = min(1.0, 2 * laid.versions * float(stdtr(freedom, -abs(size) / error))) if freedom else 1.0
         if abs(size) < self.least or p >= self.alpha:
@@ -145,8 +145,8 @@ class _Finder:
 
 
 def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], finder: _Finder) -> Levels:
-    """Join the levels of the sections with the ramps between them. The end of a ramp is a level of its own if it is far
-    from the level beside it, or if there is no such level.
+    """Join the levels of the sections with the ramps between them. An end of a ramp is a separate level if it differs
+    clearly from the adjacent level, or if there is none.
     """
     bounds: list[int] = [0]
     means: list[float] = []
@@ -176,7 +176,7 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], finder: _F
 
 
 def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
-    """Return the jump, limited so that it does not reach the first change of the section that follows."""
+    """Return the jump, limited so that it does not overlap with the first change of the next section."""
     if section is None or not section.shifts:
         return jump
     return replace(jump, after=min(jump.after, section.shifts[0].before))

@@ -1,1 +1,1 @@
-"""Decides whether one series grows without limit: the rule, and the tests of which it consists."""
+"""Decides whether one series grows without limit: the rule, and the tests that it combines."""

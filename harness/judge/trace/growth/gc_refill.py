@@ -1,8 +1,8 @@
 """Removes refills from a trace: the growth of resident memory after the garbage collection at a look.
 
-A look calls gc.collect. A program with garbage in cycles shrinks for a moment, and fills up with new garbage in the
-next steps: growth that the look caused. Looks come at an eighth, a quarter and half of the budget, where the windows of
-the judge begin.
+A look calls gc.collect. A program with cyclic garbage shrinks for a moment, and fills up with new garbage in the next
+steps: the look itself caused this growth. Looks come at an eighth, a quarter and half of the budget, where the judge's
+windows begin.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from harness.model import Floats, Look, Trace
 BACK = 0.9
 """Share of the collected memory that is in use again when the refill is complete."""
 SOON = 0.25
-"""Share of the rows up to the next look within which a refill ends: what takes longer may be a leak."""
+"""Share of the rows up to the next look within which a refill must end: growth that takes longer may be a leak."""
 STAYS = 0.5
 """Minimum share of the collected memory that stays in use after a refill: a deeper fall is a saw-tooth."""
 
 
 def without_refills(trace: Trace) -> Floats | None:
-    """Return resident memory (KiB) with a line in place of each refill, from the look to twice the refill time."""
+    """Return resident memory (KiB), in which a straight line from the look to twice the refill time replaces each
+    refill; None if it was not sampled.
+    """
     rss = trace.column("rss_kib")
     if rss is None or not trace.looks:
         return rss

@@ -1,8 +1,9 @@
-"""Tests one series for the five patterns in which a leak shows.
+"""Tests one series for the five patterns of a leak.
 
 Window A is the second quarter of the rows, B the second half. The patterns are growth at one rate over A and B; growth
-that began late and is steady since; growth that a warm-up had covered; a rising floor under saw-teeth; and losses that
-are rare, large and evenly spread. Random walks, buffers that fill and growth that slows down by a law match none.
+that began late and has been steady since; growth that a warm-up covered at first; a rising floor under saw-teeth; and
+losses that are rare, large and evenly spread. Random walks, buffers that fill, and growth that slows down by a law
+match none of them.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from harness.judge.trace.growth.window_rates import KEEPS, START, Windows
 from harness.model import Floats, Interval
 
 LARGEST_SHARE = 0.34
-"""Maximum share of one step in the rise of B: more is a jump, not a leak."""
+"""Maximum share of the rise of B that one step may make: more is a jump, not a leak."""
 LARGEST_SHARE_LATE = 0.20
-"""The same for growth that began late, of which less is known."""
+"""The same for growth that began late, about which less is known."""
 LARGEST_SHARE_TEETH = 0.5
 """The same for the floor under saw-teeth."""
 KEEPS_LATE = 0.8
 """Minimum ratio of the rates of a late leak in the last and in the third quarter."""
 ALPHA_WALK = 0.0025
-"""Significance level against a random walk without drift. Growth must be clear even if the floors are one, because the
-AR(1) coefficient is biased in short series.
+"""Significance level against a random walk without drift. Growth must be clear even if the floors are a random walk,
+because the AR(1) coefficient is biased in short series.
 """
 CLEAR_OVER_ALL = 6.0
-"""Minimum drift of all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it."""
+"""Minimum drift over all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakRate:
-    """The rate of a leak, in units per step, its interval, and the pattern in words."""
+    """The rate of a leak in units per step, its confidence interval, and the pattern as text."""
 
     rate: float
     interval: Interval
@@ -49,8 +51,8 @@ class LeakRate:
 class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
 
-    `values` has shape (n,), n >= 64, at even distances; `quantum` is the smallest amount by which it often changes,
-    `grain` the smallest by which it can.
+    `values` has shape (n,), n >= 64, evenly spaced; `quantum` is the smallest amount by which it often changes,
+    `grain` the smallest amount by which it can change, and `limit` the least bad growth per step.
     """
 
     values: Floats
@@ -66,12 +68,12 @@ class SampledSeries:
 
     @cached_property
     def floor(self) -> Floor | None:
-        """Return the floor under saw-teeth; None without saw-teeth."""
+        """Return the floor under saw-teeth; None if there are none."""
         return teeth_floor(self.values[int(START * len(self.values)) :])
 
     @cached_property
     def teeth(self) -> Trend | None:
-        """Return the trend of the floor under saw-teeth; None with too few of them."""
+        """Return the trend of the floor under saw-teeth; None if there are too few of them."""
         floor = self.floor
         if floor is None or floor.troughs < FEWEST_TEETH:
             return None
@@ -79,7 +81,7 @@ class SampledSeries:
 
     @property
     def highest_floor(self) -> float:
-        """Return the upper bound of the rate of a floor to which memory returns; infinite without such a floor."""
+        """Return the upper bound of the rate of the floor to which memory returns; infinite if there is none."""
         floor = self.floor or wave_floor(self.values[int(START * len(self.values)) :])
         if floor is None:
             return math.inf
@@ -93,20 +95,20 @@ class SampledSeries:
     def leak(self) -> LeakRate | None:
         """Return the rate of the leak by the first pattern that matches; None if none does."""
         if self.unmet is None:
-            return self._pace(self.windows.later, "at the same pace all the time")
+            return self._pace(self.windows.later, "at the same rate throughout")
         if self._late():
-            return self._pace(self.windows.last, "at the same pace since it began")
+            return self._pace(self.windows.last, "at the same rate since it began")
         if self._settled():
-            return self._pace(self.windows.last, "at the same pace since the warm-up")
+            return self._pace(self.windows.last, "at the same rate since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return _pace(self.teeth, "at the floor under its saw-teeth", error=self.teeth.error, alpha=self.alpha)
+            return _pace(self.teeth, "in the floor under its saw-teeth", error=self.teeth.error, alpha=self.alpha)
         if self._steady_losses():
             return self._loss_pace(self.losses)
         return None
 
     @cached_property
     def unmet(self) -> str | None:
-        """Return the first unmet condition of a steady leak, in words; None if all are met."""
+        """Return the first unmet condition of a steady leak, as text; None if all are met."""
         later, earlier = self.windows.later, self.windows.earlier
         conditions: tuple[tuple[Callable[[], bool], str], ...] = (
             (lambda: later.low > 0, "no steady growth in the second half"),
@@ -117,17 +119,16 @@ class SampledSeries:
                 lambda: self.windows.keeps_pace and not self.losses.become_rarer(since=0.25),
                 "the growth is slowing down",
             ),
-            (lambda: later.rise > 2 * self.quantum, "it grew by no more than two allocations of its smallest size"),
-            (lambda: later.largest_step <= LARGEST_SHARE * later.rise, "one jump makes most of the growth"),
-            (lambda: _no_walk(later), "memory that rises and falls at random can grow as much"),
+            (lambda: later.rise > 2 * self.quantum, "it grew by no more than two of its smallest allocations"),
+            (lambda: later.largest_step <= LARGEST_SHARE * later.rise, "one jump accounts for most of the growth"),
+            (lambda: _no_walk(later), "memory that rises and falls at random may grow as much"),
         )
         return next((words for holds, words in conditions if not holds()), None)
 
     @property
     def detectable(self) -> float:
-        """Return the minimum detectable leak rate at a power of 50 %: every second trace with this noise would have
-        shown it, and nearly all would have shown twice the rate. If memory rises by distinct jumps, their number
-        decides instead.
+        """Return the minimum detectable leak rate at a power of 50 %: every second trace with this noise would show it,
+        and nearly all would show twice the rate. If memory rises by distinct jumps, their number decides instead.
         """
         earlier, later = self.windows.earlier, self.windows.later
         walk = _walk_quantile(later) * later.walk_error
@@ -137,12 +138,14 @@ class SampledSeries:
 
     @property
     def _clear_over_all(self) -> bool:
-        """Return whether all the rows grow as no random walk would, although A is too short for its noise."""
+        """Return whether all the rows together grow more than a random walk would, although A is too short for its
+        noise.
+        """
         whole = self.windows.between(START, 1.0)
         return self.windows.earlier.rate > 0 and whole.low > 0 and whole.drift >= CLEAR_OVER_ALL
 
     def _late(self) -> bool:
-        """Return whether a leak began after A: B is faster than A, and steady in each half."""
+        """Return whether a leak began after A: B grows faster than A, and steadily in both of its halves."""
         seen = self.windows
         return (
             self._steady_in_later(LARGEST_SHARE_LATE)
@@ -187,12 +190,12 @@ class SampledSeries:
 
     def _loss_pace(self, losses: Losses) -> LeakRate:
         rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
-        words = f"by {len(losses.sizes)} jumps at a steady pace"
+        words = f"by {len(losses.sizes)} jumps at a steady rate"
         return LeakRate(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
 
 
 def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> LeakRate:
-    """Return the rate with an interval that, unlike the trend's bounds, allows for the random walk of random losses."""
+    """Return a trend's rate, with an interval that, unlike the trend's bounds, allows for a random walk of losses."""
     margin = -float(stdtrit(trend.count - 3, alpha)) * error
     low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
     return LeakRate(rate=trend.rate, interval=(low, high), words=words)

@@ -1,7 +1,7 @@
 """Decides whether one series of a trace grows without limit: memory, or any other quantity that should not grow.
 
-A series that matches one of the patterns of `leak_patterns` is a leak. Any other is flat if the upper confidence bound
-of its growth is below the limit, and otherwise undecided.
+A series that matches one of the patterns of `leak_patterns` is a leak. Any other series is flat if the upper confidence
+bound of its growth is below the limit, and otherwise undecided.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
 """Shortest series that is judged: four rows in each block of the whole series."""
 STILL_GROWS = 0.05
-"""Maximum share of the whole rise that falls in B if memory has reached a plateau."""
+"""Maximum share of the whole rise that may fall in B if memory has reached a plateau."""
 GIVEN_BACK = 0.5
-"""Minimum share of the growth between two looks that gc.collect returns if reference cycles cause it."""
+"""Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
 ALPHA_COUNT = 0.005
-"""Significance level of the upper limit of the number of losses."""
+"""Significance level of the upper confidence bound of the number of losses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """The growth of one series. `unmet` is the unmet condition of a leak, `how` the pattern of one, in words.
+    """The growth of one series. `how` is the pattern of the leak as text, `unmet` the first condition of a leak that is
+    not met.
 
-    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is the rise of the
-    floor since the first 2 % of the rows. `below` is the limit if the series still grows steadily, but below it; else
-    None. `due` is the size of a rise if only the possible next one keeps the series from being flat. `detectable` is
-    the minimum detectable leak rate at this noise. All rates are in units per step.
+    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `excluded` is the rate above
+    which growth is ruled out. `rise` is the rise of the floor since the first 2 % of the rows. `cycles`: gc.collect
+    frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that. `due` is the
+    size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the minimum detectable
+    leak rate at this noise. All rates are in units per step.
     """
 
     verdict: VerdictName
@@ -60,11 +62,11 @@ def judge_growth(
     quanta: Interval,
     looks: Sequence[Look] = (),
 ) -> Growth:
-    """Judge the growth of `values`, shape (n,), at even distances, none missing; `limit` is the least bad growth per
-    step.
+    """Judge the growth of `values`, shape (n,), evenly spaced, none missing; `limit` is the least bad growth per step,
+    `alpha` the significance level of a leak.
 
-    `plateau` is the rise from which "flat" is called "plateau"; `quanta` bounds the quantum; all in the unit of
-    `values`.
+    `plateau` is the rise above which "flat" becomes "plateau", and `quanta` are the bounds of the quantum, all in the
+    unit of `values`. If gc.collect at the `looks` frees the growth of a leak, it is a plateau.
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=too_few_rows(len(values)))
@@ -86,7 +88,7 @@ def judge_growth(
 
 
 def too_few_rows(rows: int) -> str:
-    """Return the reason why a series of so few rows is not judged."""
+    """Return why a series with this number of rows is not judged."""
     if not rows:
         return "no samples of memory or step times to judge"
     return f"too few samples to judge: {rows} of at least {LEAST_ROWS}"
@@ -103,7 +105,7 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
         fastest = max(excluded, _fastest(series))
         return replace(flat, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
     if later.rate > excluded:
-        # The trend of B is that of a wave whose floor does not rise: it is no growth.
+        # The trend of B is that of a wave whose floor does not rise: this is not growth.
         flat = replace(flat, rate=0.0, interval=(0.0, excluded))
     elif later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
         return replace(flat, excluded=excluded, below=series.limit)
@@ -111,7 +113,9 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
 
 
 def _excluded(series: SampledSeries) -> float:
-    """Return the lowest rate that is ruled out: the bound by trend and losses, plus an allocation that may be due."""
+    """Return the rate above which growth is ruled out: the bound by trend and losses, plus one allocation that may be
+    due.
+    """
     later = series.windows.later
     highest = min(later.high, series.windows.highest_wide, series.highest_floor)
     if series.losses.possible:
@@ -125,7 +129,7 @@ def _due(series: SampledSeries) -> float:
 
 
 def _fastest(series: SampledSeries) -> float:
-    """Return the highest rate that any window of an undecided series allows, because the series may go on at it."""
+    """Return the highest rate that any window of an undecided series allows: the series may continue at that rate."""
     seen = series.windows
     trends = max(window.high for window in (seen.first, seen.earlier, seen.later))
     return max(trends, seen.highest_wide, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
@@ -139,9 +143,9 @@ def _start(values: Floats) -> float:
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
-    """Return whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage, not a leak.
+    """Return whether gc.collect at the looks freed the growth, which is then uncollected cyclic garbage, not a leak.
 
-    The last collection must return GIVEN_BACK of the growth since the look before, and the memory that stays after
+    The last collection must free the share GIVEN_BACK of the growth since the look before, and the memory left after
     collections must grow by less than the limit in one of the last two intervals.
     """
     measured = [look for look in looks if look.rss_kib is not None and look.rss_before_kib is not None]

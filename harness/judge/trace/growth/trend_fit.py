@@ -1,9 +1,9 @@
 """Fits the linear trend of a noisy series, by block levels and AR(1) feasible generalised least squares.
 
-A series is cut into BLOCKS blocks, each block becomes one level (a low percentile or the median), and a line is fitted
-to the levels. Neighbouring levels of a process's memory are nearly a random walk. The fit follows Perron and Yabu
-(2009): estimate the AR(1) coefficient, correct its bias, take it as 1 if it is near, and fit on quasi-differences, so
-that a random walk without drift is not a trend.
+A series is divided into BLOCKS blocks, each block becomes one level (a low quantile or the median), and a line is
+fitted to the levels. Successive levels of a process's memory are nearly a random walk. The fit follows Perron and Yabu
+(2009): estimate the AR(1) coefficient, correct its bias, set it to 1 if it is close to 1, and fit on quasi-differences,
+so that a random walk without drift is not a trend.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from scipy.special import stdtrit
 from harness.model import Floats
 
 BLOCKS = 16
-"""Levels of a series. All other constants of the fit and of the windows are tuned to it."""
+"""Number of levels of a series. All other constants of the fit and of the windows are tuned to it."""
 FLOOR = 0.10
-"""Quantile of a block that is its level. A higher one follows the saw-teeth of a garbage collector, and spikes."""
+"""Quantile of a block that is its level. A higher one follows spikes and the saw-teeth of a garbage collector."""
 TAKEN_BACK = -0.25
 """Lag-1 autocorrelation of differences halfway between a random walk (0) and white noise (-1/2)."""
 BURST = 2
 """Maximum width of a burst, in blocks."""
 STANDS_OUT = 5.0
-"""Minimum height of a burst over both sides, in median differences of neighbouring levels."""
+"""Minimum height of a burst above both of its sides, in median differences of neighbouring levels."""
 STAIRS_ENDED = 2
-"""Time without a change after which stairs have ended, in longest times between two changes."""
+"""Time without a rise after which stairs have ended, as a multiple of the longest time between two rises."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
     """A fitted line, in units of the series per step: `rate`, its one-sided bounds `low` and `high`, and its standard
-    `error` for comparisons with other trends: that of the fit, and no less than that of a random walk in the levels.
+    `error` for comparisons with other trends: that of the fit, but at least that of a random walk in the levels.
 
-    `count` is the number of levels, `last_level` the last one, `rise` its height above the first, `first_rise` and
-    `second_rise` the parts of the rise before and after the middle, `largest_step` the largest difference of
-    neighbouring levels, `span` the steps covered. `walk_error` is the standard error if the levels are a random walk.
+    `count` is the number of levels, `last_level` the last level, `rise` its height above the first level, `first_rise`
+    and `second_rise` the parts of the rise before and after the middle, `largest_step` the largest rise from one level
+    to the next, and `span` the number of steps covered. `walk_error` is the standard error of the rate if the levels
+    are a random walk.
     """
 
     rate: float
@@ -75,8 +76,8 @@ def block_levels(values: Floats, *, share: float, blocks: int = BLOCKS) -> Float
 
 
 def without_bursts(levels: Floats) -> Floats:
-    """Return the levels without prominent peaks of up to BURST blocks (a morphological opening): the memory of a burst
-    of work is not growth. A series that only rises is unchanged.
+    """Return the levels without prominent peaks of up to BURST blocks, by a morphological opening: the memory of a
+    burst of work is not growth. A series that only rises is unchanged.
     """
     padded = np.pad(levels, BURST, mode="edge")
     lowest = sliding_window_view(padded, BURST + 1).min(axis=1)
@@ -86,7 +87,7 @@ def without_bursts(levels: Floats) -> Floats:
 
 
 def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float, grain: float = 0.0) -> Trend:
-    """Fit a line to `levels`, shape (n,), n >= 4, with one-sided bounds at `alpha`. `grain` is the amount by which the
+    """Fit a line to `levels`, shape (n,), n >= 4, with one-sided bounds at `alpha`. `grain` is the amount in which the
     series changes: the error is at least one grain over the whole length.
     """
     slope, error, freedom = _slope(levels)
@@ -111,7 +112,9 @@ def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float, grain: fl
 
 
 def highest_walk(levels: Floats, *, steps_per_block: float, alpha: float) -> float:
-    """Return the upper bound at `alpha` of the rate of `levels`, shape (n,), n >= 3, as a random walk with drift."""
+    """Return the upper confidence bound, at `alpha`, of the rate of `levels`, shape (n,), n >= 3, as that of a random
+    walk with drift.
+    """
     steps = np.diff(levels)
     count = len(steps)
     margin = -float(stdtrit(count - 1, alpha)) * float(steps.std(ddof=1)) / math.sqrt(count)
@@ -120,7 +123,7 @@ def highest_walk(levels: Floats, *, steps_per_block: float, alpha: float) -> flo
 
 def _walk_error(differences: Floats) -> float:
     """Return the standard error of the mean difference by the long-run variance (Newey and West, one lag). Unless the
-    lag-1 autocorrelation is clearly negative, as in white noise, it is no less than that of a random walk.
+    lag-1 autocorrelation is clearly negative, as in white noise, it is at least that of a random walk.
     """
     centred = differences - differences.mean()
     power, common = float(centred @ centred), float(centred[1:] @ centred[:-1])
@@ -129,10 +132,10 @@ def _walk_error(differences: Floats) -> float:
 
 
 def observed_quantum(values: Floats, *, least: float, most: float) -> float:
-    """Return the smallest frequent amount by which the series rises and never falls back, within [least, most].
+    """Return the smallest frequent amount by which the series rises without ever falling back, within [least, most].
 
-    Frequent means the 5 % quantile of these rises. A page has 4 KiB, a huge page 2,048. The first fiftieth of the rows
-    is ignored as the start. The quantum is `least` if there is no such rise, if there is one that exceeds `most` (an
+    Frequent means the 5 % quantile of these rises. A page has 4 KiB, a huge page 2,048 KiB. The first 2 % of the rows
+    are ignored as the start. The quantum is `least` if there is no such rise, if the only one exceeds `most` (an
     allocation), or if the stairs have ended.
     """
     kept = np.minimum.accumulate(values[: len(values) // 50 : -1])[::-1]
@@ -148,8 +151,8 @@ def observed_quantum(values: Floats, *, least: float, most: float) -> float:
 
 
 def _stairs_ended(places: npt.NDArray[np.intp], *, rows: int) -> bool:
-    """Return whether the time since the last change exceeds STAIRS_ENDED times the longest time between two changes:
-    steady stairs would have had their next step.
+    """Return whether the time since the last rise exceeds STAIRS_ENDED times the longest time between two rises: steady
+    stairs would have risen again.
     """
     return len(places) > 1 and rows - int(places[-1]) > STAIRS_ENDED * int(np.diff(places).max())
 

@@ -1,9 +1,9 @@
 """Fits trends in the windows of a series, and tests whether growth keeps its rate from one window to the next.
 
 Window A is the second quarter of the rows, B the second half; the first quarter is warm-up. A steady rate must be
-distinguished from a buffer that fills and ends, from a logarithm (B has half the rate of A), and from growth by a power
-of time, which slows down indefinitely by the same law. Earlier windows show that law: the rate of a leak stays constant
-after a fall; under a power law it goes on falling.
+distinguished from a buffer that fills up, from a logarithm (B has half the rate of A), and from growth by a power of
+time, which slows down indefinitely by the same law. Earlier windows show that law: once the rate of a leak has fallen,
+it stays constant; under a power law, it keeps falling.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from harness.model import Floats
 START = 0.02
 """Share of the rows that belong to the start of the program and are left out."""
 WIDE_BLOCKS = 6
-"""Blocks of `highest_wide`."""
+"""Number of blocks from which `highest_wide` is computed."""
 KEEPS = 0.78
-"""Minimum ratio of a leak's rate in B, and in the last quarter, to that in A, however large the noise is."""
+"""Minimum ratio of a leak's rate in B, and in the last quarter, to its rate in A, whatever the noise."""
 KEEPS_CLEARLY = 0.93
-"""The same for B if the difference is significant. Growth by the power 0.9 of time has this ratio."""
+"""The same for B, if the difference is significant. Growth by the power 0.9 of time has this ratio."""
 KEEPS_CLEARLY_AT_LAST = 0.9
-"""The same for the last quarter, by which a law has slowed down further."""
+"""The same for the last quarter, in which growth by such a law is slower still."""
 KEEPS_FIRST = 0.75
 """Ratio of B's rate to that of the first quarter below which a power law must be ruled out."""
 KEEPS_BEYOND = 0.85
-"""KEEPS for a series whose first quarter is faster than A, so that it may slow down by a law."""
+"""KEEPS for a series that grows clearly faster in the first quarter than in B, so that it may follow a power law."""
 KEEPS_AT_LAST = 0.75
-"""Minimum ratio of the rate in the last quarter to that of all the rows, for growth by rough jumps."""
+"""Minimum ratio of the rate in the last quarter to the rate over all the rows, for growth by rough jumps."""
 KEEPS_SETTLED = 0.9
 """Minimum ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
 KEEPS_SETTLED_LATE = 0.95
@@ -50,9 +50,9 @@ KEEPS_SETTLED_LATE = 0.95
 CLEAR = 2.33
 """Minimum difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
 CLEAR_SETTLED = 3.09
-"""The 99.9 % quantile, by which a rate must exceed the power law."""
+"""Minimum excess of a rate over the power law, in standard errors: the 99.9 % quantile of the normal distribution."""
 FELL = 0.1
-"""Minimum steady fall before B, as a share of the rise in B, that makes the rise doubtful."""
+"""Steady fall before B, as a share of the rise in B, above which the rise is doubtful."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Windows:
     quantum: float
 
     def between(self, begin: float, end: float) -> Trend:
-        """Return the trend between two fractions of the rows, over BLOCKS rows at least."""
+        """Return the trend between two fractions of the rows, over at least BLOCKS rows."""
         until = int(end * len(self.values))
         piece = self.values[min(int(begin * len(self.values)), until - BLOCKS) : until]
         floors = without_bursts(block_levels(piece, share=FLOOR))
@@ -104,13 +104,15 @@ class Windows:
 
     @property
     def fell(self) -> bool:
-        """Return whether memory fell steadily in a quarter of the first half, by FELL of the rise in B."""
+        """Return whether memory fell steadily in a quarter of the first half, by more than FELL of the rise in B."""
         before = (self.between(0.0, 0.25), self.earlier)
         return any(quarter.high < 0 and -quarter.rise > FELL * self.later.rise for quarter in before)
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether growth keeps the rate of A in B and at its end, and no law of slowing down explains it."""
+        """Return whether growth keeps the rate of A in B and in the last quarter, and is not explained by a power law
+        that slows down.
+        """
         earlier, later, last = self.earlier, self.later, self.last
         if later.rate >= KEEPS_FIRST * self.first.rate or not self._slower(self.first, later):
             in_later = self._keeps(later, clearly=KEEPS_CLEARLY)
@@ -119,13 +121,13 @@ class Windows:
         return kept and _beyond_power_law(self.first, earlier, later, ratio=2.0, before=3.0)
 
     def error(self, window: Trend) -> float:
-        """Return the standard error of a window's rate, no less than that of the random walk in A and B together."""
+        """Return the standard error of a window's rate: at least that of the random walk in A and B together."""
         return max(window.error, math.sqrt(self._walk / window.span))
 
     @cached_property
     def _walk(self) -> float:
         """Return the variance per step of the random walk in the floors of A and B together, because one window has too
-        few floors; 0 if their differences are as negatively correlated as those of noise.
+        few floors; 0 if the differences of floors are as negatively correlated as those of noise.
         """
         piece = self.values[len(self.values) // 4 :]
         blocks = 3 * BLOCKS
@@ -145,7 +147,7 @@ class Windows:
 
     @property
     def _keeps_roughly(self) -> bool:
-        """Return whether growth by rough jumps, of which A has too few, keeps the rate of all the rows."""
+        """Return whether growth by rough jumps, of which A has too few, keeps the rate over all the rows."""
         overall = self.between(START, 1.0).rate
         return (
             self.later.rate >= KEEPS * overall
@@ -155,7 +157,7 @@ class Windows:
 
     @property
     def settled(self) -> bool:
-        """Return whether the growth slowed down and then kept its rate: a leak that a warm-up had covered."""
+        """Return whether the growth slowed down and then kept its rate: a leak that a warm-up covered at first."""
         if min(self.third.low, self.last.low) <= 0:
             return False
         if self.last.rate >= KEEPS_SETTLED * self.third.rate:
@@ -169,8 +171,8 @@ class Windows:
 def _beyond_power_law(earlier: Trend, middle: Trend, later: Trend, *, ratio: float, before: float) -> bool:
     """Return whether `later` is clearly faster than the power law through `earlier` and `middle` predicts.
 
-    Under such a law the rate is proportional to a power of time. `before` is the ratio of the centre times of `middle`
-    and `earlier`, `ratio` that of `later` and `middle`.
+    Under a power law, the rate is proportional to a power of time. `before` is the ratio of the centre times of
+    `middle` and `earlier`, `ratio` that of `later` and `middle`.
     """
     if earlier.rate <= 0 or middle.rate <= 0:
         return False

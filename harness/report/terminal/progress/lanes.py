@@ -1,4 +1,4 @@
-"""Counts for each lane, while it runs, its trials, the growth rate so far, and the time that is left."""
+"""Tracks each lane while it runs: the number of trials, the growth rate so far, and the remaining time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LEAST_SAMPLES = 6
 
 @dataclass(kw_only=True)
 class Activity:
-    """The work of one thread in a lane: it prepares an image (no `steps`), or runs a trial of so many steps at most."""
+    """The work of one thread in a lane: preparing an image (`steps` is 0) or running a trial of at most `steps` steps.
+
+    `samples` are pairs of step and resident memory in KiB.
+    """
 
     text: str = ""
     steps: int = 0
@@ -20,7 +23,7 @@ class Activity:
     samples: list[tuple[int, float]] = field(default_factory=list)
 
     def rate_kib_per_step(self) -> float | None:
-        """Return the growth over the last half of the steps so far; None while there are too few steps or samples."""
+        """Return the growth rate over the second half of the steps so far; None with too few steps or samples."""
         late = [sample for sample in self.samples if sample[0] >= self.step / 2]
         if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
             return None
@@ -30,9 +33,11 @@ class Activity:
 
 @dataclass(kw_only=True)
 class LaneState:
-    """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs. `about`
-    are likely; 0 if nobody knows. Each thread that works in the lane has an activity. `elapsed_s` returns the seconds
-    since the run began, from which the time for a trial follows.
+    """The progress of one lane.
+
+    `ran` counts the trials of this run; `done` also counts reused trials of earlier runs, and is at most `most`.
+    `about` is the expected number of trials, 0 if unknown. Each thread that works in the lane has an activity.
+    `elapsed_s` returns the seconds since the run began.
     """
 
     elapsed_s: Callable[[], float]
@@ -61,14 +66,14 @@ class LaneState:
 
     @property
     def activity(self) -> str:
-        """Return what the lane does now, in words: its trials, or what it prepares for one."""
+        """Return a text on what the lane is doing: its running trials, or what it prepares for one."""
         trials = [activity.text for activity in self.activities.values() if activity.steps]
         if len(trials) > 1:
             return f"{len(trials)} side by side: {', '.join(trials)}"
         return trials[0] if trials else self.newest.text
 
     def begin_trial(self, activity: str, *, steps: int) -> None:
-        """Begin a trial in this thread, or the preparation of one (no `steps`)."""
+        """Begin a trial in this thread, or the preparation of a trial (`steps` is 0)."""
         self.activities.pop(threading.get_ident(), None)
         trials = {key: activity for key, activity in self.activities.items() if activity.steps}
         self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
@@ -80,27 +85,31 @@ class LaneState:
             own.samples.append((step, rss_kib))
 
     def end_trial(self, *, reused: bool, twin: bool = False) -> None:
-        """Count a trial, but not one of an A/A replicate (`twin`), which is not among the planned ones."""
+        """End a trial's activity and count the trial, unless it is an A/A replicate (`twin`), which is not planned."""
         self.done += not twin
         self.ran += not (reused or twin)
         self.most = max(self.most, self.done)
         self.activities.pop(threading.get_ident(), None)
 
     def left_s(self) -> float | None:
-        """Return the time left, in seconds, at the rate so far; None before the first trial of this run has ended."""
+        """Return the remaining time for `most` trials, in seconds, at the rate so far; None before the first trial of
+        this run has ended, and after the last.
+        """
         if self.ran == 0 or self.done >= self.most:
             return None
         return self.elapsed_s() / self.ran * (self.most - self.done)
 
     def about_left_s(self) -> float | None:
-        """Return the time that is likely left, in seconds; None if the number of launches is exact, or not foreseen."""
+        """Return the expected remaining time for `about` trials, in seconds; None if the number of launches is exact
+        or cannot be predicted.
+        """
         if self.exact or self.ran == 0 or not self.done < self.about < self.most:
             return None
         return self.elapsed_s() / self.ran * (self.about - self.done)
 
 
 class LanesProgress:
-    """The lanes of a run, as every progress display counts them. Hold `_lock` to read or change them."""
+    """The lanes of a run, for every kind of progress display. Hold `_lock` to read or change them."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Draws the live display: a line with a bar for each lane, at any width, below the lines of finished trials."""
+"""Draws the live display: one line with a bar per lane, at any width, below the lines of finished trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFRESHES_PER_S = 4
 
 
 class LiveProgress(LanesProgress):
-    """A thread-safe ProgressListener. `display` is the context in which the bars are shown."""
+    """A thread-safe ProgressListener. The bars are shown while the context manager `display` is active."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
         self._console = console
@@ -49,7 +49,7 @@ class LiveProgress(LanesProgress):
     ) -> None:
         with self._lock:
             self._lane(lane).end_trial(reused=reused, twin=twin)
-        if reused:  # there may be hundreds from earlier runs: the bar alone counts them
+        if reused:  # there may be hundreds from earlier runs, so only the bar counts them
             return
         sign, style = ("✗", "bold red") if bad else ("·", "dim")
         self._say(sign, f"{cell} #{number}: {text}", style=style)
@@ -62,13 +62,13 @@ class LiveProgress(LanesProgress):
         self._say("!", text, style="bold yellow")
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
-        """Print one line above the bars. Do not hold the lock: the display takes its own lock, then calls `_bars`."""
+        """Print one line above the bars. Do not hold `_lock`: the display takes its own lock, then calls `_bars`."""
         self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
 
     # ------------------------------------------------------------ the bars
 
     def _bars(self) -> Group:
-        """Return the lines of the lanes, below what is known so far."""
+        """Return the lines of the lanes, preceded by the findings so far."""
         with self._lock:
             found = self._found
         return Group(*([console_text(found, self._console, "bold")] if found else []), self._lines())
@@ -85,7 +85,7 @@ class LiveProgress(LanesProgress):
             for *texts, _, _ in rows:
                 grid.add_row(self._text(" ".join(filter(None, texts))))
             return grid
-        # Names are cut to a fifth of the width, so that the figures fit.
+        # Names are truncated to a fifth of the width, so that the figures fit.
         grid.add_column(max_width=width // 5)
         grid.add_column()
         grid.add_column(no_wrap=True)
@@ -127,5 +127,5 @@ def _bar(state: LaneState) -> ProgressBar | Text:
 
 
 def _short(cell: str, lane: str) -> str:
-    """Return the cell without its lane, which the line already names."""
+    """Return the cell's name without its lane, which the line already shows."""
     return cell.replace(f" on {lane}:", ":")

@@ -2,7 +2,7 @@
 
     with open_progress(sys.stderr, os.environ) as progress: ...
 
-Neither ever fails a run: a stream that is closed or cannot write a character loses that text, nothing else.
+Neither display can make a run fail: if the stream is closed or cannot encode a character, only that text is lost.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotoni
 
 
 class LenientStream:
-    """A text stream whose reader may go away; from then on it drops what is written.
+    """A text stream that drops everything written to it after its reader has gone away.
 
-    It raises nothing, because a lost progress display must not end a run of hours.
+    Its methods for writing raise nothing, because losing the progress display must not end a run of hours.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -91,7 +91,7 @@ class LenientStream:
 
 
 REPEAT_S = 60.0
-"""Seconds after which a wait that goes on is printed again."""
+"""Interval in seconds at which a continuing wait is printed again."""
 
 
 class PlainProgress(LanesProgress):
@@ -101,7 +101,7 @@ class PlainProgress(LanesProgress):
         self._stream = LenientStream(stream)
         super().__init__(clock=clock)
         self._prepared: dict[tuple[str, str], tuple[float, float]] = {}
-        """By host or card and image: when it began, and when it is printed again, in seconds."""
+        """For each lane and image: when the preparation began, and when it is to be printed again, in seconds."""
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
@@ -116,10 +116,10 @@ class PlainProgress(LanesProgress):
             self._say(f"note {lane}: {text}{waited}" if waits else f"image {lane}: {image}: {text}")
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        """Print nothing: a plain log has the end of each trial."""
+        """Print nothing: a plain log has only the end of each trial."""
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
-        """Print nothing: a plain log has the end of each trial."""
+        """Print nothing: a plain log has only the end of each trial."""
 
     def trial_ended(
         self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
@@ -127,7 +127,7 @@ class PlainProgress(LanesProgress):
         with self._lock:
             state = self._lane(lane)
             state.end_trial(reused=reused, twin=twin)
-            if reused:  # there may be hundreds: they are told together
+            if reused:  # there may be hundreds, so they are reported together
                 self._known += 1
                 self._known_bad += bad
                 return
@@ -136,7 +136,7 @@ class PlainProgress(LanesProgress):
             self._say(f"{place}: {cell}, trial {number}: {text}")
 
     def tell_known(self) -> None:
-        """Print how many launches were known before, if some were since the last such line."""
+        """Print how many launches were taken over from earlier runs since the last such line, if any."""
         with self._lock:
             if self._known:
                 bad = f", {self._known_bad:,} of them bad" if self._known_bad else ""
@@ -144,7 +144,7 @@ class PlainProgress(LanesProgress):
             self._known = self._known_bad = 0
 
     def so_far(self, text: str) -> None:
-        """Print nothing: a plain log has the end of each trial, and the report is in the run's directory."""
+        """Print nothing: a plain log has only the end of each trial, and the report is in the run's directory."""
 
     def note(self, text: str) -> None:
         with self._lock:

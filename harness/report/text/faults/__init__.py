@@ -1,1 +1,1 @@
-"""Writes the sentences about a fault: whose it is, what it does, since when, and with which params."""
+"""Writes the sentences about a fault: what causes it, what it does, since when, and with which params."""

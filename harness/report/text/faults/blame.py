@@ -1,4 +1,4 @@
-"""Says in one plain sentence whose fault it is, and never more than the attribution shows."""
+"""States in one plain sentence what is at fault (image, card or host), and never claims more than the attribution."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ def worst_first(result: RunResult) -> list[Attribution]:
 
 
 def numbered(result: RunResult) -> list[Finding]:
-    """Return the findings in the order of their numbers, from 1: one of each fault, the worst first, as reports show
-    them; then the others.
+    """Return the findings in the order of their numbers, which start at 1: first one finding for each fault, worst
+    fault first, as in the reports; then the remaining findings.
     """
     known = set(result.findings)
     telling = (telling_of(attribution).finding for attribution in worst_first(result))
     leads = dict.fromkeys(finding for finding in telling if finding in known)
-    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # a result read back has the same order
+    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # the order survives a reload
     return list(dict.fromkeys([*leads, *by_place]))
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
-    """Return `signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's …`."""
+    """Return a fault's sentence: `signal leaks 24 KiB a step since 22.12, on both cards; not the RTX 4090's fault.`"""
     return sentences([attribution], result)[0]
 
 
 def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
-    """Return a sentence for each subject and fault text; attributions that share both share it, oldest first."""
+    """Return a sentence for each subject and fault text; attributions that share both share a sentence, in which the
+    oldest comes first.
+    """
     alike: dict[tuple[str, str], list[Attribution]] = {}
     for attribution in attributions:
         alike.setdefault((subject_of(attribution, result), fault_text(attribution, result)), []).append(attribution)
@@ -60,21 +62,23 @@ def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) ->
 
 
 def _part(number: int, clauses: Sequence[Clause]) -> str:
-    """Return one clause, without its verb if the clause before it has the same verb."""
+    """Return one clause, without its verb if the preceding clause has the same verb."""
     clause = clauses[number]
     is_again = number > 0 and clauses[number - 1].kind == clause.kind
     return f"{clause.again if is_again else clause.verb} {clause.when}"
 
 
 def _joined(parts: Sequence[str], tails: Sequence[str]) -> str:
-    """Join the parts; tails (where, and with which params) that all parts share stand once, at the end."""
+    """Join the parts with their tails (where, and with which params). A tail that all parts share is written only once,
+    at the end.
+    """
     if len(set(tails)) == 1:
         return f"{', and '.join(parts)}{tails[0]}"
     return "; and ".join(part + tail for part, tail in zip(parts, tails, strict=True))
 
 
 def fault_text(attribution: Attribution, result: RunResult) -> str:
-    """Return `not the RTX 4090's fault; torch_ops stays good there`; "" if there is only one lane to blame."""
+    """Return `not the RTX 4090's fault; torch_ops stays good there`; "" if no lane or control needs a clause."""
     names = Names(attribution, result)
     clauses = [_FAULTS[attribution.cause](attribution, names)]
     if attribution.unseen:
@@ -93,7 +97,8 @@ def _controls(names: Sequence[str]) -> str:
 def _unseen(attribution: Attribution, names: Names) -> str:
     variants = len({str(variant) for variant, _ in attribution.unseen})
     lanes = list(dict.fromkeys(lane for _, lane in attribution.unseen))
-    return f"{variants} of these {len(attribution.variants)} variants without a result {names.on(lanes)}".rstrip()
+    have = "has" if variants == 1 else "have"
+    return f"{variants} of these {len(attribution.variants)} variants {have} no result {names.on(lanes)}".rstrip()
 
 
 # ---------------------------------------------------------------- whose fault
@@ -124,7 +129,7 @@ def _gpu(attribution: Attribution, names: Names) -> str:
 
 
 def _or_of_hosts(attribution: Attribution) -> str:
-    """Return `, or of its host (new)` for hosts where no card is good; "" if one kind of card is bad in several."""
+    """Return `, or of its host (new)` for hosts without a good card; "" if one kind of card is bad on several."""
     hosts = {lane.host.name for lane in attribution.bad_lanes}
     if len(attribution.machines) > 1:  # the fault is on several machines of a pool
         hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}

@@ -19,8 +19,8 @@ from harness.report.text.faults.param_rule import when_text
 class Clause:
     """The parts of a clause.
 
-    `verb` is `leaks 7.8 KiB a step`, and `again` its short form after another leak, `7.8 KiB a step`; `when` is
-    `since 6.3.0`, `tail` is `, on both cards, when a is 1`. Clauses of one `kind` share their verb.
+    For example, `verb` is `leaks 7.8 KiB a step`, `again` is its short form after another leak, `7.8 KiB a step`,
+    `when` is `since 6.3.0`, and `tail` is `, on both cards, when a is 1`. Clauses of the same `kind` share a verb.
     """
 
     kind: str
@@ -47,8 +47,8 @@ def clause_of(attribution: Attribution, result: RunResult) -> Clause:
 def subject_of(attribution: Attribution, result: RunResult) -> str:
     """Return the subject of the sentence: `signal`, `multidict` or `multidict: headers`.
 
-    It is the scenario if the run has one series, of pulled images. It is the series alone if that is not of pulled
-    images, has no other scenario, and no other series has this scenario. Otherwise it is both.
+    The subject is the scenario alone if the run has a single series, of pulled images. It is the series alone if the
+    series is not of pulled images and series and scenario occur only with each other. Otherwise it is both.
     """
     series = {block.series.name: block.series for block in result.plan.blocks}
     pairs = {(block.series.name, block.variant.scenario.name) for block in result.plan.blocks}
@@ -63,7 +63,9 @@ def subject_of(attribution: Attribution, result: RunResult) -> str:
 
 
 def severity(attribution: Attribution) -> tuple[bool, int, float]:
-    """Return a sort key, the worst first: lasting faults, then failures, growth, levels and values; then by size."""
+    """Return a sort key that puts the worst first: lasting faults before fixed ones, then the order of the signals
+    (failures, growth, levels, values), then the size.
+    """
     found = [episode.finding for episode in attribution.episodes]
     effects = [finding.effect for finding in found if finding.effect is not None]
     largest = max(map(_extent, effects), default=0.0)
@@ -81,7 +83,9 @@ def _rank(finding: Finding) -> int:
 
 
 def telling_of(attribution: Attribution) -> Episode:
-    """Return the episode that stands for all: one with a known beginning, if there is one, with the largest effect."""
+    """Return the episode that represents the attribution: among those with a known beginning, if any, the one with the
+    largest effect.
+    """
     return max(attribution.episodes, key=_weight)
 
 
@@ -91,7 +95,7 @@ def _weight(episode: Episode) -> tuple[bool, float]:
 
 
 def order_of(attribution: Attribution, result: RunResult) -> Order:
-    """Return the versions of the attribution's series with their positions, 0 for the oldest."""
+    """Return the position of each version in the attribution's series, 0 for the oldest."""
     block = next(block for block in result.plan.blocks if block.series.name == attribution.series)
     return {cell.image.version: place for place, cell in enumerate(block.cells)}
 
@@ -100,7 +104,7 @@ def order_of(attribution: Attribution, result: RunResult) -> Order:
 
 
 def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
-    """Return the bounds of the episodes on each bad lane, as narrow as all its variants together allow."""
+    """Return the bounds of the episodes on each bad lane: the intersection of the bounds in all its variants."""
     of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
     for episode in attribution.episodes:
         finding = episode.finding
@@ -129,7 +133,7 @@ def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -
 
 
 def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
-    """Return the bounds that all lanes share; None if the lanes must have changed at different versions."""
+    """Return the bounds that hold on all lanes; None if the lanes must have changed at different versions."""
     if len({len(bounds) for bounds in lanes}) > 1:
         return None
     found = [met(same) for same in zip(*lanes, strict=True)]
@@ -138,7 +142,7 @@ def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds
 
 
 def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
-    """Return a sort key, the most precise first: bounds with a last good version, then few undecided versions."""
+    """Return a sort key, most precise first: bounds with a last good version, then those that span fewest versions."""
     last, first = several[0].begins or (-1, several[0].seen)
     return last < 0, first - last
 
@@ -154,7 +158,7 @@ def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: 
 
 
 def size_of(attribution: Attribution, result: RunResult) -> str:
-    """Return the size of the fault in words, over all its places; growth rates also over all its versions."""
+    """Return the size of the fault as text, over all lanes and variants; growth rates also over all bad versions."""
     order = order_of(attribution, result)
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     known = [_size(episode, episode.finding.effect) for episode in attribution.episodes if episode.finding.effect]
@@ -168,7 +172,7 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
 
 
 def _size(episode: Episode, effect: Effect) -> Effect:
-    """Return the size of the fault; where only its end is known, `effect` is that of the repair."""
+    """Return the size of the fault. If only its end is known, `effect` is that of the fix, and a ratio is inverted."""
     if episode.begins is not None or effect.unit != "ratio" or effect.value <= 0:
         return effect
     return replace(effect, value=1 / effect.value, ci=None)
@@ -177,7 +181,7 @@ def _size(episode: Episode, effect: Effect) -> Effect:
 def _growths(
     episode: Episode, result: RunResult, order: Order, cells: dict[tuple[str, str, str, str], CellResult]
 ) -> Iterator[Effect]:
-    """Yield the growth rates of the episode's versions, up to the version where the growth got worse."""
+    """Yield the growth rates of the episode's versions, up to the next version at which the growth gets worse."""
     finding = episode.finding
     if signal_of(finding.metric).kind != "growth":
         return

@@ -13,9 +13,9 @@ _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
 def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """Return when it begins and ends, as far as that is known: `since 6.3.0 (fixed in 6.3.2)`.
+    """Return when an episode begins and ends, as far as known: `since 6.3.0 (fixed in 6.3.2)`.
 
-    `versions` are those of the series, oldest first.
+    `versions` are all versions of the series, oldest first.
     """
     end = fixed(bounds, versions)
     if bounds.begins is None:
@@ -32,7 +32,7 @@ def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
 
 
 def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """Return ` (fixed in 6.3.2)`; "" if no version fixes it."""
+    """Return the end of an episode: ` (fixed in 6.3.2)`; "" if no version fixes it."""
     if bounds.ends is None:
         return ""
     last, first = bounds.ends
@@ -71,16 +71,16 @@ def more(size: str, before: str) -> str:
     """Return the size of a fault that got worse: `0.68 KiB a step instead of 0.12`."""
     if not size or not before:
         return f"a further {size}" if size else ""
-    return f"{size} instead of {_without_end(before, size)}"
+    return f"{size} instead of {numbers.without_unit(before, size)}"
 
 
 # ---------------------------------------------------------------- sizes
 
 
 def sizes(effects: Sequence[Effect]) -> str:
-    """Return the size of one finding over several places or versions: one figure, or the least to the most.
+    """Return the size of one finding over several places or versions, as one figure or a range, smallest to largest.
 
-    Rates whose intervals overlap count as one figure, the first.
+    If the confidence intervals of the smallest and largest rate overlap, return the first figure alone.
     """
     if not effects:
         return ""
@@ -90,15 +90,7 @@ def sizes(effects: Sequence[Effect]) -> str:
     low, high = size(least), size(most)
     if low == high:
         return high
-    return f"{_without_end(low, high)} to {high or 'all launches'}"
-
-
-def _without_end(text: str, other: str) -> str:
-    """Return `text` without the last words that it shares with `other`."""
-    parts, others = text.split(), other.split()
-    while len(parts) > 1 and parts[-1:] == others[-1:]:
-        parts, others = parts[:-1], others[:-1]
-    return " ".join(parts)
+    return f"{numbers.without_unit(low, high)} to {high or 'all launches'}"
 
 
 def _meet(least: Effect, most: Effect) -> bool:
@@ -110,7 +102,7 @@ def _is_rate(effect: Effect) -> bool:
 
 
 def size(effect: Effect) -> str:
-    """Return `7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
+    """Return an effect's size: `7.8 KiB a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
     if effect.unit == "ratio":
         return _ratio(effect.value)
     if effect.unit == "failures":

@@ -1,4 +1,4 @@
-"""Names lanes in sentences about a fault: by the card, where only one lane has it."""
+"""Names lanes in sentences about a fault: by their card if no other lane has the same card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.report.text.clean import plain, version
 
 _EITHER = "host or card"
 LOCAL = "local"
-"""The default host's name; a sentence calls that host `this machine`."""
+"""The name of the default host, which sentences call `this machine`."""
 
 
 def host_name(name: str) -> str:
@@ -20,7 +20,7 @@ def host_name(name: str) -> str:
 
 
 class Names:
-    """The lanes of one attribution in words; "" in a run with one host and one lane, unless that has a named card."""
+    """Names the lanes of one attribution. In a run with one host and one lane, `on` names only a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
@@ -40,11 +40,11 @@ class Names:
         return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else words.lane_text(lane)
 
     def on(self, lanes: Sequence[Lane]) -> str:
-        """Return `on both cards`; "" if there is no other lane."""
+        """Return `on both cards`; "" if the run has only one lane and its card has no name."""
         return "" if self._is_only and not any(map(_has_name, lanes)) else f"on {self.all_of(lanes)}"
 
     def all_of(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
+        """Return a phrase for all these lanes: `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
         if len(lanes) < 2 or set(lanes) != set(self._lanes) or self.kind(lanes) == _EITHER:
             return words.together([self.one(lane) for lane in lanes])
         return f"both {self.kinds(lanes)}" if len(lanes) == 2 else f"all {len(lanes)} {self.kinds(lanes)}"
@@ -57,25 +57,25 @@ class Names:
 
     def kinds(self, lanes: Sequence[Lane]) -> str:
         """Return the plural of `kind`."""
-        return " or ".join(f"{noun}s" for noun in self.kind(lanes).split(" or "))
+        return "hosts or cards" if self.kind(lanes) == _EITHER else f"{self.kind(lanes)}s"
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090` or `host new`."""
+        """Return the card or host to blame: `the RTX 4090` or `host new`."""
         return words.together([self.one(lane) if lane.gpu else host_name(lane.host.name) for lane in lanes])
 
     def faults(self, lanes: Sequence[Lane]) -> str:
-        """Return `the RTX 4090's fault` or `the fault of a and b`."""
+        """Return the possessive phrase: `the RTX 4090's fault` or `the fault of a and b`."""
         name = self.blamed(lanes)
         return f"{name}'s fault" if name.startswith(("the ", "this ")) and len(lanes) == 1 else f"the fault of {name}"
 
     def good_with(self, attribution: Attribution) -> str:
-        """Return `22.12 is good on the RTX 3090` or `the same images are good on the RTX 3090`."""
+        """Return where the bad images are good: `22.12 is good on the RTX 3090`, `the same images are good on …`."""
         image = version(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def way_out(self, cell: Cell) -> str:
-        """Return the instruction that settles the question with this cell: run it, or give it more steps."""
+        """Return how to settle the question with this cell: run it, or give it more steps."""
         what = f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
         tried = next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
@@ -85,5 +85,5 @@ class Names:
 
 
 def _has_name(lane: Lane) -> bool:
-    """Return whether the lane's GPU has a name, not a number or `all`."""
+    """Return whether the lane's GPU is selected by a name, rather than by a number, `all` or `each`."""
     return lane.gpu is not None and lane.gpu not in ("all", "each") and any(map(str.isalpha, lane.gpu))

@@ -1,4 +1,4 @@
-"""Writes the rule that separates bad from good params in words."""
+"""Describes the rule that separates bad params from good ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_LISTED = 3
 
 
 def rule_text(rule: Rule | None) -> str | None:
-    """Return the rule as a condition: `input in {random, variable}`; None if there is none."""
+    """Return the rule as a condition: `input in {random, variable}`; None without a rule or conditions."""
     if rule is None or not rule.conditions:
         return None
     return (" or " if rule.any_of else " and ").join(_condition(condition) for condition in rule.conditions)
@@ -43,7 +43,7 @@ def evidence(rule: Rule) -> str:
         parts.append(f"{names} {'makes' if len(rule.indifferent) == 1 else 'make'} no difference")
     parts.append(f"{numbers.count(rule.bad, 'variant')} bad, {rule.good} good")
     if rule.otherwise:
-        parts.append(f"{rule.otherwise} bad there by another fault")
+        parts.append(f"{rule.otherwise} bad there with another fault")
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:
