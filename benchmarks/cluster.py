@@ -3,7 +3,7 @@
     python -m benchmarks.cluster [--kills 10] [--seed 1] [--rows 4] [--time 10m]
 
 Needs root, Slurm and munge (docs/cluster.md). Each sweep suffers one fault at a random moment: the harness, an srun, a
-salloc or a node with its slurmd (back after some seconds) is killed, or `scancel` ends a job. A sweep whose harness was
+salloc, or a node with its slurmd (back in a few seconds) is killed, or `scancel` ends a job. A sweep whose harness was
 killed is started again. If a lost node keeps a trial's folder, the next sweep must remove it. Exits with 1 if anything
 is wrong.
 """

@@ -114,7 +114,7 @@ def main() -> None:
         out, site = Path(folder, "reports"), Path(folder, "site")
         write_runs(out, count=options.runs)
         reports = ["--in", str(out)]
-        timed(f"index of {options.runs} runs, made anew", command("runs", *reports))
+        timed(f"index of {options.runs} runs, rebuilt", command("runs", *reports))
         print(f"{'':4}{(out / 'index.sqlite').stat().st_size / 2**20:.1f} MiB")
         timed("runs", command("runs", *reports))
         timed("history", command("history", *reports))

@@ -27,7 +27,7 @@ def symbol(name):
 
 
 def die_with_parent(parent):
-    """Make the kernel kill this process when its parent ends, also after exec. Call it in the child, before exec."""
+    """Make the kernel kill this process when its parent ends, even after exec. Call it in the child, before exec."""
     if LIBRARY is not None:
         LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent ended before the call

@@ -24,7 +24,7 @@ def new_scenario(*, name: str, folder: Path) -> None:
       harness new-scenario mine
       harness new-scenario mine --folder experiments
 
-    Exit status: 0; 2 if the files exist already.
+    Exit status: 0; 2 if the files already exist.
     """
     from harness.flows.first import new_scenario as new_scenario_flow
 

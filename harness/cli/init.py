@@ -77,7 +77,7 @@ def init(
 
     here, matrix, ask = Path(), Path(flow.MATRIX), not yes and sys.stdin.isatty()
     if matrix.exists():
-        raise UsageError(f"{matrix}: exists already; run it with: harness sweep {matrix}")
+        raise UsageError(f"{matrix}: already exists; run it with: harness sweep {matrix}")
 
     def drafted_of(words: tuple[str, ...]) -> tuple[Draft, str]:
         drafted = draft.drafted(
@@ -177,7 +177,7 @@ def _answer(question: str, found: str | None, otherwise: str, *, ask: bool, read
             if not left:
                 raise
             say(str(error))
-    raise AssertionError("the last refusal is raised")
+    raise AssertionError("unreachable: the last refusal was raised")
 
 
 def _told(question: Callable[[], T]) -> T:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
     "`stop` says.",
 )
-@click.option("--quick", is_flag=True, help="Stop after one round of every row, plus what confirms suspects.")
+@click.option("--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects.")
 @click.option(
     "--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop."
 )

@@ -109,7 +109,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--step-time", default="1m", show_default=True, help="The longest time that a launch spends in steps.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
 @click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
-@click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, plus what confirms suspects.")
+@click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, and more to confirm suspects.")
 @click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
 @click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier calls.")
 @OUT

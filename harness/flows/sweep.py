@@ -155,7 +155,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     if not any(cell.trials for cell in cells):
         shutil.rmtree(known.journal.path)
         raise UsageError(
-            "--decide: no earlier measurement fits this plan any more (script, settings, images or hosts have changed "
+            "--decide: no earlier measurement still fits this plan (script, settings, images or hosts have changed "
             "since); sweep it without --decide first"
         )
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}

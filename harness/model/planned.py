@@ -118,7 +118,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The summary of a plan. `worst_s` is that of the slowest host, since hosts run in parallel."""
+    """The summary of a plan. `worst_s` is for the slowest host, since hosts run in parallel."""
 
     matrix: str
     seed: int

@@ -140,7 +140,7 @@ class Probed:
         return max((tried.size for tried in self.tries if tried.fits), default=None)
 
     def lost(self, kind: str) -> tuple[int, int, float]:
-        """Return (bytes, blocks, blocks per step) over all records of a kind; the first two by valgrind's summary."""
+        """Return (bytes, blocks, blocks per step) over all records of a kind, the first two as valgrind sums them."""
         leaks = [leak for leak in self.leaks if leak.kind == kind]
         steps = sum(leak.blocks_a_step for leak in leaks)
         return sum(leak.bytes for leak in leaks), sum(leak.blocks for leak in leaks), steps

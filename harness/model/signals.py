@@ -89,7 +89,7 @@ _TABLE = (
         name="processes", kind="growth", group="resources", title="processes", noun="processes that pile up",
         verb="leaves processes running", unit="processes/step", limit=0.01, limit_unit="count a step",
         explains=("memory", "open_files", "threads", "step_time", "cpu_time"),
-        help="living processes that the scenario started",
+        help="live processes that the scenario started",
     ),
     Signal(
         name="zombies", kind="growth", group="resources", title="zombies", noun="zombies that pile up",

@@ -78,7 +78,7 @@ def machine_change(before: MachineSeen, now: MachineSeen) -> str:
 
 
 def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
-    """Return, by machine, how its control differs from the usual step time, if by more than APART.
+    """Return, for each machine whose control differs from the usual step time by more than APART, the difference.
 
     `control_ms`: milliseconds by machine. The usual time is the lower median, so that of two machines the slower one is
     named.

@@ -1,6 +1,6 @@
 """Makes HTTP requests with bounds on time, size, redirects and attempts.
 
-The library `requests` takes proxies and certificates from the environment. This module turns off other defaults of it:
+The library `requests` takes proxies and certificates from the environment. This module turns off its other defaults:
 following redirects with credentials, taking a login from ~/.netrc, and waiting and reading without limits.
 """
 

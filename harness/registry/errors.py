@@ -8,7 +8,7 @@ from harness.errors import InfrastructureError
 
 
 class RegistryTrouble(InfrastructureError):
-    """A registry gives no answer, or none that a registry would give; nothing may be concluded from that."""
+    """A registry does not answer, or answers unlike a registry; this permits no conclusion."""
 
 
 class RegistrySilent(RegistryTrouble):

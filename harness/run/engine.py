@@ -172,7 +172,7 @@ class Engine(ImageStore, Protocol):
     (name and version). It is part of every trial's key."""
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. Everything that is created is removed after the block, also
+        """Start the agent in a fresh container or process. Everything that is created is removed after the block, even
         after an error. Raises InfrastructureError."""
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:

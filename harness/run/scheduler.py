@@ -1,4 +1,4 @@
-"""Defines the interfaces between the run of a host and the rest: cells, the judge's oracle, scheduler and journal."""
+"""Defines the interfaces of a host's run to other parts: cells, the judge's oracle, scheduler and journal."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def _as_searched(changes: Sequence[Change], boundaries: Sequence[Boundary]) -> t
 
 
 def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
-    """Return a change as wide as the bisection says. If no version before it is surely good, it is bad from the start,
-    as far as is known. Return None for a fix without a version that is surely good after it.
+    """Return a change as wide as the bisection says. If no version before it is certainly good, it is bad from the
+    start, as far as is known. Return None for a fix without a version that is certainly good after it.
     """
     boundary = next((boundary for boundary in boundaries if _meet(boundary, change)), None)
     if boundary is None or change.before is None or change.kind == "worse":

@@ -60,7 +60,7 @@ class RunDirectory:
 
     @staticmethod
     def check_out(out: Path) -> None:
-        """Raise UsageError if a run's directory cannot be made below `out`. Make nothing."""
+        """Raise UsageError if a run's directory cannot be created in `out`. Create nothing."""
         there = next(path for path in (out, *out.absolute().parents) if path.exists())
         reason = "Not a directory" if not there.is_dir() else None if os.access(there, os.W_OK) else "Permission denied"
         if reason is not None:
@@ -89,8 +89,8 @@ class RunDirectory:
         return self.path / name
 
     def folder(self, name: str) -> Path:
-        """Return a folder in the run's directory, and make it if it does not exist. Raises InfrastructureError, also if
-        a link is in its place.
+        """Return a folder in the run's directory, and make it if it does not exist. Raises InfrastructureError if that
+        fails, or if a link is in its place.
         """
         path = self.path / name
         try:
@@ -99,7 +99,8 @@ class RunDirectory:
             with folder_in(self.path, name):
                 return path
         except OSError as error:
-            raise InfrastructureError(f"{path}: cannot be made: {error.strerror}; make room, or see --out") from error
+            what = f"{path}: cannot be made: {error.strerror}"
+            raise InfrastructureError(f"{what}; free some space, or see --out") from error
 
     def _file(self, trial: Trial) -> Path:
         return self.path / FOLDER / f"{trial.cell_id}-{trial.number}.json"
@@ -126,7 +127,7 @@ class RunDirectory:
                     out.truncate(out.tell() - written)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
+            raise InfrastructureError(f"{path}: cannot write: {error.strerror}; free some space") from error
 
     def machines(self) -> dict[tuple[str, str, str], str]:
         """Return the machine of a pool that last ran each row, by (series, lane, variant), from the logs of the
@@ -146,7 +147,8 @@ class RunDirectory:
         try:
             file.rename(folder / f"{trial.machine or 'host'}-{file.name}".replace("/", "_"))
         except OSError as error:
-            raise InfrastructureError(f"{folder}: cannot keep {file.name}: {error.strerror}; make room") from error
+            what = f"{folder}: cannot keep {file.name}: {error.strerror}"
+            raise InfrastructureError(f"{what}; free some space") from error
 
     def point_latest(self) -> None:
         """Make the link `latest`, next to this directory, point to it. Raises InfrastructureError."""

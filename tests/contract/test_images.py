@@ -240,7 +240,7 @@ def test_environments_are_removed_but_not_one_that_is_being_made(process: World,
         ),
         pytest.param(
             "head -c 9 /dev/zero > /dev/full",
-            r"No space left on device.*; make room on that engine: `harness clean --images`",
+            r"No space left on device.*; free some space on that engine: `harness clean --images`",
             id="full-disk",
         ),
     ],

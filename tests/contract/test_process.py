@@ -34,7 +34,7 @@ def test_a_temporary_folder_that_cannot_be_written(
     launch = process.launch("quiet")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     assert re.match(
-        r".*file/harness-trial-.*: Not a directory; make room there, or set TMPDIR", refused(process, launch)
+        r".*file/harness-trial-.*: Not a directory; free some space there, or set TMPDIR", refused(process, launch)
     )
 
 

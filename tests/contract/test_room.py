@@ -267,7 +267,7 @@ def test_no_space_says_what_to_do(
         yield {"error": "write /var/lib/docker/tmp/GetImageBlob1: no space left on device"}
 
     monkeypatch.setattr("docker.api.image.ImageApiMixin.pull", full)
-    with pytest.raises(ImageUnavailable, match=r"no space left on device; make room on that engine: `harness clean"):
+    with pytest.raises(ImageUnavailable, match=r"no space left on device; free some space on that engine: `har"):
         docker.engine.prepare(pulled("registry.invalid/none:1"), quiet)
 
 

@@ -231,7 +231,7 @@ def install_over(base: str) -> Image:
     ],
 )
 def test_what_an_engine_refuses_is_never_the_images_fault(call: Callable[[DockerEngine], object], place: str) -> None:
-    told = pytest.raises(InfrastructureError, match=r"no space left on device; make room .*clean --images")
+    told = pytest.raises(InfrastructureError, match=r"no space left on device; free some space .*clean --images")
     with serving(FullEngine) as port:
         engine = open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
         with closing(engine), told as caught:

@@ -228,7 +228,7 @@ def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, 
     assert found["s"][0] == "flat"
     assert found["denied"][0] == "untested"
     assert "denied:1: cannot be pulled: " in found["denied"][1]
-    assert "`docker login` if it is private" in found["denied"][1]
+    assert "log in with `docker login` if it is private" in found["denied"][1]
     assert "\n" not in found["denied"][1]
     assert (way.struck["busy"], way.struck["broken"]) == (1, 1)
     for name in ("busy", "broken"):  # pulled, although it contains nothing that could run

@@ -286,7 +286,7 @@ def test_a_full_folder_is_told_in_one_line_and_nothing_stays(node: Node, small: 
     with (
         contextlib.closing(engine_of(node.kind, small, dict(node.world.environ))) as engine,
         held(engine),
-        pytest.raises(ImageUnavailable, match=r"No space left on device.*the disk is full; make room there") as told,
+        pytest.raises(ImageUnavailable, match=r"No space left on device.*the disk is full; free some space") as told,
     ):
         engine.prepare(node.image, quiet)
     assert "\n" not in str(told.value)

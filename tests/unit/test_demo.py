@@ -30,7 +30,7 @@ def test_what_a_user_changed_in_it_is_not_overwritten(tmp_path: Path) -> None:
     changed = tmp_path / FILES[1]
     write(tmp_path)
     changed.write_text("precious")
-    with pytest.raises(UsageError, match=r"multidict_headers\.py: exists already; name another --folder"):
+    with pytest.raises(UsageError, match=r"multidict_headers\.py: already exists; name another --folder"):
         write(tmp_path)
     assert changed.read_text() == "precious"
 

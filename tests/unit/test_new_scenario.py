@@ -27,7 +27,7 @@ def test_it_is_a_scenario_and_a_matrix_that_runs_it(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("precious")
-    with pytest.raises(UsageError, match=r"mine\.yaml: exists already"):
+    with pytest.raises(UsageError, match=r"mine\.yaml: already exists"):
         write("mine", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 

@@ -271,7 +271,7 @@ def test_a_folder_for_which_there_is_no_room_is_told(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     assert run.folder("inputs") == run.folder("inputs") == run.path / "inputs"
     run.write("file", "")
-    with pytest.raises(InfrastructureError, match="file: cannot be made: Not a directory; make room"):
+    with pytest.raises(InfrastructureError, match="file: cannot be made: Not a directory; free some space"):
         run.folder("file")
 
 

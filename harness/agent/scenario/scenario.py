@@ -104,7 +104,7 @@ class ScriptRun(object):
         except LinkLost:
             if os.getpid() == self.owner:
                 self.table.header[samples.LOST] = 1
-            os._exit(1)  # end at once: the supervisor is gone
+            os._exit(1)  # end immediately: the supervisor is gone
 
     def _run(self):
         try:

@@ -22,7 +22,7 @@ def main(root):
     outbox = wire.Outbox(1, job["marker"])
     gpus = devices.find_gpus()
     if devices.visible_cards(gpus.cards, os.environ):
-        # Otherwise TensorFlow reserves nearly all GPU memory at once, and its figures mean nothing.
+        # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts()))
     kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch

@@ -42,7 +42,7 @@ def to_stdout() -> Iterator[None]:
         _drop_stdout()
     except OSError as error:
         _drop_stdout()
-        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; make room") from error
+        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; free some space") from error
 
 
 def _drop_stdout() -> None:
@@ -94,7 +94,7 @@ def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False)
             write_atomically(path.resolve(), content)
     except (OSError, InfrastructureError) as error:
         reason = getattr(error.__cause__ or error, "strerror", None)
-        raise UsageError(f"{path}: cannot be written: {reason}; make room or choose another place") from error
+        raise UsageError(f"{path}: cannot be written: {reason}; free some space or choose another place") from error
 
 
 def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:

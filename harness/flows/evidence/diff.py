@@ -93,7 +93,7 @@ def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
         finally:
             client.close()
         if described is None:
-            raise UsageError(f"the engine of {host.name} does not have {image[:19]} any more")
+            raise UsageError(f"the engine of {host.name} no longer has {image[:19]}")
         return described
 
     return None if host.in_environments or host.engine == "slurm" else inspect

@@ -56,7 +56,7 @@ def check(matrix: Path, environ: Mapping[str, str]) -> None:
 
 
 def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
-    """Return the error that explains why these runs launched nothing; None if they launched any."""
+    """Return the error that explains why these runs launched nothing; None if they launched something."""
     if any(cell.trials for result in results for cell in result.cells):
         return None
     last = results[-1]

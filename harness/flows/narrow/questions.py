@@ -193,8 +193,8 @@ def _scenario_of(files: Files, where: Where) -> Scenario:
 
 
 def question_of(result: RunResult) -> NarrowQuestion:
-    """Return the question about a sweep of two files: its first finding in the order of reports, if possible one that
-    is no consequence. Raises UsageError if there is none, InfrastructureError if a file could not be measured.
+    """Return the question about a sweep of two files: its first finding in the order of reports, if possible not a
+    consequence. Raises UsageError if there is none, InfrastructureError if a file could not be measured.
     """
     problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
     if any(problems):

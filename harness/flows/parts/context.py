@@ -19,8 +19,7 @@ from harness.store import RunDirectory
 class RunContext:
     """The environment, the progress listener, the event that stops the flow, and the access to engines and the time.
 
-    `pool_wait_s`: seconds that a row of a pool waits for its machine if that is lost. An engine that restarts takes
-    less.
+    `pool_wait_s`: seconds that a row of a pool waits for a machine that was lost. An engine that restarts takes less.
     """
 
     environ: Mapping[str, str]

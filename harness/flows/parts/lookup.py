@@ -22,8 +22,8 @@ def open_run(text: str, *, out: Path) -> StoredRun:
 
 
 def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
-    """Return the directory of that run. If several runs match, the newest one with a report is meant, or else the
-    newest.
+    """Return the directory of the run that `text` names. If several runs match, return the newest one with a report, or
+    else the newest.
 
     Raises UsageError that lists the newest runs, or names the option for `out` if there are none.
     """
@@ -41,7 +41,7 @@ def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
 
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
-    """Return the cell that `words` name: its id, the number of a finding (then the finding's bad version is meant), or
+    """Return the cell that `words` name: its id, the number of a finding (meaning its bad version), or
     words that together match no other cell: series, version, host, GPU, scenario, params as `name=value` or as their
     values (`true` or `True`). Raises UsageError with the candidates.
     """

@@ -32,7 +32,7 @@ class OpenRows:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def recall(self, block: BlockRun) -> None:
-        """Read the traces of a row back, and keep them until it is put down. Raises UsageError if a file is gone."""
+        """Read the traces of a row back, and keep them until `put_down`. Raises UsageError if a file is gone."""
         with self._lock:
             self._busy.add(block)
             is_away = block in self._away
@@ -42,7 +42,7 @@ class OpenRows:
                 run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
 
     def put_down(self, block: BlockRun) -> None:
-        """End the work on a row. If the traces exceed the limit, drop those of the row that waits longest first."""
+        """End the work on a row. If the traces exceed the limit, drop those of the longest-waiting rows."""
         taken_bytes = sum(_bytes(trial) for run in self._runs(block) for trial in run.trials)
         with self._lock:
             self._busy.discard(block)

@@ -34,7 +34,7 @@ class PoolRun:
 
     `rows`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none is
     left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
-    starts a row anew, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial
+    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial
     whose round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
     """
 

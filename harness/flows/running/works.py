@@ -107,7 +107,7 @@ class Works:
                 work.scheduler.measures_noise = not any(other.measures_noise for other in others)
 
     def again(self, run: BlockRun, why: str) -> BlockRun:
-        """Start a row anew and set its trials aside, because those of another machine cannot be compared."""
+        """Restart a row and set its trials aside, because those of another machine cannot be compared."""
         old = self._works[run]
         runs = (*run.cells, *self.twin_of(run))
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]

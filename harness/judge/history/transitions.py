@@ -271,7 +271,7 @@ def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     """Return the two-sided p-value of Fisher's exact test for the (failed, other) launches of two sides: the
-    probability of all distributions of the failures that are no likelier than the observed one.
+    probability of all distributions of the failures that are at most as likely as the observed one.
     """
     failed, launches = old[0] + new[0], sum(old)
     others = sum(new)

@@ -18,7 +18,7 @@ Parsed = TypeVar("Parsed")
 
 
 def among(value: Scalar, values: Iterable[Any]) -> bool:
-    """Return whether a value is one of these; 1, 1.0 and true are three different values."""
+    """Return whether `values` contains `value`; 1, 1.0 and true are three different values."""
     return any(type(value) is type(other) and value == other for other in values)
 
 

@@ -16,7 +16,7 @@ def read_tags(
 ) -> list[Entry]:
     """Return the images of one series; problems are added to the context.
 
-    Raises RegistryTrouble, with the place, if the registry does not answer, since that is no error of the file.
+    Raises RegistryTrouble, with the place, if the registry does not answer, since that is not an error in the file.
     """
     bounds = {"from": wanted.from_, "to": wanted.to}
     wrong = [name for name, bound in bounds.items() if bound is not None and not is_bound(bound)]

@@ -20,7 +20,7 @@ class MethodChangesIt(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodCheck:
-    """The sham swaps of one search. `apart`: single groups can be put in again, not only all of them at once."""
+    """The sham swaps of one search. `apart`: single groups can be put in again, not only all of them together."""
 
     swaps: Swaps
     apart: bool

@@ -35,7 +35,7 @@ Testing = Generator[Ask, HybridResult, Tested]
 
 @dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Tests groups that are suspected (c) in both versions."""
+    """Tests the suspected groups, called c, in both versions."""
 
     swaps: Swaps
 

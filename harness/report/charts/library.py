@@ -1,6 +1,6 @@
 """Bundles the chart library (Vega, Vega-Lite and vega-embed), which the page embeds so that it needs no network.
 
-vl-convert contains the three packages and takes some seconds to bundle them; the user's cache keeps the bundle.
+vl-convert contains the three packages and takes a few seconds to bundle them; the user's cache keeps the bundle.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def chart_library(environ: Mapping[str, str]) -> str:
         if kept := _own(path):  # a power failure may leave an empty file
             return kept
     script = _packed()
-    with suppress(OSError):  # without a writable cache, the next report takes some seconds longer
+    with suppress(OSError):  # without a writable cache, the next report takes a few seconds longer
         _keep(path, script)
     return script
 

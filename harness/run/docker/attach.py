@@ -147,7 +147,7 @@ def open_stream(client: docker.DockerClient, container_id: str) -> Any:
 def read_stream(stream: Any) -> Iterator[bytes]:
     """Yield stdout and stderr as one stream until its end, and b"" whenever nothing arrives for BEAT_S seconds.
 
-    The stream is closed in the end, also if the caller stops early.
+    The stream is closed at the end, even if the caller stops early.
     """
     demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
     inner.settimeout(BEAT_S)

@@ -50,7 +50,7 @@ CDI_REMEDY = (
     "on that machine, install NVIDIA Container Toolkit 1.15 or later, which names GPUs by their UUID, and run"
     " `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
 )
-MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system prune`"
+MAKE_ROOM = "free some space on that engine: `harness clean --images`, `docker system prune`"
 
 
 def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:

@@ -19,7 +19,7 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
     """Remove the harness's containers whose owner process is gone; return their number.
 
     If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
-    it does not run and is older than ten minutes: a living harness removes its containers at once.
+    it does not run and is older than ten minutes: a living harness removes its containers immediately.
     """
     container_ids = list(dead(client, now_s=now_s))
     for container_id in container_ids:

@@ -45,7 +45,7 @@ class Stages:
 
 @contextlib.contextmanager
 def removed(client: docker.DockerClient) -> Iterator[Stages]:
-    """Remove the collected images after the block, also after an error, except those that have a name or are in use."""
+    """Remove the collected images after the block, even after an error, except those that have a name or are in use."""
     since = _moment(client.info()["SystemTime"])
     stages = Stages()
     try:

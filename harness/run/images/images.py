@@ -64,7 +64,8 @@ def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
         return "it does not support that host's platform; use another image, or exclude it on this host"
     if not help and BUSY.search(why):
         return "the registry is busy or broken; repeat the command later: it runs only what is missing"
-    return help or "check the name, `docker login` if it is private, or `docker load` it on that engine"
+    login = "log in with `docker login` if it is private"
+    return help or f"check the name, {login}, or load it on that engine with `docker load`"
 
 
 def found_locally(client: docker.DockerClient, reference: str) -> Found | None:

@@ -80,7 +80,7 @@ class HostImages:
         return name in self._queued | self._late and name not in self._known
 
     def is_here(self, cell: Cell) -> bool:
-        """Return whether the image is ready, so that `get` returns at once."""
+        """Return whether the image is ready, so that `get` returns immediately."""
         return isinstance(self._known.get(name_of(cell.image)), Prepared)
 
     def turn(self, cell: Cell) -> int:

@@ -185,7 +185,7 @@ def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
             for path, content in payload.contents.items():
                 _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
         except OSError as error:
-            text = f"{error.filename or root}: {error.strerror}; make room there, or set TMPDIR to another folder"
+            text = f"{error.filename or root}: {error.strerror}; free some space there, or set TMPDIR to another folder"
             raise InfrastructureError(text) from error
         yield root
     finally:
@@ -203,7 +203,7 @@ def _temporary_folder() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
+        raise InfrastructureError(f"{error.strerror}; free some space, or set TMPDIR to another folder") from error
 
 
 def search_path(folder: Path) -> str:

@@ -27,7 +27,7 @@ def run_trial(
     clock: Clock = time,
 ) -> Trial:
     """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
-    once a second; when `cancelled` returns true, the trial ends at once as `interrupted`. `on_file` receives the
+    once a second; when `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the
     results of a wrapping probe in parts: the name of a file and the next part of its text.
 
     Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.

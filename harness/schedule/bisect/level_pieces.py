@@ -47,7 +47,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseFit:
-    """Steps at `cuts` (indices into places) with their `sizes` in logs and the standard `errors` of these. `rest`: the
+    """Steps at `cuts` (indices into places) with their `sizes` in logs and their standard `errors`. `rest`: the
     residual sum of squares; `freedom`: the degrees of freedom; `spread`: the residual standard deviation of a launch.
     """
 
@@ -70,7 +70,7 @@ class PiecewiseFit:
 
 
 def figures_of(versions: RowVersions) -> Figures | None:
-    """Return the figures of all versions; None if no two were measured side by side."""
+    """Return the figures of all versions; None if no two versions ran side by side."""
     measured = [
         (number, place, value)
         for place, version in enumerate(versions)

@@ -68,7 +68,7 @@ class RoundEvidence:
 
 
 def round_evidence(versions: RowVersions, rules: Rules) -> RoundEvidence | None:
-    """Return the evidence of all rounds; None if step times are not compared, or no two were measured side by side."""
+    """Return the evidence of all rounds; None if step times are not compared, or no two versions ran side by side."""
     if rules.step_limit is None or (figures := figures_of(versions)) is None:
         return None
     may_give = (
@@ -126,7 +126,7 @@ def _spread(places: Sequence[int], count: int) -> list[int]:
 
 
 def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
-    """Decide to launch, side by side, two versions for each step not located yet, and versions surely on each side."""
+    """Decide to launch, side by side, two versions for each step not yet located, and some certainly on each side."""
     chosen: set[int] = set()
     for step in evidence.steps:
         probes = _probes(versions, evidence, step, rules)
@@ -148,9 +148,9 @@ def _probes(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: R
 
 
 def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
-    """Return versions that are surely on the old level next to a step, and as many surely on the new one: one each if
-    the step stands out of the noise, otherwise more, because the mean of a round would be as uncertain as the figures
-    that are compared with it.
+    """Return versions that are certainly on the old level next to a step, and as many certainly on the new one: one
+    each if the step stands out from the noise, otherwise more, because the mean of a round would be as uncertain as the
+    figures that are compared with it.
     """
     stands_out = abs(float(evidence.fit.sizes[step.number])) / evidence.fit.spread
     count = 1 if stands_out >= CLEAR else 2 if stands_out >= CLEAR / 2 else 3

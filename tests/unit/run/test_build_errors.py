@@ -105,7 +105,9 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
 
 def test_an_install_that_fills_the_disk_says_what_to_do() -> None:
     told = str(_failure("here", "ERROR: Could not install packages: [Errno 28] No space left on device\n", {}))
-    assert told.startswith("here: Could not install packages: [Errno 28] No space left on device; make room on that en")
+    assert told.startswith(
+        "here: Could not install packages: [Errno 28] No space left on device; free some space on that"
+    )
 
 
 def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> None:

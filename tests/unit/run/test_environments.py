@@ -88,7 +88,7 @@ def test_a_marker_that_cannot_be_read_is_none(tmp_path: Path, marker: str) -> No
 def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, variable: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        ImageUnavailable, match=r"^m\.yaml:3: series\.s: .*file.*; make room there, or set HARNESS_CACHE"
+        ImageUnavailable, match=r"^m\.yaml:3: series\.s: .*file.*; free some space there, or set HARNESS_CACHE"
     ):
         environments.prepare(IMAGE, SOURCE, environ={variable: str(tmp_path / "file")}, say=lambda text: None)
 

@@ -22,7 +22,7 @@ def _batches(module, hook):
     kind._harness_steps = running = []
 
     def once(name, counts):
-        """Mark after the outermost call: the first method calls the second, but only if a callback needs it."""
+        """Count a step after the outermost call, because one of the two wrapped methods may call the other."""
         original = getattr(kind, name)
 
         @functools.wraps(original)

@@ -60,7 +60,7 @@ class OpenHost:
         return replace(cell, lane=lanes.get(cell.lane.gpu, replace(cell.lane, host=self.host)))
 
     def await_another(self) -> None:
-        """Free the place of this node, so that it asks the queue for another node."""
+        """Free the place of this node, so that another node is requested from the queue."""
         assert self.host.slurm is not None
         self.host = self.part_of.machines[self.host.slurm.place - 1]
         self.engine, self.lanes, self.opened_s = None, (), None

@@ -28,7 +28,7 @@ def using_hosts(
     plan: Plan, context: RunContext, *, one: bool = False, homes: Mapping[tuple[str, str, str], str] | None = None
 ) -> Iterator[list[OpenHost]]:
     """Yield every machine of the plan, in the plan's order, each with its `problem` if it has one. The engines are
-    closed on exit, and also if opening one of them raises.
+    closed on exit, even if opening one of them raises.
 
     Once `context` is stopped, some machines may have neither an engine nor a problem. Nodes of a pool that the queue
     does not grant soon are `awaited`. `one`: open only one node of such a pool. `homes`: the machine that measured each
@@ -135,7 +135,7 @@ def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
 @contextmanager
 def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> Iterator[Lease]:
     """Lease an open machine, announce its use to other sweeps, and remove what killed runs left on it. Raises
-    Interrupted once `over` returns True, EngineUnreachable.
+    EngineUnreachable, or Interrupted once `over` returns True.
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None

@@ -93,13 +93,13 @@ class Hold:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             raise InfrastructureError(
                 f"node {allocation.node} has changed ({different}); sweep again: its trials are not mixed with"
-                " those from before",
+                " earlier ones",
                 place=self.place,
             )
         if self.gpus not in (None, allocation.gpus):
             raise InfrastructureError(
                 f"Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
-                " them are not mixed with those from before",
+                " them are not mixed with earlier ones",
                 place=self.place,
             )
         self.facts, self.gpus = facts, allocation.gpus

@@ -192,7 +192,7 @@ class _Waiting:
             self.reason = reason if state == "PENDING" and reason != "None" else ""
         waited_s = now_s - self.begun_s
         if NEVER.fullmatch(self.reason):
-            raise InfrastructureError(f"Slurm can never give such a node: {self._why()}", place=self.place)
+            raise InfrastructureError(f"Slurm can never provide such a node: {self._why()}", place=self.place)
         if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.wait_s):
             raise EngineUnreachable(
                 f"the node is unavailable: {self._why()}; see `sinfo --list-reasons`", place=self.place

@@ -35,7 +35,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     (r"time limit is (invalid|missing)|Requested time limit", "the partition's time limit is shorter; lower hold.time"),
     (r"unrecognized option '--container", "srun on this machine does not have pyxis; see `srun --help`, or choose"
      " another `container:`"),
-    (r"[Nn]o space left|[Qq]uota exceeded", "the disk is full; make room there, or choose another `images:`"),
+    (r"[Nn]o space left|[Qq]uota exceeded", "the disk is full; free some space there, or choose another `images:`"),
 )  # fmt: skip
 
 
