@@ -95,7 +95,7 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """Check the driver's CUDA: an older one suffices within a major version, else such a package may."""
+    """Check the driver's CUDA: an older one works within a major version, else with a compatibility package at most."""
     had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
     if had is None or wanted is None or had[:1] >= wanted[:1]:
         return None

@@ -132,7 +132,7 @@ def _of_place(
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
+        return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
     # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
         why = "it was not measured in the same rounds as the others"
@@ -188,7 +188,7 @@ def _more(row: _Row, limit: float) -> str:
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
         return at_least() if row.launches < ENOUGH_LAUNCHES else ""
-    return more_launches(row.launches, visible=visible, limit=limit)
+    return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
 
 
 def _remedy(row: _Row, more: str) -> str:

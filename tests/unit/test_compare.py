@@ -219,7 +219,7 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
         (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
-        (lambda one: one, "edited", "script, its files or the agent: script and edited"),
+        (lambda one: one, "edited", "script or command, its files or the agent: script and edited"),
         (
             lambda one: replace(one, facts={**one.facts, "wheels": {"numpy": "py3-none-any", "six": "py3-none-any"}}),
             "script",

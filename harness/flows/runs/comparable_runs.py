@@ -41,7 +41,7 @@ def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block
             yield f"{name} {' and '.join(texts)}"
     payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
     if None not in payloads and payloads[0] != payloads[1]:
-        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+        yield f"script or command, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
 
 
 def same_questions(runs: Sequence[StoredRun]) -> bool:

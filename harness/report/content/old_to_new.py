@@ -250,8 +250,11 @@ def _part(signal: Both, ends: tuple[str, ...]) -> str:
     if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
         doubt = signal.why if signal.seen == "none" else _TOO_FEW
     uncompared = f"{_NOT_COMPARED}: {signal.why}" if signal.why and signal.seen == "none" else _NOT_COMPARED
+    if signal.name == "outcome":  # it is compared without a change or a minimum detectable effect
+        uncompared = ""
     told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or uncompared
-    return f"{signal.title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
+    note = "; ".join(filter(None, (where, told)))
+    return f"{signal.title} {signal.figures}{f' ({note})' if note else ''}"
 
 
 def _growth(signal: Both) -> str:

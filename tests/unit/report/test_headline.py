@@ -208,7 +208,7 @@ def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measure
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why="step time"))
     cells = list(result.cells)
     for place in unmeasured:
-        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was run"))
+        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was finished"))
     assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))
 
 
