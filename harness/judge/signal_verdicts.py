@@ -135,8 +135,11 @@ def _of_place(
         return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
     # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why = "it was not measured in the same rounds as the others"
-        return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
+        if is_apart:
+            why = "it was not measured in the same rounds as the others"
+            return replace(plain, seen="blind", why=why, remedy=FRESH)
+        why = "too few of its launches can be compared with those of the others"
+        return replace(plain, seen="blind", why=why, remedy=_remedy(row, _more(row, limit)))
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
@@ -225,7 +228,8 @@ def _with_suspects(
         ratio = old / new if falls else new / old
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
-            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, in {by}"
+            earlier = "the version before" if place - before == 1 else "the last version before it that was measured"
+            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of {earlier}, in {by}"
             marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)
     return marked
 
