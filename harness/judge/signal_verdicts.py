@@ -26,6 +26,8 @@ COLD = "no launch started with its files in the page cache while no other launch
 UNUSABLE = "none of its launches can be compared"
 HASTY = "its steps are so slow that its launches ended early, and only their times are compared"
 SEARCHED = "a bisection does not compare this signal; `--search full` does"
+ROUNDS_APART = "it was not measured in the same rounds as the others"
+TOO_FEW_COUNT = "too few of its launches can be compared with those of the others"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +137,8 @@ def _of_place(
         return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
     # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        if is_apart:
-            why = "it was not measured in the same rounds as the others"
-            return replace(plain, seen="blind", why=why, remedy=FRESH)
-        why = "too few of its launches can be compared with those of the others"
-        return replace(plain, seen="blind", why=why, remedy=_remedy(row, _more(row, limit)))
+        why = ROUNDS_APART if is_apart else TOO_FEW_COUNT
+        return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
