@@ -31,8 +31,8 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
     versions, rounds = complete_part(file)
     if len(file.cells) < 2:
         raise UsageError(f"{path}: has values of one version only; give values of at least two versions")
-    if len(versions) < 2:
-        raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
+    if len(versions) < 2 or not rounds:
+        raise UsageError(f"{path}: the rounds lack too many values; measure every version in every round")
     sign = -1 if falls else 1
     rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
     table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
@@ -56,14 +56,14 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
 
 def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
     """Return versions and rounds that form a table without gaps. As long as a value is missing, the version or round
-    that lacks the largest share of its values is dropped; at equal shares, the version.
+    that lacks the largest share of its values is dropped; at equal shares, the version. Two versions are kept.
     """
     missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
     lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # missing values by version, and by round
     kept = [np.full(count, True) for count in missing.shape]
     while lacks[0].any():
         shares = [lacks[0].max() / kept[1].sum(), lacks[1].max() / kept[0].sum()]
-        axis = 0 if shares[0] >= shares[1] else 1
+        axis = 0 if shares[0] >= shares[1] and kept[0].sum() > 2 else 1
         worst = int(lacks[axis].argmax())
         lacks[1 - axis] = (lacks[1 - axis] - missing.take(worst, axis=axis)) * kept[1 - axis]
         lacks[axis][worst] = 0

@@ -26,6 +26,8 @@ def more_launches(launches: int, *, visible: float, limit: float, versions: int 
     """
     allowed = math.log1p(limit) / math.log1p(visible) * _width(launches, versions)
     needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
+    if needed is None and launches < 3:  # two hardly show how large the noise is
+        needed = ENOUGH_LAUNCHES
     return "" if needed is None else at_least(needed)
 
 

@@ -34,7 +34,7 @@ from harness.model import (
     Trial,
 )
 from harness.model.answers.history import merged
-from harness.report.terminal.compare import standing_text
+from harness.report.terminal.compare import standing_text, verdict_text
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
@@ -455,6 +455,13 @@ def test_growth_and_numbers_that_are_bad_on_one_side_are_told() -> None:
     assert {found[name].standing for name in ("outcome", "open_files", "metrics.loss")} == {"worse"}
     assert standing_text(found["open_files"], "old", "new") == "only new leaves files open"
     assert standing_text(found["metrics.loss"], "old", "new") == "only new is bad"
+
+
+def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
+    """Both sides read `flat`, and beside them `only B is bad`."""
+    slow = replace(build.flat(), signals={"step_time": SignalVerdict(seen="bad", value=2.0)})
+    assert verdict_text(slow) == "step time bad"
+    assert verdict_text(build.flat()).startswith("flat")
 
 
 def test_a_throughput_that_falls_is_told_as_it_is() -> None:

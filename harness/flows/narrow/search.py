@@ -20,7 +20,7 @@ from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
 from harness.run.engine import Kept
-from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.host_run import HostRun
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.narrow_launches import fault_counts, is_level, level_size
 from harness.schedule.narrow_scheduler import NarrowScheduler

@@ -21,7 +21,7 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
-from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun

@@ -51,7 +51,7 @@ def verb(same: Sequence[Finding], size: str) -> str:
     if finding.verdict == "slowdown":
         return "gets slower step by step"
     if finding.verdict == "nan":
-        return f"returns NaN or infinity as its {plain(signal_of(finding.metric).title)}"
+        return f"returns NaN or infinity as `{plain(signal_of(finding.metric).title)}`"
     if signal_of(finding.metric).kind == "value" and size.endswith((" more", " less")):
         return f"returns {size} `{plain(signal_of(finding.metric).title)}`"
     said = plain(signal_of(finding.metric).verb)
