@@ -15,7 +15,7 @@ def write_new(files: Mapping[Path, str], *, otherwise: str) -> list[Path]:
     made: list[Path] = []
     try:
         if taken := [str(path) for path in files if path.exists()]:
-            raise UsageError(f"{', '.join(taken)}: exists already; {otherwise}")
+            raise UsageError(f"{', '.join(taken)}: already exist{'s' if len(taken) == 1 else ''}; {otherwise}")
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as out:
