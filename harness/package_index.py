@@ -1,8 +1,8 @@
 """Looks up the versions of a package in the package index that pip and uv would use.
 
-The index is the first that is set of UV_DEFAULT_INDEX, UV_INDEX_URL and PIP_INDEX_URL, else PyPI; extra indexes and the
-local folders of `--find-links` are searched, too. Configuration files of pip and uv are not read. Environments are
-installed from the same index (`harness.run.process.environments`).
+The index is that of the first variable set of UV_DEFAULT_INDEX, UV_INDEX_URL and PIP_INDEX_URL, else PyPI; extra
+indexes and the local folders of `--find-links` are searched, too. Configuration files of pip and uv are not read.
+Environments are installed from the same index (`harness.run.process.environments`).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def history(
     from harness.report.terminal.history import SHOWN, history_lines
 
     if every and last is not None:
-        raise UsageError("--all and --last: give only one of them")
+        raise UsageError("--all and --last: give only one")
     is_data = as_csv or as_json
     query = HistoryQuery(
         matrix=matrix, series=series, host=host, only=only, since=_age(since), rebuild=rebuild,
@@ -157,7 +157,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 @contextmanager
 def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
     if as_csv and as_json:
-        raise UsageError("--csv and --json: give only one of them")
+        raise UsageError("--csv and --json: give only one")
     with to_stdout():
         yield
 

@@ -87,8 +87,8 @@ class OpenIndex:
         return [_history(row) for row in self._rows(f"SELECT {_HISTORY} FROM histories WHERE stale")]
 
     def versions(self, matrix: str, series: str) -> list[str]:
-        """Return the versions of a series over all runs, oldest first. Start from the run that has most of them (of
-        several, the newest), and merge in the order of every other run.
+        """Return the versions of a series over all runs, oldest first. Start from the run that has most of them (the
+        newest, if several do), and merge in the order of every other run.
         """
         orders: dict[int, list[str]] = {}
         for run, version in self._rows(

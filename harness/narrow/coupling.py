@@ -102,7 +102,7 @@ def _distribution(name: str) -> Key:
 def _needs(
     differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
 ) -> Iterator[Need]:
-    """Yield the needs that the metadata states, except requirements that are not met on their own side, either."""
+    """Yield the needs that the metadata states, except requirements that are not met on their own side either."""
     names = _distributions(differing)
     sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
     for side, own, other in sides:

@@ -161,5 +161,5 @@ def _needs_engine(image: Image, lane: Lane) -> bool:
 
 
 def _same(a: Scalar, b: Scalar) -> bool:
-    """Return whether two values of a param are the same; 1, 1.0 and True are three values."""
+    """Return whether two values of a param are the same; 1, 1.0 and True are three different values."""
     return type(a) is type(b) and a == b

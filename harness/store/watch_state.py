@@ -82,7 +82,7 @@ def read_memory(folder: Path) -> Memory:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}; repair it or remove it") from error
     except ValidationError as error:
         raise UsageError(
-            f"{path}: is not a valid file of this version's watch; remove it, and every image counts as new once"
+            f"{path}: is not a valid file of this version's watch; remove it; every image then counts as new once"
         ) from error
 
 

@@ -71,7 +71,7 @@ def _check_one_owner(path: Path, text: str, names: Sequence[str]) -> None:
         owners = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
         if len(owners) > 1:
             shown = listed(sorted(owners))
-            raise UsageError(f"{path}:1: {name}: has several values ({shown}); keep rows of one (`nvidia-smi -i 0`)")
+            raise UsageError(f"{path}:1: {name}: has several values ({shown}); keep one only (`nvidia-smi -i 0`)")
 
 
 def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
@@ -134,7 +134,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
 def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[str, str]) -> dict[str, float]:
     """Return the numbers of a row by column; text in a column that is not needed is left out. Raises UsageError."""
     if len(cells) != len(names):
-        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; repair this row")
+        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; correct this row")
     row: dict[str, float] = {}
     for name, cell in zip(names, cells, strict=True):
         value = number(cell, unit=units.get(name, ""))

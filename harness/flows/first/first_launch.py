@@ -42,9 +42,9 @@ def check_unlaunched(job: DraftJob, more: Mapping[str, Any], folder: Path) -> No
     if job.source is None or "steps_are" in more or imports_trainer(job, folder):
         return
     raise UsageError(
-        f"{_named(job)}: imports no framework, and with --no-run no launch shows its steps; "
-        f"{_by_function(job, more)}, or, if it prints a line at each step, count these lines: --step-pattern REGEX; "
-        "if a library that it imports trains: --steps-are auto"
+        f"{_named(job)}: imports no framework, so only a launch could show its steps, and --no-run forbids it; "
+        f"{_by_function(job, more)}; if it prints a line at each step, count these lines: --step-pattern REGEX; "
+        "if a library that it imports does the training: --steps-are auto"
     )
 
 

@@ -22,7 +22,7 @@ EXCEPTIONS = 0.1
 """Maximum share of variants that a rule may misclassify, if no rule is right for all."""
 
 Value = tuple[str, Scalar]
-"""A value with its type's name: 1, 1.0 and True are three values."""
+"""A value with its type's name: 1, 1.0 and True are three different values."""
 ParamRow = Mapping[str, Value]
 
 

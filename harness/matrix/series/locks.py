@@ -87,7 +87,7 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
         if (not words and not hashes) or words.startswith(PASSED_OVER):
             continue
         if not words:
-            raise ValueError(f"{place}: a hash without a requirement; end the line before it with a backslash")
+            raise ValueError(f"{place}: a hash without a requirement; end the line above with a backslash")
         if words.startswith("-"):
             raise ValueError(
                 f"{place}: {shown(words)} is an option; give one complete list, as `pip freeze` "

@@ -63,7 +63,7 @@ def _home(environ: Mapping[str, str]) -> Path:
     try:
         return Path(environ.get("HOME") or Path.home())
     except RuntimeError as error:
-        raise InfrastructureError("HOME is not set and this user has none; set HARNESS_CACHE to a folder") from error
+        raise InfrastructureError("this user has no home folder and no HOME; set HARNESS_CACHE to a folder") from error
 
 
 def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:

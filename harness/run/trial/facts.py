@@ -22,7 +22,7 @@ def facts_of(message: Message) -> dict[str, Any]:
     }
     for name, fits in KINDS.items():
         if facts.get(name) is not None and not fits(facts[name]):
-            raise Misunderstood(f"{message.get('type')}: {name} has another type than the agent sends")
+            raise Misunderstood(f"{message.get('type')}: {name} does not have the type that the agent sends")
     if facts.get("environment"):
         facts["environment"] = told(facts["environment"].items())
     return facts

@@ -139,8 +139,8 @@ def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
         (("history", "--host", "x"), "no history matches; hosts: local; variants: pop size=8"),
         (("history", "--signal", "x"), "--signal: no signal 'x'"),
         (("history", "--since", "x"), "--since: 'x' is not an age; write 12h, 30d or 8w"),
-        (("history", "--csv", "--json"), "--csv and --json: give only one of them"),
-        (("history", "--all", "--last", "1"), "--all and --last: give only one of them"),
+        (("history", "--csv", "--json"), "--csv and --json: give only one"),
+        (("history", "--all", "--last", "1"), "--all and --last: give only one"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:

@@ -370,7 +370,7 @@ def test_facts_of_a_wrong_type_are_refused_on_receipt(fields: dict[str, Any]) ->
     """A list in place of a record ended the whole sweep with an AttributeError, far from where it was received."""
     trial, _ = play(lines({**HELLO, **fields}, DONE))
     assert trial.end == "infrastructure"
-    assert f"hello: {next(iter(fields))} has another type than the agent sends" in trial.message
+    assert f"hello: {next(iter(fields))} does not have the type that the agent sends" in trial.message
 
 
 def test_interrupted_at_once() -> None:
