@@ -176,7 +176,7 @@ class Engine(ImageStore, Protocol):
         after an error. Raises InfrastructureError."""
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        """Hold this host exclusively during the block: no other sweep uses it, from whichever machine. While another
+        """Hold this host exclusively during the block: no other sweep on any machine uses it. While another
         sweep holds it, wait and report the holder; a dead holder's lease is taken over. Raises Interrupted when
         `stopped` turns true, and InfrastructureError."""
 

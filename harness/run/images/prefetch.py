@@ -84,7 +84,7 @@ class HostImages:
         return isinstance(self._known.get(name_of(cell.image)), Prepared)
 
     def turn(self, cell: Cell) -> int:
-        """Return the image's position in the order of the pulls; the image with the lowest arrives first."""
+        """Return the image's position in the order of the pulls; the image with the lowest position arrives first."""
         name = name_of(cell.image)
         return self._order.index(name) if name in self._order else len(self._order)
 

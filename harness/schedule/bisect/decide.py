@@ -97,7 +97,7 @@ def _alike(versions: RowVersions, rules: Rules) -> Decision | None:
 
 
 def _bad_once(versions: RowVersions, rules: Rules) -> Decision | None:
-    """Decide to launch again a version that was bad once and has no known neighbour, so that no change confirms it."""
+    """Decide to relaunch a version that was bad once and has no known neighbour, so that no change confirms it."""
     for metric in metrics_of(versions):
         bad = [place for place, version in enumerate(versions) if version_state(version, metric)]
         able = [place for place in bad if versions[place].launchable(rules)]
