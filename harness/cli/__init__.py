@@ -26,10 +26,10 @@ from harness.report.text.clean import readable
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
     "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
-    "try": ("try_:try_", "run your command with two versions or more: no file needed"),
+    "try": ("try_:try_", "run your command with two or more versions; no matrix file is needed"),
     "init": ("init:init", "write a matrix for this folder, and run its first two cells"),
     "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
-    "watch": ("watch:watch", "run new images of a registry beside the last good one"),
+    "watch": ("watch:watch", "run new images of a registry, together with the last good one"),
     "compare": ("report:compare", "compare runs of several hosts or days"),
     "runs": ("history:runs", "list all runs"),
     "history": ("history:history", "show verdicts and figures over images and over days"),
@@ -73,7 +73,7 @@ class _Commands(click.Group):
         """Suggest the nearest name for a mistyped command: click itself searches only imported commands."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            ctx.fail(f"no command {name!r}{did_you_mean(name, known=COMMANDS)} `harness --help` lists them")
+            ctx.fail(f"no command {name!r}{did_you_mean(name, known=COMMANDS)} `harness --help` lists all commands")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of a closed stream (`2>&-`); the next opened file would get its number."""
+    """Open /dev/null in place of a closed stream (`2>&-`); otherwise the next opened file would get its descriptor."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)
@@ -138,18 +138,18 @@ def run(arguments: list[str]) -> int:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
         if _lacks_memory(error):
-            reason = "no memory, or no thread, is left for the harness itself"
+            reason = "the harness itself ran out of memory or threads"
             say(f"{reason} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
             return exit_codes.UNAVAILABLE
         traceback.print_exc()
-        say("this is a bug of the harness; please report the lines above")
+        say("this is a bug in the harness; please report the lines above")
         code = exit_codes.OUR_BUG
     return code
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Return whether the system refused memory: to Python, for a thread, or for a library that is loaded. A library may
-    raise an error of its own, whose cause or context is the refusal.
+    """Return whether the system refused memory to Python, for a thread, or for loading a library. The refusal may be
+    the cause or context of an error that a library raised.
     """
     return any(map(_is_refusal, chain_of(error)))
 
@@ -161,7 +161,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _show(error: click.ClickException) -> None:
-    """Print a usage error without the control characters that a file's name may hold."""
+    """Print a usage error without the control characters that a file name in it may hold."""
     shown = io.StringIO()
     error.show(file=shown)
     with suppress(OSError):

@@ -66,7 +66,9 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
-@click.option("--folder", type=FILE, metavar="FOLDER", help="Folder for its files.  [default: RUN/issue-NUMBER]")
+@click.option(
+    "--folder", type=FILE, metavar="FOLDER", help="Folder for the report's files.  [default: RUN/issue-NUMBER]"
+)
 @ASK_ENGINE
 @OUT
 def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, out: Path) -> None:
@@ -105,12 +107,12 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
             show(report.markdown)
     text = (folder or stored.path / f"issue-{number}") / issue_report.TEXT
     beside = ", ".join(name for name in report.files if name != issue_report.TEXT)
-    for line in (*stored.lacking, *report.warnings, f"wrote {text}, ready to paste; beside it: {beside}"):
+    for line in (*stored.lacking, *report.warnings, f"wrote {text}, ready to paste; next to it: {beside}"):
         say(line)
 
 
 def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) -> None:
-    """Write files into a folder of a run, whose directory may have been copied: no link is followed.
+    """Write files into a folder of a run. No link is followed, because the run's directory may come from elsewhere.
 
     Raises UsageError.
     """

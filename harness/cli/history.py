@@ -15,9 +15,9 @@ from harness.cli.shared.common import FILE, IN, option, print_json, say, to_stdo
 from harness.errors import UsageError
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
-CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every measurement on a line of its own.")
+CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per measurement.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-REBUILD = click.option("--rebuild", is_flag=True, help="Make the index anew from the runs.")
+REBUILD = click.option("--rebuild", is_flag=True, help="Rebuild the index from the runs.")
 VERDICTS = {
     "good": "ok",
     "bad": "regression",
@@ -25,7 +25,7 @@ VERDICTS = {
     "untested": "infrastructure",
     "interrupted": "interrupted",
 }
-"""The verdicts of a run as people read them, and as summary.json has them."""
+"""The verdicts of a run: as options name them -> as summary.json does."""
 NEWEST = 12
 """Versions of each history that are shown without --all or --last."""
 
@@ -43,7 +43,7 @@ def runs(
     *, matrix: str | None, verdict: str | None, since: str | None, last: int | None, folder: Path, rebuild: bool,
     as_csv: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List all runs, from old to new.
+    """List all runs, oldest first.
 
     \b
     For example:
@@ -79,7 +79,7 @@ def runs(
 @SINCE
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help=f"The newest N images (default: {NEWEST}).")
 @click.option("--all", "every", is_flag=True, help="All images.")
-@click.option("--days", is_flag=True, help="One line for each measurement: what every run said of an image.")
+@click.option("--days", is_flag=True, help="One line per measurement: what each run found for an image.")
 @IN
 @REBUILD
 @CSV
@@ -89,10 +89,10 @@ def history(
     since: str | None, last: int | None, every: bool, days: bool, folder: Path, rebuild: bool, as_csv: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Show verdicts and figures of SERIES over images and over days (default: of all series).
+    """Show verdicts and figures of SERIES over images and over days (default: all series).
 
-    Each variant of a series has a table of its images for each host and card, the oldest image first. Below it are its
-    findings, with when they were found and fixed, and its drifts.
+    Each variant of a series has one table for each host and card, with the images from oldest to newest. Below it are
+    the findings, with the dates when they were found and fixed, and the drifts.
 
     \b
     For example:
@@ -106,7 +106,7 @@ def history(
     from harness.report.terminal.history import SHOWN, history_lines
 
     if every and last is not None:
-        raise UsageError("--all and --last: give one of them")
+        raise UsageError("--all and --last: give only one of them")
     is_data = as_csv or as_json
     query = HistoryQuery(
         matrix=matrix, series=series, host=host, only=only, since=_age(since), rebuild=rebuild,
@@ -127,14 +127,14 @@ def history(
 
 
 @click.command()
-@click.option("--out", type=FILE, required=True, help="Folder of the site: new, empty, or one of an earlier call.")
+@click.option("--out", type=FILE, required=True, help="Folder of the site: new, empty, or written by an earlier call.")
 @IN
 @click.option("--url", default="", metavar="URL", help="Address that the site will have, for links in the feed.")
 def publish(*, out: Path, folder: Path, url: str) -> None:
     """Write a static site of all runs: what is open now, each series over time, findings, a feed and badges.
 
-    Any web server, object store or page host can serve it, and a browser opens it from disk. After a new run only its
-    own pages are written.
+    Any web server, object store or page host can serve it, and a browser opens it from disk. After a new run, only the
+    pages that it changes are written.
 
     \b
     For example:
@@ -157,7 +157,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 @contextmanager
 def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
     if as_csv and as_json:
-        raise UsageError("--csv and --json: give one of them")
+        raise UsageError("--csv and --json: give only one of them")
     with to_stdout():
         yield
 

@@ -20,7 +20,7 @@ from harness.errors import EngineUnreachable, UsageError
 @OUT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Check the hosts of MATRIX, all at once, and which image can run where, before a sweep.
+    """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep.
 
     Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, and leftovers of killed runs. No
     trial is run.
@@ -53,15 +53,17 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 @click.argument("matrix", type=FILE, required=False)
 @click.option("--images", is_flag=True, help="Also remove images and environments that the harness pulled or made.")
 @click.option(
-    "--runs", metavar="OLDER_THAN", help="Also remove directories of runs that began before that time: 12h, 30d, 8w."
+    "--runs",
+    metavar="OLDER_THAN",
+    help="Also remove directories of runs that began longer ago than this: 12h, 30d, 8w.",
 )
 @OUT
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
     """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
 
-    Nothing is removed that belongs to others or to a living run. Images that were there before the harness stay, and so
-    does the newest run of each matrix.
+    Nothing that belongs to others or to a live run is removed. Images that were there before the harness asked for them
+    stay, and so does the newest run of each matrix.
 
     \b
     For example:
@@ -75,7 +77,7 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
 
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
     if older_than is not None and not out.is_dir():
-        raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
+        raise UsageError(f"--out: {out}: no such folder; give the folder of the runs")  # before anything is removed
     for number in STOPPING:
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
     name, hosts = clean_flow.hosts_of(matrix, os.environ)

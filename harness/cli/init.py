@@ -1,4 +1,4 @@
-"""Defines `harness init`."""
+"""Defines `harness init`, which finds or asks for what a first matrix file needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.flows.first.draft import Draft
 
 CHANCES = 3
-"""How often a question is asked whose answer is refused."""
+"""Most times that a question is asked if each answer is refused."""
 T = TypeVar("T")
 NO_PROGRAM = "no training program found in this folder; name it: harness init --program FILE"
 NO_VERSIONS = "no two versions found in this folder; name them, oldest first: harness init"
@@ -30,10 +30,18 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
 
 
 @click.command()
-@click.option("--program", metavar="FILE", help="The Python program to measure; default: train.py, or one that trains.")
+@click.option(
+    "--program",
+    metavar="FILE",
+    help="The Python program to measure; default: train.py, or one that imports a framework.",
+)
 @click.option("--args", "arguments", metavar="TEXT", help="Its arguments, as one text: '--epochs 1000'.")
 @click.option(
-    "--version", "versions", multiple=True, metavar="VERSION", help="A version, as for try. Repeat, oldest first."
+    "--version",
+    "versions",
+    multiple=True,
+    metavar="VERSION",
+    help="A version, as for `harness try`. Repeatable, oldest first.",
 )
 @ENGINE
 @GPUS
@@ -53,7 +61,7 @@ def init(
 
     It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
     local engine has. It asks at most four questions, and none if stdin is not a terminal. The budget is 4,000 steps, or
-    fewer if a first launch shows that the program comes to its own end before that.
+    fewer if a first launch shows that the program ends by itself before that.
 
     \b
     For example:
@@ -92,7 +100,7 @@ def init(
 
 
 def _command(program: str | None, arguments: str | None, *, here: Path, ask: bool) -> tuple[str, ...]:
-    """Return the command to measure; what is not given is found or asked for."""
+    """Return the command to measure; a part that is not given is found or asked for."""
     from harness.flows.first import init as flow
 
     if program is None:
@@ -120,7 +128,7 @@ def _check(
 
 
 def _of_versions(drafted_of: Callable[[tuple[str, ...]], T], *, here: Path, ask: bool) -> T:
-    """Return what `drafted_of` makes of the versions that are found or asked for."""
+    """Return the result of `drafted_of` for the versions that are found or asked for."""
     from harness.flows.first import init as flow
 
     suggested, pin = flow.suggested(here, os.environ), flow.pin(here)
@@ -129,7 +137,9 @@ def _of_versions(drafted_of: Callable[[tuple[str, ...]], T], *, here: Path, ask:
 
 
 def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
-    """Fit the budget to the program's own end, and run the first two cells. Return the exit code."""
+    """Fit the budget to the step at which the program ends by itself, and run the first two cells. Return the exit
+    code.
+    """
     from harness.cli.shared.interrupt import stop_on_signals
     from harness.cli.shared.results import print_result, run_plan
     from harness.flows.first import init as flow
@@ -149,13 +159,13 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
                 say(ENDED.format(steps=budget))
             result = run_plan(try_flow.plan_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
     print_result(result)
-    say(f"these were one or two launches of each; for the whole sweep: harness sweep {matrix}")
+    say(f"each version had only one or two launches; for the whole sweep: harness sweep {matrix}")
     return result.exit_code
 
 
 def _answer(question: str, found: str | None, otherwise: str, *, ask: bool, read: Callable[[str], T]) -> T:
-    """Return what `read` makes of what the user says, or of what was found. Where it raises UsageError, the user is
-    asked again. Raises UsageError, too, if nothing was found, and nobody can be asked.
+    """Return the result of `read` for the user's answer, or for `found` if the user is not asked. If `read` raises
+    UsageError, the user is asked again. Raises UsageError if all answers are refused, or if there is nothing to read.
     """
     for left in reversed(range(CHANCES if ask else 1)):
         answer = _told(lambda: str(click.prompt(question, default=found, err=True))) if ask else found
@@ -171,11 +181,11 @@ def _answer(question: str, found: str | None, otherwise: str, *, ask: bool, read
 
 
 def _told(question: Callable[[], T]) -> T:
-    """Return the answer to a question. Raises UsageError where the input ends, click.Abort for Ctrl-C."""
+    """Return the answer to a question. Raises UsageError if the input ends, click.Abort for Ctrl-C."""
     try:
         return question()
     except click.Abort as abort:
-        click.echo(err=True)  # the cursor is behind the question
+        click.echo(err=True)  # the cursor is still on the line of the question
         if isinstance(abort.__context__, EOFError):
             raise UsageError("the input ended before the last question; harness init --yes asks nothing") from None
         raise

@@ -1,4 +1,4 @@
-"""Defines `harness judge`."""
+"""Defines `harness judge`, which judges files of measurements."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def judge(
 
 
 def _print_each(paths: tuple[Path, ...], judged: Callable[[Path], str]) -> None:
-    """Print the verdict on each file. Raises UsageError, in the end, for those that cannot be judged."""
+    """Print the verdict on each file. Raises UsageError at the end, for all files that cannot be judged."""
     refused: list[str] = []
     with to_stdout():
         for path in paths:
@@ -97,7 +97,7 @@ def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_jso
 
     least = option("--limit", values.fraction, limit)
     if falls and least >= 1:
-        raise UsageError(f"--limit: nothing falls by {limit}; give less than 100%")
+        raise UsageError(f"--limit: nothing can fall by {limit}; give less than 100%")
 
     def judged(path: Path) -> str:
         found = judge_history(path, limit=least, falls=falls)
@@ -114,6 +114,6 @@ def _metric(text: str) -> tuple[str, float]:
         least = float(limit or 0)
     except ValueError:
         least = math.nan
-    if not math.isfinite(least):  # with such a limit no growth would count
+    if not math.isfinite(least):  # with such a limit, no growth would count
         raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit")
     return name, least

@@ -1,4 +1,4 @@
-"""Defines `harness narrow`."""
+"""Defines `harness narrow`, which finds the component behind a finding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 @click.option("--bad", type=FILE, metavar="FILE", help="Requirement or lock file of the bad environment.")
 @click.option("--python", metavar="VERSION", help="For files: the interpreter, such as 3.11.  [default: the harness's]")
 @click.option(
-    "--dry-run", is_flag=True, help="Make both versions, show in what they differ, and stop before the scenario is run."
+    "--dry-run", is_flag=True, help="Make both versions, show how they differ, and stop before the scenario is run."
 )
 @click.option("--fresh", is_flag=True, help="Launch everything again; do not reuse launches of an earlier narrow.")
 @OUT
@@ -72,7 +72,7 @@ def _check(words: tuple[str, ...], *, good: Path | None, bad: Path | None, pytho
     if (good is None) != (bad is None):
         raise UsageError(f"--good and --bad: give both, {FROM_FILES}")
     if good is None and python is not None:
-        raise UsageError("--python: is for --good and --bad; a run says which Python it had")
+        raise UsageError("--python: is for --good and --bad; a run records which Python it used")
     if good is None and len(words) < 2:
         raise UsageError(f"{words[0]}: give a run and a finding, such as `latest 1`; or two files, {FROM_FILES}")
 
@@ -129,7 +129,7 @@ def _of_files(
         contents = narrow_sides.checked(plan, context)
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
-        raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
+        raise Interrupted(f"interrupted; the results so far are in {result.directory}, and the same command resumes")
     question = questions.question_of(result)
     return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
 
@@ -169,7 +169,7 @@ def _narrow(
 
 
 def _keep(found: Narrowed, run: Path) -> None:
-    """Keep the answer in the run's directory, and write the run's reports again, with it."""
+    """Keep the answer in the run's directory, and write the run's reports again to include it."""
     from harness.cli.shared import results
     from harness.flows.parts import reread
     from harness.store import RunDirectory, saved_narrowed

@@ -27,8 +27,8 @@ def probe(
 ) -> None:  # fmt: skip
     """Examine the scenarios of MATRIX from inside, with the probes that they request.
 
-    Probes: op traces, tables by line, leaks by valgrind, the largest size that fits. Each probe has launches of its
-    own, which no verdict uses.
+    Probes: op traces, tables by line, leaks by valgrind, the largest size that fits. Each probe has separate launches,
+    which no verdict uses.
 
     \b
     For example:

@@ -63,7 +63,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
 @OUT
 def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
-    """Compare separate runs, from several hosts or days; of one RUN, compare its hosts.
+    """Compare separate runs, from several hosts or days. For one RUN, compare its hosts.
 
     A RUN is the directory of a run (which may be a copy from another machine), an id, a matrix's name or `latest`.
     Cells are compared only if nothing but host, GPU and day differs.
@@ -93,7 +93,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
 @click.argument("run")
 @OUT
 def frontier(*, run: str, out: Path) -> None:
-    """Print and plot peak memory against throughput of the variants of RUN, and mark those that no other beats in both.
+    """Print and plot peak memory against throughput for the variants of RUN; mark those that no other beats in both.
 
     Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
 

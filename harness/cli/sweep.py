@@ -1,4 +1,4 @@
-"""Defines `harness sweep`."""
+"""Defines `harness sweep`, which runs a matrix."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
     "`stop` says.",
 )
-@click.option("--quick", is_flag=True, help="Stop after one round of every row and what confirms things that look bad.")
-@click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it tells most, then stop.")
+@click.option("--quick", is_flag=True, help="Stop after one round of every row, plus what confirms suspects.")
+@click.option(
+    "--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop."
+)
 @click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
 @OUT
 @WIDE
@@ -97,7 +99,7 @@ def sweep(
 
 
 def trials_of(text: str | None) -> Trials | None:
-    """Parse `3` or `3:8`."""
+    """Parse launches per cell, such as `3` or `3:8` (least and most). Raises UsageError."""
     from harness.model import MOST_TRIALS, Trials
 
     if text is None:
@@ -113,7 +115,7 @@ def trials_of(text: str | None) -> Trials | None:
 
 
 def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
-    """Return when to end early; None: when the matrix says."""
+    """Return when to end early; None: as the matrix says. Raises UsageError."""
     from harness.matrix.values import seconds
     from harness.model import Stop
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.flows.sweep import SweepOptions
     from harness.model import RunResult
 
-ENDED = "the program comes to its own end after {steps} steps: this is the budget in the matrix now"
+ENDED = "the program ends by itself after {steps} steps; this is now the budget in the matrix"
 
 ENGINE = click.option(
     "--engine",
@@ -33,7 +33,7 @@ GPUS = click.option(
     "--gpus",
     default="auto",
     show_default=True,
-    help="none, all, each, or names with commas; auto: all of this machine, if it has any.",
+    help="none, all, each, or names separated by commas; auto: all of this machine, if it has any.",
 )
 FILES = click.option(
     "--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable."
@@ -48,7 +48,7 @@ STEP_PATTERN = click.option(
 
 
 class _WithCommand(click.Command):
-    """A command of the user's follows `--`: click itself would drop the `--` and mix both."""
+    """A command with the user's own command after `--`. Click itself would drop the `--` and mix the words of both."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["typed"] = tuple(args)
@@ -60,7 +60,7 @@ class _WithCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if "command" not in ctx.meta:
-                hint = "If it is the command's, put -- before the command: … -- python train.py"
+                hint = "If it belongs to your command, put -- before the command: … -- python train.py"
                 raise UsageError(f"{error.format_message()} {hint}") from error
             raise
 
@@ -71,15 +71,15 @@ class _WithCommand(click.Command):
 def demo(*, folder: Path, out: Path) -> None:
     """Write a matrix and two small scenarios into a folder, and sweep them: about half a minute, without Docker.
 
-    It finds two real leaks of the package multidict, and clears a cache that only looks like one. It installs 10
-    small packages into virtual environments of their own, from the package index.
+    It finds two real leaks in the package multidict, and clears a cache that only looks like a leak. It installs 10
+    small packages from the package index into separate virtual environments.
 
     \b
     For example:
       harness demo
       harness issue latest 1      (the bug report on the first leak that it found)
 
-    Exit status: 1, because it finds what is bad; else as for sweep.
+    Exit status: 1, because it finds the leaks; else as for sweep.
     """
     from harness import exit_codes
     from harness.cli.shared.results import print_result, swept
@@ -106,10 +106,10 @@ def demo(*, folder: Path, out: Path) -> None:
 @STEPS_ARE
 @STEP_PATTERN
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
-@click.option("--step-time", default="1m", show_default=True, help="The longest time in steps of a launch.")
+@click.option("--step-time", default="1m", show_default=True, help="The longest time that a launch spends in steps.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
 @click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
-@click.option("--quick", is_flag=True, help="As for sweep: one launch of each, and what confirms things that look bad.")
+@click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, plus what confirms suspects.")
 @click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
 @click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier calls.")
 @OUT
@@ -148,19 +148,19 @@ def try_(
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip
-    say(f"copied in: {', '.join(drafted.job.carried) or 'nothing of this folder'}")
+    say(f"copied in: {', '.join(drafted.job.carried) or 'nothing from this folder'}")
     is_new = not out.exists()
     try:
         sys.exit(_tried(drafted, options, as_json=as_json))
     finally:
         if is_new:
             with suppress(OSError):
-                out.rmdir()  # if it is empty
+                out.rmdir()  # succeeds only if the folder is empty
 
 
 def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
-    """Write the matrix file, let its first launch fit the budget to the program's own end, and sweep it. Return the
-    exit code. Of a call that launched nothing, nothing stays.
+    """Write the matrix file, fit its budget to the step at which the program ends by itself in a first launch, and
+    sweep it. Return the exit code. If nothing was launched, remove all files again.
     """
     from harness.cli.shared.interrupt import stop_on_signals
     from harness.cli.shared.results import print_result, swept
@@ -189,7 +189,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
 
 
 def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResult], options: SweepOptions) -> None:
-    """Raise the error, if there is one, and remove the runs and the matrix file of the question before."""
+    """If there is an error, remove the runs and the matrix file of the question, and raise the error."""
     from harness.flows.first import try_ as flow
     from harness.flows.runs.history import remember
 
@@ -203,10 +203,10 @@ def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResul
 
 
 def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threading.Event) -> RunResult | None:
-    """Launch the oldest version of a drafted matrix file before all others, and return what came of it. A program is
-    launched twice: the second launch of a version is the first that runs the whole budget. The sweep takes these
-    launches over. Return None for a command that has no steps. Raises UsageError if nothing that was seen is a step,
-    or if the newest version fails before its first step as the oldest does; then neither file nor runs stay.
+    """Launch the oldest version of a drafted matrix file before all others, and return the result. A program is
+    launched twice, because the second launch of a version is the first to run the whole budget. The sweep takes over
+    these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
+    version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
     from harness.cli.shared.results import run_plan
     from harness.flows.first import first_launch

@@ -1,4 +1,4 @@
-"""Defines `harness watch`."""
+"""Defines `harness watch`, which sweeps what registries publish."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 def watch(
     *, matrix: Path, once: bool, interval: str, digests: Literal["some", "all"], out: Path, as_json: bool
 ) -> None:  # fmt: skip
-    """Look for new tags and republished images of MATRIX, and run only those, beside the last good one.
+    """Look for new tags and republished images of MATRIX, and run only those, together with the last good one.
 
-    If nothing is new, it prints one line and exits with 0. At the first look, every image is new that no sweep has
-    measured.
+    If nothing is new, it prints one line and exits with 0. At the first look, every image that no sweep has measured is
+    new.
 
     \b
     For example:

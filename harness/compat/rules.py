@@ -91,20 +91,23 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
     if had >= wanted:
         return None
     older = f"needs driver {needs.driver} or later, but the host has {gpu.driver}"
-    if is_data_centre(gpu.name) is False and needs.said_driver:
-        return _incompatible(older)
-    return _unknown(f"{older}; a forward compatibility package in the image may help")
+    return _too_old(older, gpu, is_certain=needs.said_driver)
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """Check the driver's CUDA: an older one suffices within a major version, else such a package may."""
+    """Check the driver's CUDA: an older one works within a major version, else with a compatibility package at most."""
     had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
     if had is None or wanted is None or had[:1] >= wanted[:1]:
         return None
     older = f"CUDA {major_minor(needs.cuda or '')} needs a driver with CUDA {wanted[0]}; {_host(gpu)}"
-    if is_data_centre(gpu.name) is False and needs.said_cuda:
-        return _incompatible(older)
-    return _unknown(f"{older}; a forward compatibility package in the image may help")
+    return _too_old(older, gpu, is_certain=needs.said_cuda)
+
+
+def _too_old(why: str, gpu: Gpu, *, is_certain: bool) -> Compatibility:
+    """Return the answer for an old driver: only data-centre cards can use a forward compatibility package."""
+    if is_certain and is_data_centre(gpu.name) is False:
+        return _incompatible(why)
+    return _unknown(f"{why}; a forward compatibility package in the image may help")
 
 
 def _code(needs: Needs, gpu: Gpu) -> Compatibility | None:

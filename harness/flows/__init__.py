@@ -1,1 +1,1 @@
-"""Implements each command. This is the only part that wires the others together."""
+"""Implements the commands. Only this package wires the others together."""

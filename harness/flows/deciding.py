@@ -20,14 +20,14 @@ from harness.store.plan_file import plan_to_json
 
 
 def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
-    """Return the newest run of a matrix, if it was of this very plan, came to its end and leaves nothing undecided.
+    """Return the newest run of a matrix if it had exactly this plan, ran to its end and left nothing undecided.
 
-    Asks no engine: whether images and hosts are still the same is for a sweep to find out. Raises UsageError if there
-    is no run at all, in which anything could be undecided.
+    Return None otherwise. No engine is asked: only a sweep can check whether images and hosts are still the same.
+    Raises UsageError if the matrix has no run yet.
     """
     runs = sorted((path.parent for path in (options.out / plan.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
     if not runs:
-        to_do = "sweep it without --decide first, or see --out"
+        to_do = "sweep it without --decide first, or name another folder with --out"
         raise UsageError(f"--decide: {options.out} has no run of {plan.matrix.name} yet; {to_do}")
     if not _is_of(plan, runs[0], options) or not (runs[0] / result_file.FILE).exists():
         return None
@@ -36,8 +36,8 @@ def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
 
 
 def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
-    """Return whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found.
-    One that cannot be read is of no plan.
+    """Return whether a run had this plan: the same cells, scripts and settings, on the lanes that the run found.
+    Return False for a run that cannot be read.
     """
     try:
         stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)
@@ -54,13 +54,13 @@ def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
 
 
 def _as_written(plan: Any) -> Mapping[str, Any]:
-    """Read the file with all its fields once it is known to be a plan."""
+    """Check that this is a plan, and return it with all its fields."""
     PlanFile.model_validate(plan)
     return {"scenarios": [], **plan}
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan without the parts that may differ between two runs of it, such as the cells that are excluded."""
+    """Return the plan without the parts that may differ between two runs of it, such as the seed and the exclusions."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
     return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": blocks}

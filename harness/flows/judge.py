@@ -1,4 +1,4 @@
-"""Judges traces from files, for `harness judge`. It needs no container."""
+"""Judges traces from files, for `harness judge`. No container is needed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PRINTED = (
 def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Say = unheard) -> TraceVerdict:
     """Judge a trace by resident memory, step time and the GPU's memory. Raises UsageError, with path and line.
 
-    `metrics` maps a column to the limit of its rate, in its own unit a step; `note` is told what was read in a doubtful
-    way.
+    `metrics` maps a column to the limit of its growth, in the column's unit per step. `note` receives a message about
+    each part of the file that was skipped or read with an assumption.
     """
     read = read_trace(path, metrics=tuple(metrics), note=note)
     verdict = judge_trace(read.trace, limits=limits, metrics=metrics)

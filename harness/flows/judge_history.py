@@ -20,19 +20,19 @@ from harness.model.answers.series import SeriesKind
 from harness.traces import HistoryFile, read_history
 
 TOLD = 5
-"""So many names are told one by one, then their number."""
+"""Most names that a message lists; the rest are counted."""
 
 
 def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
-    """Judge the history in a file of measurements. `limit` is a share, of a fall less than 1 where `falls`: then less
-    is worse. Raises UsageError.
+    """Judge the history in a file of measurements. `limit`: the relative change from which a version counts as worse,
+    such as 0.05. `falls`: lower values are worse, and `limit` is less than 1. Raises UsageError.
     """
     file = read_history(path)
     versions, rounds = complete_part(file)
     if len(file.cells) < 2:
-        raise UsageError(f"{path}: has values of one version only; give those of two versions or more")
-    if len(versions) < 2:
-        raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
+        raise UsageError(f"{path}: has values of one version only; give values of at least two versions")
+    if len(versions) < 2 or not rounds:
+        raise UsageError(f"{path}: the rounds lack too many values; measure every version in every round")
     sign = -1 if falls else 1
     rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
     table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
@@ -55,15 +55,15 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
 
 
 def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
-    """Return versions and rounds of which every value is there: what lacks the largest share of its own goes first, a
-    version before a round.
+    """Return versions and rounds that form a table without gaps. As long as a value is missing, the version or round
+    that lacks the largest share of its values is dropped; at equal shares, the version. Two versions are kept.
     """
     missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
-    lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # of each version, of each round
+    lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # missing values by version, and by round
     kept = [np.full(count, True) for count in missing.shape]
     while lacks[0].any():
         shares = [lacks[0].max() / kept[1].sum(), lacks[1].max() / kept[0].sum()]
-        axis = 0 if shares[0] >= shares[1] else 1
+        axis = 0 if shares[0] >= shares[1] and kept[0].sum() > 2 else 1
         worst = int(lacks[axis].argmax())
         lacks[1 - axis] = (lacks[1 - axis] - missing.take(worst, axis=axis)) * kept[1 - axis]
         lacks[axis][worst] = 0
@@ -119,7 +119,7 @@ def _inverse(effect: Effect) -> Effect:
 
 
 def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
-    """Return the history as `--json` prints it."""
+    """Return the verdict on a history as `--json` prints it."""
     return {
         "history": found.history,
         "verdict": found.verdict,
@@ -139,8 +139,8 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
 
 
 def too_few(found: SeriesVerdict) -> str:
-    """Return what is missing where nothing could be judged."""
+    """Return why nothing could be judged, and what to measure."""
     return (
-        f"{len(found.versions)} versions of one value each do not show how large the noise is: measure all of them "
+        f"{len(found.versions)} versions with one value each do not show how large the noise is: measure all of them "
         f"again in a second and a third round, or give {FEWEST_ALONE} versions"
     )

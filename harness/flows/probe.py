@@ -1,4 +1,4 @@
-"""Runs the probes of scenarios in launches of their own, and keeps what they find, for `harness probe`."""
+"""Runs the probes of scenarios in separate launches, and keeps their results, for `harness probe`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes
 
 MOST_STEPS = 10**6
-"""Most steps of a command that is left to end by itself."""
+"""Limit on the steps of a command that runs until it exits by itself."""
 NO_OPS = (
-    "no operation was reported at the traced steps; newer versions of TensorFlow report none in eager mode: trace a "
+    "no operation was reported in the traced steps; newer versions of TensorFlow report none in eager mode: trace a "
     "scenario in graph mode, or return the operations from trace_step()"
 )
 
 
 def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
-    """Run the probes that the plan's scenarios ask for (of `names`, if there are any), one after the other.
+    """Run the probes that the plan's scenarios ask for, one after the other; if `names` is not empty, only those.
 
-    Returns what they found, and the directory with it: `probes.json`, and a folder of files for each. Raises UsageError
-    if there is nothing to do, Interrupted, EngineUnreachable.
+    Return their results, and the directory that holds them: `probes.json`, and a folder of files for each probe.
+    Raises UsageError if there is no probe to run, Interrupted, EngineUnreachable.
     """
     asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
     if not asked:
@@ -46,7 +46,7 @@ def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequ
         found: list[Probed] = []
         for each in _all(with_lanes(plan, opened, options), opened, names, context):
             found.append(each)
-            keep_probes(found, directory)  # at once: an interruption loses nothing that was found
+            keep_probes(found, directory)  # after each probe, so that an interruption loses no result
     return found, directory.path
 
 
@@ -60,15 +60,17 @@ def _nothing(plan: Plan, names: Sequence[str]) -> str:
         f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items()
     )
     what = f"probe {' or '.join(names)}" if names else "probes"
-    return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {requested}"
+    return f"{plan.matrix.path}: no selected scenario has {what} (scenarios.NAME.probes); they have: {requested}"
 
 
 PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]
-"""The image, or the reason why it cannot be had, by host, series and version."""
+"""The prepared image, or the error that prevented it, by host, series and version."""
 
 
 def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: RunContext) -> Iterator[Probed]:
-    """Probe cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
+    """Probe cell by cell in the plan's order. Cells that differ only in the param that `largest` searches share one
+    search.
+    """
     searched: set[str] = set()
     images: PreparedImages = {}
     for cell in plan.cells:
@@ -86,7 +88,7 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
 
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: PreparedImages) -> Probed:
-    """Run one probe of a cell while the host is leased: it would disturb the figures of a sweep there."""
+    """Run one probe of a cell. The host is leased, because a probe would disturb the measurements of a sweep there."""
     blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
     if host.engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
@@ -107,7 +109,9 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: P
 
 
 def _prepared(engine: Engine, cell: Cell, context: RunContext, images: PreparedImages) -> Prepared:
-    """Return the cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
+    """Return the cell's image. An image that cannot be prepared is tried only once. Raises InfrastructureError,
+    Interrupted.
+    """
     name = (cell.lane.host.name, cell.image.series, cell.image.version)
     if name not in images:
         try:
@@ -151,8 +155,8 @@ def _lines(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks(looking: Looking, blank: Probed) -> Probed:
-    """Run the cell, and beside it the same cell with one step: blocks that both lose are lost once, not in each step.
-    Valgrind keeps one processor busy and counts blocks, not seconds, so neither launch disturbs the other.
+    """Run the cell and, at the same time, a control with one step: blocks that both lose are lost once, not in each
+    step. Valgrind keeps one processor busy and counts blocks, not seconds, so neither launch disturbs the other.
     """
     if blank.variant.scenario.script is None:
         return _leaks_of_command(looking, blank)
@@ -174,14 +178,14 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
         looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
     )
     files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
-    # A process that does not end by itself is ended: its notes say so, whether the report is whole or not.
+    # A process that does not exit by itself is stopped: the trial's message says so, even if the report is complete.
     problem = ": ".join(dict.fromkeys(filter(None, (problem, looked.trial.message, control.trial.message))))
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
 
 
 def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
-    """Run a command once, to its own end, and divide its whole leak by its steps; without `step_pattern` it has one
-    step. A command that failed has a report, too, unless it was killed.
+    """Run a command once until it exits, and divide its total leak by its steps; without `step_pattern`, by one. A
+    command that failed also leaves a report, unless it was killed.
     """
     looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
     probed = replace(blank, problem=looked.problem, files=looked.files)
@@ -190,13 +194,15 @@ def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
         return replace(probed, problem=looked.problem or missing)
     steps = looked.trial.last_step if blank.variant.scenario.step_pattern else 1
     found, errors, problem = read_leaks(looked.files["valgrind.json"], None, further_steps=max(1, steps))
-    if problem:  # at the time limit it was killed
+    if problem:  # the report is incomplete: the command was killed at the time limit
         problem = ": ".join(filter(None, (problem, looked.trial.message)))
     return replace(probed, leaks=found, errors=errors, problem=probed.problem or problem)
 
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
-    """Try sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
+    """Try each size in its own launch, under the scenario's memory limit. A failure other than running out of memory
+    ends the search.
+    """
     param = _param(blank.probe)
     sizes = [value for name, values in blank.variant.scenario.params if name == param for value in values]
     problems: list[str] = []
@@ -229,7 +235,7 @@ FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
 
 
 def out_of_memory(trial: Trial) -> bool:
-    """Return whether memory ran out. Running out in setup, where weights are made, counts too."""
+    """Return whether the trial ran out of memory, in its steps or in setup, where weights are allocated."""
     return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
 
 

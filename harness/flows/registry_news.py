@@ -1,4 +1,4 @@
-"""Compares the tags that registries have now with those that a watch remembers."""
+"""Compares the current tags of registries with those that a watch remembers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]
 SMALL_REPOSITORY = 100
-"""Most tags of a repository for which a look asks for all digests."""
+"""Largest number of tags in a repository for which a look asks for every digest."""
 MOST_REQUESTS = 5
-"""Most requests of a look in a larger repository, because public registries count them. Digests that were asked for
-longest ago come first."""
+"""Most requests that a look sends for a larger repository, because public registries limit their number. Digests that
+were asked for longest ago come first."""
 
 
 class ImageRegistry(TagSource, Protocol):
-    """The questions that registries are asked: `harness.registry.Registry` answers them."""
+    """The requests to registries that a watch makes; implemented by `harness.registry.client.Registry`."""
 
     @property
     def requests(self) -> int: ...
@@ -33,7 +33,7 @@ class ImageRegistry(TagSource, Protocol):
 
 @dataclass(kw_only=True)
 class Listing:
-    """The tags of every repository, which are asked for once in a look."""
+    """The tags of each repository, requested once per look."""
 
     images: ImageRegistry
     found: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Listing:
         return self.found[repository]
 
     def lacks(self, reference: str) -> bool:
-        """Return whether the reference's repository was listed and lacks its tag. A digest is in no list."""
+        """Return whether the reference's repository was listed without its tag. False for a reference by digest."""
         repository, tag = split_tag(reference)
         return bool(tag) and repository in self.found and tag not in self.found[repository]
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """The state of the registries. `digests` are of the images that were asked for; None: there is no such tag."""
+    """The state of the registries. `digests`: those of the requested images; None if the tag does not exist."""
 
     new: tuple[ImageRef, ...]
     republished: tuple[ImageRef, ...]
@@ -70,13 +70,15 @@ def watched(matrix: Matrix) -> dict[ImageRef, Image]:
 
 
 def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
-    """Ask for the digests that are due, and compare. Raises RegistryTrouble: then nothing is known."""
+    """Ask for the digests that are due, and compare them with the memory. Raises RegistryTrouble if a registry does not
+    answer.
+    """
     asked: dict[ImageRef, str | None] = {}
     notes = []
     for spot, reference in _due(images, memory, listing, digests=digests):
         try:
             asked[spot] = listing.images.digest(reference)
-        except RegistryDenied as error:  # the engines may have it nevertheless
+        except RegistryDenied as error:  # the engines may have the image nevertheless
             notes.append(f"{spot.series} {spot.version}: {error}")
     unknown = [spot for spot in images if memory.of(spot) is None]
     absent = [spot for spot in unknown if spot in asked and asked[spot] is None]
@@ -91,7 +93,7 @@ def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, 
 
 
 def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
-    """Return the references that may point to something else tomorrow."""
+    """Return the references by tag: a tag may point to another image later."""
     pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
     return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
 
@@ -115,8 +117,8 @@ def _due(
 
 
 def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
-    """Return those asked longest ago first; of those asked at the same time, the newest versions first, because they
-    change most often.
+    """Return the images in the order of their last request, the oldest request first. Among images requested at the
+    same time, the newest versions come first, because they change most often.
     """
     newest_first = list(reversed(known))
     return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
@@ -128,7 +130,9 @@ def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
 
 
 def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:
-    """Yield the known images whose tag is gone. If the matrix no longer names one, only the list of tags tells."""
+    """Yield the known images whose tag is gone. For an image that the matrix no longer names, only the list of tags
+    shows this.
+    """
     for spot, known in memory.images():
         missing = spot in asked and asked[spot] is None
         if not known.gone and (missing or (known.reference and listing.lacks(known.reference))):

@@ -1,4 +1,4 @@
-"""Plans a sweep, runs what is not yet known, judges it, and returns the result from which every report is made."""
+"""Plans a sweep, runs the missing trials, judges them, and returns the result from which every report is made."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class SweepOptions:
     seed: int | None = None
     decide: bool = False
     stop: Stop | None = None
-    """When to end early, instead of what the matrix says."""
+    """When to end early, in place of the matrix's own setting."""
     fresh: bool = False
     out: Path = Path("reports")
 
     def plan(self, matrix: Matrix, *, seed: int, lanes: Mapping[str, Sequence[Lane]] | None = None) -> Plan:
-        """Return the plan. `lanes` are those of the hosts that were asked for their GPUs, by the host's name."""
+        """Return the plan. `lanes`: by host name, the lanes of the hosts that were asked for their GPUs."""
         return make_plan(
             matrix,
             seed=seed,
@@ -63,20 +63,20 @@ class SweepOptions:
 
 
 def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
-    """Read a matrix and plan its sweep. Touches nothing but the files that the matrix names and the package index."""
+    """Read a matrix and plan its sweep. Apart from the files that the matrix names, only the package index is read."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     return options.plan(load_matrix(matrix, environ=environ), seed=seed)
 
 
 def explained(plan: Plan, options: SweepOptions) -> Explanation:
-    """Return what a sweep would do and, if earlier runs tell, what it will probably take. Starts nothing."""
+    """Return what a sweep would do and, if earlier runs allow an estimate, its probable cost. Starts nothing."""
     return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
 
 
 def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
-    """Run what is not yet known, judge, and return the result with the directory that holds its journal.
+    """Run the missing trials, judge them, and return the result with the directory of the run.
 
-    The result is of whatever was run, also when it was interrupted or hosts were lost.
+    If the run is interrupted or a host is lost, the result covers what was run.
     """
     began, clock = context.now(), time.monotonic()
     directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
@@ -115,7 +115,7 @@ def _result(
     opened: Sequence[OpenHost],
     directory: Path,
 ) -> RunResult:
-    """Return the result of these blocks while the run goes on; `clock`: when it began, by the monotonic clock."""
+    """Return the result of these blocks, with the verdict `running`. `clock`: the start, in monotonic seconds."""
     judged = findings.find(blocks)
     cells = tuple(cell for block in judged.blocks for cell in block.cells)
     return RunResult(
@@ -136,15 +136,16 @@ def _result(
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
-    """Return the plan with the lanes that the hosts were found to have."""
+    """Return the plan with the lanes that were found on its hosts."""
     return replace(options, trials=plan.trials, search=plan.search, stop=plan.stop).plan(
         plan.matrix, seed=plan.seed, lanes=lanes_of(opened)
     )
 
 
 def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
-    """Return the cells that would settle an undecided cause, and the plan with them. A cell that the matrix leaves out
-    is included if no other cell settles the cause. Trials of an earlier call count: the next cell is then asked for.
+    """Return the plan, and the ids of its cells that would settle an undecided cause. If only a cell that the matrix
+    excludes can settle it, the plan includes that cell. Trials of an earlier call count, so the next call returns the
+    next cells. Raises UsageError if no earlier trial belongs to this plan.
     """
     known.run()
     if known.context.stopped.is_set():
@@ -154,13 +155,13 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     if not any(cell.trials for cell in cells):
         shutil.rmtree(known.journal.path)
         raise UsageError(
-            "--decide: nothing that earlier runs measured is of this plan any more (script, settings, images or hosts "
-            "changed since); sweep it without --decide first"
+            "--decide: no earlier measurement fits this plan any more (script, settings, images or hosts have changed "
+            "since); sweep it without --decide first"
         )
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}
     plan = including(known.plan, wanted)
     if plan != known.plan:
         return _deciding(replace(known, plan=plan))
     names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
-    known.context.progress.note(f"to be decided: {names}" if names else "nothing to decide: no cause is undecided")
+    known.context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
     return plan, frozenset(wanted)

@@ -1,4 +1,4 @@
-"""Finds new images in the registries, and runs only those, beside known ones, for `harness watch`."""
+"""Finds new images in the registries and runs only those, side by side with known ones, for `harness watch`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from harness.store.watch_state import ImageStanding, Known, Memory, only_one, re
 
 
 class Run(Protocol):
-    """Sweeps a plan and writes its reports. A run is remembered only once its reports are there."""
+    """Sweeps a plan and writes its reports. A run is remembered only once its reports exist."""
 
     def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
-        """Sweep the plan. `fresh`: measure all of it now, and take over no trials of earlier runs."""
+        """Sweep the plan. `fresh`: measure everything again, and take over no trials of earlier runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
-    """A matrix that is watched. `interval_s` is the time from the beginning of one look to that of the next; None:
-    there is one look only. `tell` gets what each look showed, before anything is run. `drifts` is called after a run
-    with the name of the matrix: it prints what drifts over all runs of it, and returns whether anything does.
+    """A matrix to watch. `interval_s`: seconds from the start of one look to the start of the next; None: look only
+    once. `tell` receives the result of each look before anything is run. `drifts` is called after each run with the
+    name of the matrix; it prints the drifts over all runs of the matrix, and returns whether there are any.
     """
 
     matrix: Path
@@ -48,10 +48,11 @@ class WatchedMatrix:
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def watch(self) -> int:
-        """Watch until it is stopped, or look once. Return the exit code.
+        """Watch until stopped, or look once. Return the exit code.
 
-        A failure of the first look is raised, so that a wrong file or login shows at once. A failure of a later look is
-        told, and the next look tries again. Trouble with a registry is always told.
+        A failure of the first look is raised, so that a wrong file or login shows immediately. If a registry prevents
+        the matrix from being read, `tell` reports this first. A failure of a later look goes to `tell` alone, and the
+        next look tries again.
         """
         began_s = time.monotonic()
         listing = Listing(images=self.images)
@@ -68,7 +69,7 @@ class WatchedMatrix:
             return self._go_on(folder, began_s=began_s, interval_s=self.interval_s)
 
     def _go_on(self, folder: Path, *, began_s: float, interval_s: float) -> int:
-        """Look again and again. Being stopped between two runs is not an error, because nothing was cut short."""
+        """Look repeatedly until stopped. A stop between two runs is not an error, because it cuts nothing short."""
         while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
             began_s = time.monotonic()
             try:
@@ -124,7 +125,7 @@ class WatchedMatrix:
         return self.now().isoformat(timespec="seconds")
 
     def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
-        """Run the new images beside known ones, which run again: step times can only be compared side by side."""
+        """Run the new images in the same rounds as known ones, because only such step times can be compared."""
         chosen = limited(matrix, images, memory, seen.to_run)
         beside = any(
             memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
@@ -136,9 +137,9 @@ class WatchedMatrix:
 
 
 def limited(matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]) -> Matrix:
-    """Return the matrix with only the series that have news, and of each the new images, the last good one, the last
-    known one and the baseline. Without a baseline, the oldest good one takes its place: an image that is in every run
-    joins the runs, so that a drift shows (`judge/history/drift.py`).
+    """Return the matrix with only the series that have news. Each keeps its new images, the newest good image, the
+    newest known image and the baseline. Without a baseline, the oldest good image takes its place: an image that is in
+    every run links the runs, so that a drift shows (`judge/history/drift.py`).
     """
     series = [
         replace(each, images=_limited(each, images, memory, news))
@@ -167,8 +168,8 @@ def _limited(
 
 
 def _looked(memory: Memory, view: View, *, at: str) -> Memory:
-    """Return the memory with the answers of a look. A republished tag keeps its old digest until it is measured,
-    because a run may be cut short.
+    """Return the memory, updated with the answers of a look. A republished tag keeps its old digest until it is
+    measured, because a run may be cut short.
     """
     changes: dict[ImageRef, Known] = {}
     for spot, digest in view.digests.items():
@@ -183,7 +184,9 @@ def _looked(memory: Memory, view: View, *, at: str) -> Memory:
 
 
 def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, result: RunResult, *, at: str) -> Memory:
-    """Return the memory with the results of a run. Images that it could not measure stay new, for the next look."""
+    """Return the memory, updated with the results of a run. Images that could not be measured stay new for the next
+    look.
+    """
     changes = {}
     for spot, standing in standings(result).items():
         source = images[spot].source
@@ -198,7 +201,9 @@ def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, resu
 
 
 def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
-    """Return the standing of each image of a run over all its cells, without images of which a cell could not run."""
+    """Return the standing of each image over all its cells in a run. Images with a cell that could not run are left
+    out.
+    """
     verdicts: dict[ImageRef, set[str]] = {}
     problems: set[ImageRef] = set()
     for cell in result.cells:
@@ -218,8 +223,8 @@ def _standing(verdicts: set[str], *, worse: bool) -> ImageStanding:
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
-    """Return the images from each first bad one up to the one that fixed it: slower ones have no bad verdict of their
-    own.
+    """Return the images from each first bad version up to, but not including, the version that fixed it. They include
+    slower images, whose own verdicts are not bad.
     """
     order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
     found: set[ImageRef] = set()

@@ -123,11 +123,11 @@ def set_apart(trials: Sequence[Sequence[Trial]]) -> tuple[tuple[tuple[Trial, ...
 
     The most frequent conditions are the standard; in a tie, the conditions of the earliest trial.
     """
-    profiles = {id(trial): _profile(trial) for cell in trials for trial in cell if trial.measured}
+    profiles = {trial: _profile(trial) for cell in trials for trial in cell if trial.measured}
     counts = Counter(profiles.values())
     standard = dict(counts.most_common(1)[0][0]) if counts else {}
     differing = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
-    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(id(trial), ()))) for cell in trials)
+    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(trial, ()))) for cell in trials)
     reasons = {str(difference): difference for group in differing.values() for difference in group}
     return kept, tuple(reasons.values())
 

@@ -5,22 +5,36 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from scipy.special import stdtrit
+
 from harness.model import CellVerdict
 
 MOST_LAUNCHES = 40
 """Most launches of each version that are suggested as a remedy."""
+SHARE = 0.001
+"""Chance of a false alarm of one test, about that of each comparison of a sweep."""
 FRESH = "`--fresh` measures all versions again, side by side"
 SETTLED = "more launches would settle it"
 ENOUGH_LAUNCHES = 12
 """Launches that are suggested if too few agree or can be compared for the needed number to be computed."""
 
 
-def more_launches(launches: int, *, visible: float, limit: float) -> str:
-    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`: noise falls with the
-    square root of the number of launches. Return "" if N exceeds MOST_LAUNCHES.
+def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2) -> str:
+    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a share like `visible`, in
+    a t-test of `versions`. Noise falls with the square root of the number of launches, and the first launches also show
+    how large it is. Return "" if N exceeds MOST_LAUNCHES.
     """
-    needed = launches * (visible / limit) ** 2 if limit else math.inf
-    return at_least(math.ceil(needed)) if needed <= MOST_LAUNCHES else ""
+    allowed = math.log1p(limit) / math.log1p(visible) * _width(launches, versions)
+    needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
+    if needed is None and launches < 3:  # two hardly show how large the noise is
+        needed = ENOUGH_LAUNCHES
+    return "" if needed is None else at_least(needed)
+
+
+def _width(launches: int, versions: int) -> float:
+    """Return the width of a test of the means of so many launches, in standard deviations of one launch."""
+    freedom = max(1, launches - 1) * max(2, versions - 1)
+    return float(stdtrit(freedom, 1 - SHARE)) / math.sqrt(launches)
 
 
 def at_least(launches: int = ENOUGH_LAUNCHES) -> str:

@@ -26,6 +26,8 @@ COLD = "no launch started with its files in the page cache while no other launch
 UNUSABLE = "none of its launches can be compared"
 HASTY = "its steps are so slow that its launches ended early, and only their times are compared"
 SEARCHED = "a bisection does not compare this signal; `--search full` does"
+ROUNDS_APART = "it was not measured in the same rounds as the others"
+TOO_FEW_COUNT = "too few of its launches can be compared with those of the others"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +134,10 @@ def _of_place(
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
+        return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
     # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why = "it was not measured in the same rounds as the others"
+        why = ROUNDS_APART if is_apart else TOO_FEW_COUNT
         return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
@@ -188,7 +190,7 @@ def _more(row: _Row, limit: float) -> str:
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
         return at_least() if row.launches < ENOUGH_LAUNCHES else ""
-    return more_launches(row.launches, visible=visible, limit=limit)
+    return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
 
 
 def _remedy(row: _Row, more: str) -> str:
@@ -225,7 +227,8 @@ def _with_suspects(
         ratio = old / new if falls else new / old
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
-            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, in {by}"
+            earlier = "the version before" if place - before == 1 else "the last version before it that was measured"
+            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of {earlier}, in {by}"
             marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)
     return marked
 

@@ -142,7 +142,7 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
@@ -202,24 +202,24 @@ class Trial:
 
     @property
     def told(self) -> str:
-        """Return its message, followed by the advice on the matrix file."""
+        """Return the trial's message, followed by the advice on the matrix file."""
         return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
 
     @property
     def measured(self) -> bool:
-        """Return whether it is evidence about the image."""
+        """Return whether the trial is evidence about the image."""
         return self.end not in ("infrastructure", "interrupted")
 
     @property
     def unsteady(self) -> str:
-        """Return why a rise of its step time may have an outside cause; "" if nothing disturbed it."""
+        """Return why a rise of the step time may have an outside cause; "" if nothing disturbed the trial."""
         if self.beside and not self.disturbed:
             return "other launches ran at the same time"
         return self.disturbed or ("an image was pulled at the same time" if self.pulled else "")
 
     @property
     def ended_well(self) -> bool:
-        """Return whether it completed its steps, or was stopped before that without a fault."""
+        """Return whether the trial completed its steps, or was stopped before that without a fault."""
         return self.end in ("completed", "stopped")
 
     @property
@@ -229,26 +229,26 @@ class Trial:
 
     @property
     def ended_early(self) -> bool:
-        """Return whether it is a program that ended by itself before its budget."""
+        """Return whether the trial is a program that ended by itself before its budget of steps."""
         return self.end == "stopped" and self.shortfall == "own_end"
 
     @property
     def stepless(self) -> bool:
-        """Return whether it ran, but nothing in it counted as a step: another launch would end in the same way."""
+        """Return whether the trial ran, but nothing counted as a step: another launch would end in the same way."""
         return self.end == "setup" and self.shortfall == "no_step"
 
     @property
     def made_its_steps(self) -> bool:
-        """Return whether its samples are those of a launch that ran for its full length."""
+        """Return whether the samples are those of a launch that ran to its end."""
         return self.ended_well or self.at_exit
 
     @property
     def machine(self) -> str:
-        """Return the machine that it ran on if its host is a pool, else ""."""
+        """Return the machine that the trial ran on if its host is a pool, else ""."""
         return str(self.fingerprint.get("machine") or "")
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
+        """Return the GPUs of the fingerprint; () if the field is malformed, as in a directory that was edited."""
         gpus = self.fingerprint.get("gpus")
         return tuple(card for card in gpus if isinstance(card, Mapping)) if isinstance(gpus, list | tuple) else ()

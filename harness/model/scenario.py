@@ -42,7 +42,7 @@ class Limits:
     metrics: tuple[MetricLimit, ...] = ()
 
     def of(self, signal: str) -> float | None:
-        """Return the limit of a signal in its own unit; None if it has none, or is off."""
+        """Return the limit of a signal in the signal's unit; None if the signal has none, or is off."""
         own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
         defaults = {name: row.limit for name, row in SIGNALS.items()}
         return {**defaults, **own, **dict(self.others)}[signal]

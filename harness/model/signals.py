@@ -214,5 +214,5 @@ def signal_of(name: str) -> Signal:
     metric = name.removeprefix(METRIC_PREFIX)
     return Signal(
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
-        verb=f"returns another {metric}", unit="", help="a number that the scenario returns",
+        verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns",
     )  # fmt: skip

@@ -88,7 +88,7 @@ def couple(
 
 
 def _key(component: Component) -> Key:
-    """Return the key of a component; its name alone may be that of a variable and of a distribution."""
+    """Return the key of a component, because a variable and a distribution may have the same name."""
     return component.kind, component.name
 
 
@@ -125,7 +125,7 @@ def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, f
 
 
 def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:
-    """Return the extras by distribution, those of the requirements included."""
+    """Return the extras by distribution: `asked`, and those that the requirements name."""
     extras = dict(asked)
     for requirement in requirements:
         name = canonicalize_name(requirement.name)
@@ -170,7 +170,7 @@ def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> I
 
 
 def _families(differing: Sequence[Component]) -> Iterator[Tied]:
-    """Yield pairs of libraries that are parts of one: those of cuDNN check each other's versions when loaded."""
+    """Yield pairs of libraries that belong to one product: cuDNN's check each other's versions when loaded."""
     parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
     why = "the libraries of cuDNN check each other's versions"
     yield from ((part, following, why) for part, following in pairwise(parts))

@@ -118,7 +118,7 @@ def _interface(path: str) -> str:
 
 
 def _place(base: Inventory, added: Distribution) -> str:
-    """Return the site-packages of the base into which a distribution goes: that of its own version there, if any."""
+    """Return the site-packages of the base for a distribution: that of the version it replaces, if any."""
     replaced = base.distributions.get(added.name)
     if replaced is not None:
         return replaced.place

@@ -37,7 +37,7 @@ class Distribution:
 
     @cached_property
     def content(self) -> str:
-        """Return a hash over the hashes of its files, without scripts, which contain their environment's path."""
+        """Return a hash over the hashes of all files except scripts, which contain their environment's path."""
         lines = sorted(f"{path},{digest}" for path, digest in self.files.items() if not path.startswith(("../", "/")))
         return hashlib.sha256("\n".join([self.name, self.version, *lines]).encode()).hexdigest()
 

@@ -29,8 +29,6 @@ from harness.model import (
     written,
 )
 
-NEEDS_ENGINE = "needs a container engine"
-
 
 def make_plan(
     matrix: Matrix,
@@ -72,8 +70,7 @@ def including(plan: Plan, cells: Collection[str]) -> Plan:
     """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
     def kept(cell: Cell) -> Cell:
-        lifted = cell.excluded is not None and cell.excluded.why != NEEDS_ENGINE and cell.id in cells
-        return replace(cell, excluded=None) if lifted else cell
+        return cell if cell.id not in cells or _needs_engine(cell.image, cell.lane) else replace(cell, excluded=None)
 
     blocks = tuple(replace(block, cells=tuple(map(kept, block.cells))) for block in plan.blocks)
     return replace(plan, blocks=blocks)
@@ -156,9 +153,11 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    if lane.host.in_environments and not isinstance(image.source, Install):
-        return Excluded(why=NEEDS_ENGINE)
-    return None
+    return Excluded(why="needs a container engine") if _needs_engine(image, lane) else None
+
+
+def _needs_engine(image: Image, lane: Lane) -> bool:
+    return lane.host.in_environments and not isinstance(image.source, Install)
 
 
 def _same(a: Scalar, b: Scalar) -> bool:

@@ -72,7 +72,7 @@ def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _is_whole(text: str, gpu: Gpu) -> bool:
-    """Return whether a text is a GPU's whole name, with or without the vendor: `gtx 1080` is no `GTX 1080 Ti`."""
+    """Return whether a text is a GPU's whole name, with or without the vendor: not `gtx 1080` for a `GTX 1080 Ti`."""
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
 
 

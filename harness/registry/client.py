@@ -81,7 +81,9 @@ class Registry:
         raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} does not end; none of it is used")
 
     def digest(self, reference: str) -> str | None:
-        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag."""
+        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag. Raises
+        RegistryTrouble.
+        """
         name = parse(reference)
         url = self._url(name, f"manifests/{name.reference}")
         answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
@@ -92,7 +94,9 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Return the facts of an image; for an index, those of its image for Linux on `architecture`."""
+        """Return the facts of an image; for an index, those of its image for Linux on `architecture`. Raises
+        RegistryTrouble.
+        """
         name = parse(reference)
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:

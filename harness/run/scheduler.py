@@ -157,7 +157,7 @@ class Scheduler(Protocol):
         step times. Batches of the lowest round are launched first; the caller need not launch any."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class BlockRun:
     """The cells of one series, lane and variant, oldest image first, and their scheduler."""
 

@@ -17,7 +17,7 @@ MANY_VERSIONS = 4
 
 @dataclass(kw_only=True)
 class AAReplicate:
-    """The A/A replicate of one of `runs` (the versions, oldest first). `run` is None as long as none is chosen."""
+    """The A/A replicate of one of `runs` (the versions, oldest first). `run` is None until a version is chosen."""
 
     runs: Sequence[CellRun]
     run: CellRun | None = None
@@ -32,8 +32,8 @@ class AAReplicate:
     def choose(self, may_go_on: Callable[[CellRun], bool]) -> None:
         """Choose the oldest version whose step times can be compared, if there are others to compare.
 
-        The choice is the same in every run, in whatever order images arrive: an older version that is still to be
-        measured is waited for.
+        The choice does not depend on the order in which images arrive, because it waits for older versions that are
+        still to be measured.
         """
         able = [run for run in self.runs if run.runnable]
         if self.run is not None or len(able) < 2:
@@ -51,7 +51,7 @@ class AAReplicate:
         return min(missing, default=None)
 
     def noise(self) -> Noise | None:
-        """Return the A/A noise of the image and its replicate, side by side, launches of earlier runs included."""
+        """Return the A/A noise from all rounds that have both the image and its replicate, earlier runs included."""
         if self.run is None:
             return None
         by_round = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
@@ -66,5 +66,7 @@ def is_compared(run: CellRun) -> bool:
 
 
 def _shows_noise(run: CellRun, versions: int) -> bool:
-    """Return whether the versions show the noise themselves: many, with steps too brief for small changes to matter."""
+    """Return whether the versions themselves show the noise: they are many, and their steps too brief for small changes
+    to matter.
+    """
     return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)

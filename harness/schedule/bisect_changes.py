@@ -1,4 +1,4 @@
-"""Merges the changes that a bisection found into those of a history, which judges its few launches alone."""
+"""Merges the changes that a bisection found with those that the judge of histories finds in the same launches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.schedule.bisect.records import LEVEL, Boundary, Rules
 from harness.schedule.oracle import describe_trial
 
 SLOWER = "slower"
-"""Verdict of a level that is searched."""
+"""Verdict of a change of level."""
 
 
 def with_boundaries(
@@ -20,8 +20,8 @@ def with_boundaries(
 ) -> tuple[Change, ...]:
     """Return the changes of a block that was bisected.
 
-    Levels are those of the bisection: a history compares full rounds, and a bisection has none. Every other change is
-    as wide as the bisection says: next to a flaky failure it counts what good launches may have missed.
+    Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
+    other change is as wide as the bisection says, since good launches may have missed a flaky failure.
     """
     if rules.step_limit is None:
         return _as_searched(changes, boundaries)
@@ -40,7 +40,7 @@ def _as_searched(changes: Sequence[Change], boundaries: Sequence[Boundary]) -> t
 
 def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
     """Return a change as wide as the bisection says. If no version before it is surely good, it is bad from the start,
-    as far as is known; if no version after it is surely good, there is no fix.
+    as far as is known. Return None for a fix without a version that is surely good after it.
     """
     boundary = next((boundary for boundary in boundaries if _meet(boundary, change)), None)
     if boundary is None or change.before is None or change.kind == "worse":
@@ -54,7 +54,7 @@ def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
 
 
 def _meet(boundary: Boundary, change: Change) -> bool:
-    """Return whether a boundary and a change may be one: same metric and direction, and positions that overlap."""
+    """Return whether a boundary and a change may be the same: metric and direction are equal, and positions overlap."""
     if boundary.metric != change.metric or boundary.worse != (change.kind in ("first_bad", "drift")):
         return False
     return (-1 if boundary.before is None else boundary.before) < change.after and (change.before or 0) < boundary.after
@@ -63,7 +63,7 @@ def _meet(boundary: Boundary, change: Change) -> bool:
 def _levels(
     boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], baseline: int | None, limit: float
 ) -> list[Change]:
-    """Return the steps that are findings. More is worse; an improvement is a finding only if it ends something bad."""
+    """Return the steps that are findings. Higher is worse; a step down is a finding only if it ends something bad."""
     steps = sorted((boundary for boundary in boundaries if boundary.metric == LEVEL), key=lambda step: step.after)
     heights = list(accumulate((step.size or 0.0 for step in steps), initial=0.0))
     usual = baseline if baseline is not None and cells[baseline].trials else None
@@ -80,7 +80,7 @@ def _levels(
 
 
 def _from_start(steps: Sequence[Boundary], *, above: float, cells: Sequence[CellVerdict]) -> Change:
-    """Return the change of an oldest launched version that is worse than the baseline, by the steps between them."""
+    """Return the change for an oldest launched version that is worse than the baseline, by `above` (a log ratio)."""
     oldest = next(place for place, cell in enumerate(cells) if cell.trials)
     return Change(
         metric=LEVEL,
@@ -133,7 +133,5 @@ def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
     seen, is_bad = describe_trial(cell.cell, measured[0])
     if not is_bad:
         return cell
-    reason = (
-        f"bad since {named.cell.image.version}, where launches agree: the search needed no more launches of this one"
-    )
+    reason = f"bad since {named.cell.image.version}, where launches agree: the search needed no more of this version"
     return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {reason}"))

@@ -16,14 +16,14 @@ from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import LEVEL, Boundary, Decision, Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.oracle import block_fails_late, judge_trials
 
-TOO_DEAR = "searching on would cost more than running every version (--search full)"
+TOO_DEAR = "searching further would cost more than running every version (--search full)"
 
 
 @dataclass(kw_only=True)
 class BisectScheduler:
     """One block, oldest image first. Images are pulled or built only when they are launched.
 
-    `baseline` is the position of the image that bad is measured against.
+    `baseline` is the position of the image against which the others are judged.
     """
 
     lazy = True
@@ -34,7 +34,7 @@ class BisectScheduler:
     """The result in one sentence; empty until the search is over."""
 
     def early(self) -> tuple[Batch, ...]:
-        """Return nothing: only the launches before them show which launches are worthwhile."""
+        """Return nothing, because only earlier launches show which launches are worthwhile."""
         return ()
 
     def next(self) -> Batch:
@@ -78,7 +78,7 @@ class BisectScheduler:
         """Return None: a bisection measures no A/A noise."""
 
     def _doubted_baseline(self) -> Batch | None:
-        """Return the baseline again if it showed something bad: only what its launches agree on is usual."""
+        """Return another launch of a baseline that showed something bad: only what its launches agree on is usual."""
         if self.baseline is None:
             return None
         run = self.runs[self.baseline]
@@ -118,7 +118,7 @@ class BisectScheduler:
         return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
 
     def _usual(self) -> Usual:
-        """Return the problems of the baseline itself, which are therefore not bad."""
+        """Return the problems of the baseline itself, which do not count as bad in other versions."""
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
@@ -156,7 +156,7 @@ class BisectScheduler:
 
 
 def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> Evidence:
-    """Return how launches ended, and when: a failure comes in the step after the last one that was made."""
+    """Return how launches ended, and when: a launch failed in the step after its last completed one."""
     counts = _evidence(launches, "outcome", usual)
     if not steps_counted:
         return counts
@@ -174,7 +174,7 @@ def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> Evi
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
-    """Return the state by one launch, if any. A launch that failed says nothing of memory, unless it leaked before."""
+    """Return the state that one launch shows, if any. A failed launch shows no state of memory unless it leaked."""
     if metric == "outcome":
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
     trace = launch.trace_verdict

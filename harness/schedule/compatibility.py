@@ -1,4 +1,4 @@
-"""Checks images and trials on a lane: which cannot run on its GPUs, and which the machine disturbed."""
+"""Checks which images cannot run on the GPUs of a lane, and which trials the machine disturbed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PAUSE_S = 30.0
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
-    """Return why the cell's image cannot run on its lane's GPUs, or None; something unknown is no reason.
+    """Return why the cell's image cannot run on its lane's GPUs; None if it can, or if this is unknown.
 
-    `prepared` is the image itself, once it is there; before, only its name can be looked up.
+    `prepared` is the image itself, once it is prepared; before that, only its name is known.
     """
     source = cell.image.source
     facts = compat.DescribedImage(

@@ -1,4 +1,4 @@
-"""Selects the versions of a row that are launched again at once, because one of them was bad in a launch."""
+"""Selects the versions of a row to launch again immediately, because one of them was bad in a launch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
     and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
 
     For a leak, two launches of the good version are enough; for a failure, which it may have missed by luck, it needs
-    `asked.least`. After as many launches of the bad version that do not agree, the rounds of all versions decide. A row
-    that begins bad has no good side. Empty if there is nothing to confirm.
+    `asked.least`. If that many launches of the bad version do not agree, the rounds of all versions decide. A row that
+    is bad from the start has no good side. Return () if there is nothing to confirm.
     """
     good: int | None = None
     was_bad = False
@@ -31,7 +31,7 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
 
 
 def _looks_bad(cell: CellVerdict) -> bool:
-    """Return whether a launch of the version was bad by itself, agreed or not."""
+    """Return whether any launch of the version was bad by itself, whether others agree or not."""
     return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
 
 

@@ -11,13 +11,13 @@ from harness.run.scheduler import Batch, CellRun
 
 
 def spent_s(runs: Sequence[CellRun]) -> float:
-    """Return the seconds of all launches of a row, those of earlier runs included."""
+    """Return the total seconds of all launches of a row, those of earlier runs included."""
     return sum(trial.duration_s for run in runs for trial in run.measured)
 
 
 def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
-    """Return the seconds that a batch of a row will take; None before the row's first launch. A version without a
-    launch will take as long as the others on average.
+    """Return the seconds that a batch of a row will probably take; None before the row's first launch. A version
+    without a launch is expected to take the mean of all launches.
     """
     trials = [trial for run in runs for trial in run.measured]
     if not trials:
@@ -27,7 +27,9 @@ def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
 
 
 def _expected_s(run: CellRun, batch: Batch) -> float:
-    """Return the seconds of a version's next launch: as long as its shortest, unless none ran the whole budget yet."""
+    """Return the expected seconds of a version's next launch: those of its shortest launch, extrapolated to the whole
+    budget if the next launch is to run it.
+    """
     is_whole = batch.whole or (batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured))
     return min(map(_whole_s if is_whole else _same_s, run.measured))
 
@@ -37,7 +39,7 @@ def _same_s(trial: Trial) -> float:
 
 
 def _whole_s(trial: Trial) -> float:
-    """Return the seconds that the launch would have taken for all the steps that it was asked for."""
+    """Return the seconds that the launch would have taken for all of its requested steps."""
     step_s = settled_median(trial.trace.column("step_s")) if trial.trace is not None else None
     left = max(0, trial.steps_asked - trial.last_step) if trial.end == "stopped" else 0
     return trial.duration_s + left * (step_s or 0.0)

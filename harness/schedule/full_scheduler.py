@@ -1,4 +1,4 @@
-"""Schedules a block that runs every version: rounds of all, and single launches where results ask for it."""
+"""Schedules a block that runs every version: in rounds of all versions, and in single launches that results require."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import block_fails_late, judge_so_far, judge_trials
 
 REFERENCES = 2
-"""Launches in its turn of the oldest version that waited for images."""
+"""Launches that the oldest version that waited for images has in its turn, without waiting, as a reference."""
 
 
 @dataclass(kw_only=True)
 class FullScheduler:
-    """One block, oldest image first. A round is one trial of every version. After the first one, a version that looks
-    bad and the last good one before it are launched until that is confirmed or denied. After `asked.least` rounds
+    """One block, oldest image first. A round is one trial of every version. After the first round, a version that looks
+    bad and the last good one before it are launched until this is confirmed or refuted. After `asked.least` rounds
 
     - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
     - a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
@@ -40,9 +40,9 @@ class FullScheduler:
     measures_noise: bool = False
     replicate: AAReplicate = field(init=False)
     extra: set[int] = field(default_factory=set)
-    """Rounds of this run that have only the versions beside a change, to confirm it."""
+    """Rounds of this run that have only the versions on both sides of a change, to confirm it."""
     only: frozenset[str] | None = None
-    """Cells (ids) that may be launched; of the others only the trials of earlier runs count. None means all."""
+    """Ids of the cells that may be launched; for the others, only the trials of earlier runs count. None means all."""
     blocks: int = 1
     """Number of blocks of the scenario, which share the chance of a false alarm."""
 
@@ -84,7 +84,7 @@ class FullScheduler:
             Batch(
                 runs=(run,),
                 round=self._label(self._rounds_of(run)),
-                record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
+                record=_record("round", f"trial {len(run.trials) + 1}, while waiting for an image"),
             )
             for run in self.runs
             if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
@@ -95,8 +95,9 @@ class FullScheduler:
     def _confirm(self, able: Sequence[CellRun]) -> Batch | None:
         """Return the versions on both sides of the first change that a launch, bad by itself, makes likely.
 
-        They have a round of their own, which says nothing of levels: those are compared in rounds of all versions. For
-        these `asked.least` launches remain; where `asked.most` leaves no others, the next round of all confirms.
+        They form a separate round, which does not count for levels, because these are compared in rounds of all
+        versions. `asked.least` launches are reserved for such rounds; if `asked.most` allows no others, the next round
+        of all versions confirms the change.
         """
         if self.only is not None or self.asked.least < 2 or any(not run.measured for run in able):
             return None
@@ -113,13 +114,13 @@ class FullScheduler:
         return Batch(runs=tuple(runs), round=number, record=_record("confirm", f"{versions}: is the change there?"))
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
-        done = {id(run): self._rounds_of(run) for run in able}
+        done = {run.cell.id: self._rounds_of(run) for run in able}
         always = self._always_fail()
-        behind = [run for run in able if done[id(run)] < self.asked.least and run.cell.id not in always]
+        behind = [run for run in able if done[run.cell.id] < self.asked.least and run.cell.id not in always]
         if not behind:
             return None
-        number = min(done[id(run)] for run in behind)
-        runs = [run for run in behind if done[id(run)] == number]
+        number = min(done[run.cell.id] for run in behind)
+        runs = [run for run in behind if done[run.cell.id] == number]
         if number and self._has_waited:
             if not self._may_be_equivalent():
                 return self._round(able, next_round(self.runs), reason="step times differ: all versions side by side")
@@ -128,7 +129,7 @@ class FullScheduler:
         return replace(batch, depth=self._depth(number))
 
     def _depth(self, number: int) -> Depth:
-        """Return how far the launches of a round go: the first is a look at all versions before any whole budget."""
+        """Return how far the launches of a round go: the first is a brief look at all versions before whole budgets."""
         return "brief" if not number and not self.lazy and self.asked.least > 1 else "usual"
 
     def _rounds_of(self, run: CellRun) -> int:
@@ -136,20 +137,20 @@ class FullScheduler:
         return len(run.measured) - self._apart(run)
 
     def _apart(self, run: CellRun) -> int:
-        """Count the launches of this run that confirmed something, where a comparison needs rounds of every version
-        beside them. One that failed has nothing to compare.
+        """Count the launches of this run that confirmed something, if levels are compared, which needs rounds of every
+        version. A version that failed has nothing to compare, so its launches all count as rounds.
         """
         if not self._compares_levels or not all(trial.made_its_steps for trial in run.measured):
             return 0
         return sum(trial.measured and trial.round in self.extra for trial in run.trials[run.adopted :])
 
     def _label(self, number: int) -> int:
-        """Return the number under which the trials of a round are kept: those of `extra` are taken."""
+        """Return the number under which the trials of a round are kept; the numbers in `extra` are already taken."""
         return next(itertools.islice((label for label in itertools.count() if label not in self.extra), number, None))
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
         """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
-        this shows how waiting affects step times. Once it had all its launches, no other version replaces it.
+        this shows how waiting affects step times. Once it has had all its launches, no other version replaces it.
         """
         compared = [run for run in self.runs if run.runnable and is_compared(run)]
         waited = [run for run in compared if _awaited(run)]
@@ -164,7 +165,7 @@ class FullScheduler:
         return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
 
     def _may_be_equivalent(self) -> bool:
-        """Return whether launches that waited for images may still show equivalence, which saves rounds of all."""
+        """Return whether launches that waited for images may still show equivalence, which makes rounds needless."""
         trials = [run.measured if run.runnable else [] for run in self.runs]
         launches = step_time_launches(trials, steps=self._scenario.steps)
         return may_hold(launches, limit=self._scenario.limits.step_time or 0.0, wanted=self.asked.least)
@@ -189,7 +190,7 @@ class FullScheduler:
         return Batch(runs=tuple(runs), round=next_round(self.runs), record=_record("repeat", whys))
 
     def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
-        """Return a batch of versions side by side, with the A/A replicate beside its original."""
+        """Return a batch of versions side by side, with the A/A replicate if its original is among them."""
         twin = self.replicate.run
         beside: tuple[CellRun, ...] = ()
         if any(run in self.replicate.originals for run in runs) or (twin is None and self.measures_noise):
@@ -224,7 +225,7 @@ class FullScheduler:
 
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
-            return "it failed beside other launches, and does it alone?"
+            return "it failed alongside other launches: does it also fail alone?"
         limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
         return verdict.wants_more(
             run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
@@ -236,18 +237,18 @@ class FullScheduler:
         return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
 
     def _always_fail(self) -> set[str]:
-        """Return the cells (ids) of versions that need no more launches to show that they always fail."""
+        """Return the ids of the cells that need no more launches to show that they always fail."""
         certain = always_fails([run.trials for run in self.runs])
         return {run.cell.id for run, is_certain in zip(self.runs, certain, strict=True) if is_certain}
 
     def _done(self) -> dict[str, Any]:
         counts = [len(run.measured) for run in self.runs]
         trials = " to ".join(map(str, sorted({min(counts), max(counts)})))
-        return _record("done", f"{trials} trials a version; more would not change the result")
+        return _record("done", f"{trials} trials per version; more would not change the result")
 
     def _skipped(self) -> dict[str, Skip]:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
-        skip = Skip(by="decide", why="not known, and not asked for by --decide")
+        skip = Skip(by="decide", why="not measured, and not needed for --decide")
         return {run.cell.id: skip for run in not_asked if not run.trials}
 
     def _differs_late(self) -> bool:
@@ -271,7 +272,7 @@ class FullScheduler:
 
 
 def _is_measured(run: CellRun) -> bool:
-    """Return whether the peaks of a run can be compared, if not its step times."""
+    """Return whether the peaks of a run can be compared, even if its step times cannot."""
     return any(trial.trace is not None for trial in run.measured)
 
 

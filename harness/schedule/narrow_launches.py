@@ -1,4 +1,4 @@
-"""Judges each launch of a hybrid: it shows the fault of B, or none, or it is unresolved."""
+"""Judges each launch of a hybrid: it shows the fault of B, it shows no fault, or it is unresolved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)
 """The line that ends a traceback; all lines before it are indented."""
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit|Warning))\b", re.MULTILINE)
 NEAR = 0.25
-"""A value within this share of the way from A's to B's counts as A's, and likewise at B's end."""
+"""A value within this share of the distance from A's to B's counts as A's; likewise at B's end."""
 Reading = tuple[HybridState | None, str]
 """The state by one launch, and the reason."""
 
@@ -42,11 +42,11 @@ def hybrid_outcomes(
     ends: tuple[Hybrid, Hybrid],
     finding: Finding,
     scenario: Scenario,
-    judged: dict[int, JudgedTrial | None] | None = None,
+    judged: dict[Trial, JudgedTrial | None] | None = None,
 ) -> tuple[HybridOutcome, ...]:
     """Return an outcome for each launch, and one for each hybrid that could not be launched.
 
-    `ends` are A and B; `judged` keeps the verdict on each launch, by its id, from one call to the next.
+    `ends` are A and B; `judged` keeps the verdict on each launch, from one call to the next.
     """
     a, b = ends
     trials = {launches.hybrid: launches.trials for launches in measured}
@@ -63,11 +63,11 @@ def hybrid_outcomes(
 
 
 def _of_hybrid(
-    launches: HybridLaunches, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
+    launches: HybridLaunches, reader: _Reader, figures: Mapping[Trial, float] | None, *, is_b: bool
 ) -> Iterator[HybridOutcome]:
     setups = sum(trial.end == "setup" for trial in launches.trials)
     for trial, number in zip(launches.trials, launches.rounds, strict=True):
-        figure = None if figures is None else figures.get(id(trial))
+        figure = None if figures is None else figures.get(trial)
         state, reason = reader.read(trial, is_b=is_b) if figure is None else (None, "")
         if figures is not None and figure is None and state in (None, "good"):
             state, reason = "unresolved", "this launch has no figure that could be compared"
@@ -96,7 +96,9 @@ def fault_counts(trials: Sequence[Trial], *, finding: Finding, scenario: Scenari
 
 
 def level_size(finding: Finding) -> float | None:
-    """Return the growth of the log of a level from A to B; None if no level decides, or it is not known."""
+    """Return the size of the change from A to B in the log of the level; None if the finding is not of a level, or its
+    size is unknown.
+    """
     effect = finding.effect
     if not is_level(finding) or effect is None or effect.unit != "ratio" or effect.value <= 0:
         return None
@@ -104,29 +106,31 @@ def level_size(finding: Finding) -> float | None:
 
 
 def is_level(finding: Finding) -> bool:
-    """Return whether launches are compared with those of A and B, because none shows the fault by itself."""
+    """Return whether the finding is of a level: a launch shows it only in comparison with those of A and B."""
     return finding.metric in RULES and finding.verdict != "slowdown"
 
 
-def _figures(measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario) -> Mapping[int, float] | None:
-    """Return the figure of each launch (by its id) over the steps that all have; None where no level decides."""
+def _figures(
+    measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario
+) -> Mapping[Trial, float] | None:
+    """Return the figure of each launch over the steps that all have; None if no level is compared."""
     if not is_level(finding):
         return None
     launches = usable(finding.metric, [each.trials for each in measured], steps=scenario.steps)
     figure = launch_figure_of(finding.metric, launches)
-    figures = {id(trial): figure(trial) for version in launches for trial in version}
+    figures = {trial: figure(trial) for version in launches for trial in version}
     return {trial: value for trial, value in figures.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """Reads launches by themselves; `a` and `b` are those of A and B."""
+    """Judges single launches; `a` and `b` are the launches of A and B."""
 
     finding: Finding
     scenario: Scenario
     a: Sequence[Trial]
     b: Sequence[Trial]
-    judged: dict[int, JudgedTrial | None]
+    judged: dict[Trial, JudgedTrial | None]
 
     def read(self, trial: Trial, *, is_b: bool) -> Reading:
         """Return the state by one launch, and the reason."""
@@ -147,14 +151,14 @@ class _Reader:
         return self._growth(judged, metric) if verdict is None else self._verdict(judged, verdict)
 
     def _judged(self, trial: Trial) -> JudgedTrial | None:
-        if id(trial) not in self.judged:
+        if trial not in self.judged:
             exit_only, limits = self.scenario.judge_exit, self.scenario.limits
             launches = judge_launches([trial], limits=limits, steps=self.scenario.steps, exit_only=exit_only)
-            self.judged[id(trial)] = next(iter(launches), None)
-        return self.judged[id(trial)]
+            self.judged[trial] = next(iter(launches), None)
+        return self.judged[trial]
 
     def _failed(self, trial: Trial, *, is_b: bool) -> Reading:
-        """Read a failed launch. It is bad only if it fails as B does: a mixture has failures of its own."""
+        """Judge a failed launch. It is bad only if it fails as B does, because hybrids may fail in other ways, too."""
         of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
         if is_b or failure_signature(trial) in of_b:
             wanted = self.finding.metric == "outcome"
@@ -172,7 +176,7 @@ class _Reader:
     def _growth(self, judged: JudgedTrial, name: str) -> Reading:
         growth = judged.growths.get(name)
         if growth is None or growth.state not in ("bad", "good"):
-            return "unresolved", "it was not counted in a whole launch" if growth is None else str(growth)
+            return "unresolved", "it was not measured over a whole launch" if growth is None else str(growth)
         return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
 
     def _value(self, trial: Trial, name: str) -> Reading:
@@ -181,7 +185,7 @@ class _Reader:
             return ("bad", f"{name} is not finite") if name in trial.not_finite else ("good", "")
         own, a, b = _level(trial, name), _levels(self.a, name), _levels(self.b, name)
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
-            return "unresolved", f"{name} does not tell A and B apart"
+            return "unresolved", f"{name} does not distinguish A from B"
         way = (own - median(a)) / (median(b) - median(a))
         if NEAR < way < 1 - NEAR:
             return "unresolved", f"{name} is {own:.6g}, which is neither A's nor B's"

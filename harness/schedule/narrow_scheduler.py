@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.judge.cell.trial_verdict import JudgedTrial
-from harness.model import Cell, Finding, Image
+from harness.model import Cell, Finding, Image, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.search import ComponentSearch
 from harness.run.scheduler import Batch, CellRun, next_round
@@ -18,8 +18,8 @@ class NarrowScheduler:
     """One search. `like` is the cell of A: all hybrids run on its lane and with its variant.
 
     `image_of` returns a hybrid's image. `refused` returns why no installer would make a hybrid, which is then not
-    launched; `checked` looks into a hybrid after its first launch, and returns why it is not what was asked for. Both
-    return "" for a hybrid that is right. `log` records the decisions without a launch.
+    launched; `checked` inspects a hybrid after its first launch, and returns how it differs from what was requested.
+    Both return "" for a correct hybrid. `log` records the decisions without a launch.
     """
 
     lazy = True
@@ -33,7 +33,7 @@ class NarrowScheduler:
     runs: dict[Hybrid, CellRun] = field(default_factory=dict)
     _refusals: dict[Hybrid, str] = field(default_factory=dict)
     _checked: set[Hybrid] = field(default_factory=set)
-    _judged: dict[int, JudgedTrial | None] = field(default_factory=dict)
+    _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
     _rounds: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def early(self) -> Sequence[Batch]:

@@ -31,9 +31,9 @@ from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
 LEAST_MEMORY_S = 30.0
-"""Seconds in steps that a launch has at least to look at the memory of a slow version."""
+"""Least seconds in steps of the launch that examines the memory of a slow version."""
 SLOW_LAUNCHES = 2
-"""Launches of a slow version that show how slow it is; the next one looks at its memory."""
+"""Launches of a slow version that show how slow it is; the next launch examines its memory."""
 
 
 def oracle() -> Oracle:
@@ -63,8 +63,8 @@ def decide_at_look(cell: Cell, trace: Trace, length: Length) -> str:
 def length_of(run: CellRun, batch: Batch) -> Length:
     """Return the length of a version's next launch.
 
-    If the versions beside it show that it is slow, its first launches end once they have shown that, and the one that
-    looks at its memory has SLOW times the time of a usual version, and LEAST_MEMORY_S at least.
+    If the other versions of the row show that it is slow, its first launches end once they have shown that. The
+    launch that examines its memory has SLOW times the time of a usual version, but at least LEAST_MEMORY_S.
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
@@ -94,13 +94,13 @@ def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -
 
 
 def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
-    """Return the verdict on a cell, by its scenario's limits."""
+    """Return the verdict on a cell by the limits of its scenario."""
     scenario = cell.variant.scenario
     return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
 def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
-    """Return the verdict on a cell, which is flat if nothing is wrong but that no launch ran the whole budget yet."""
+    """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
     scenario, judged = cell.variant.scenario, judge_trials(cell, trials)
     is_quiet = judged.verdict == "inconclusive" and verdict.quiet(
         trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
@@ -109,8 +109,8 @@ def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
 
 
 def block_fails_late(runs: Sequence[CellRun]) -> bool:
-    """Return whether further launches of a block have to run their whole budget: one failed later than quiet launches
-    stop, or returned NaN, and the others must get as far.
+    """Return whether further launches of a block have to run their whole budget: one launch failed later than quiet
+    launches stop, or returned NaN, and the others must get as far.
     """
     if any(trial.not_finite for run in runs for trial in run.measured):
         return True
@@ -119,8 +119,8 @@ def block_fails_late(runs: Sequence[CellRun]) -> bool:
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """Return a trial in a few words (its end, or what grows in it and its trace's verdict, with the figures), and
-    whether it is bad.
+    """Return a short description of a trial (its end, or what grows in it and its trace's verdict, with the figures),
+    and whether it is bad.
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
@@ -143,8 +143,8 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
 
 
 def wants_alone(cell: Cell, trial: Trial) -> bool:
-    """Return whether launches beside a trial may have caused what it shows: its steps become slower, or /dev/shm, which
-    they share, fills.
+    """Return whether launches at the same time may have caused what a trial shows: its steps become slower, or
+    /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
     if trial.trace is None or trial.buffered or scenario.judge_exit:
@@ -155,7 +155,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:
-    """Return the verdict on a cell's run. One that could not have its `least` trials is not good yet."""
+    """Return the verdict on a cell's run. With fewer than `least` trials, a good one is provisional or inconclusive."""
     cell, trials = run.cell, tuple(run.trials)
     if run.incompatible:
         judged = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
@@ -197,5 +197,5 @@ def verdict_on_run(result: RunResult, *, interrupted: bool) -> RunVerdict:
 
 
 def _is_open(verdict: CellVerdict) -> bool:
-    """Return whether a limit could not be kept, or something bad was seen that is not confirmed."""
+    """Return whether the verdict is provisional, a signal is blind, or something bad was seen but not confirmed."""
     return verdict.provisional or any(signal.seen in ("blind", "suspect", "bad") for signal in verdict.signals.values())

@@ -2,10 +2,10 @@
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
-plainly good. Among rows that are equally urgent, the one that takes the fewest seconds comes first, so that no cheap
-row waits for a costly one, and no cheap confirmation for a costly first round. For rows to be confirmed, the seconds
-that they had count, too. A costly first round that was begun gives way to cheap ones: the order of its versions is
-random, so that the pause favours none of them.
+plainly good, unless it takes less than a quarter of the seconds. Among rows that are equally urgent, the one that takes
+the fewest seconds comes first, so that no cheap row waits for a costly one, and no cheap confirmation for a costly
+first round. For rows to be confirmed, the seconds already spent on them count as well. A costly first round that was
+begun gives way to cheap ones: the order of its versions is random, so the pause favours none of them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Urgency = Literal["finish", "first", "confirm", "near", "good"]
 REASONS: Mapping[Urgency, str] = {
     "finish": "a round that was begun is finished first",
     "first": "the first round of every row comes before the second of any",
-    "confirm": "what looks bad is confirmed before what looks good is made sure of",
-    "near": "of what is near a limit, this takes the fewest seconds",
+    "confirm": "what looks bad is confirmed before more is launched of what looks good",
+    "near": "this row takes the fewest seconds of those near a limit",
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
 """Why a row comes before the others, the most urgent first."""
 ORDER: tuple[Urgency, ...] = tuple(REASONS)
 COSTLY = 4.0
-"""Ratio of the rest of a first round to what would come next, in seconds, from which it gives way."""
+"""A first round gives way if the rest of it takes at least this many times the seconds of the turn that comes next."""
 NEAR = 0.5
 """Share of a limit from which a row counts as near it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowStanding:
-    """The standing of a row, by the launches that it had.
+    """The standing of a row by its launches so far.
 
-    `suspect`: something looks bad that is not confirmed. `confirmed`: it has a finding that is. `nearness`: the largest
-    share of a limit that any of its signals reaches; 1 is at the limit.
+    `suspect`: something looks bad and is not confirmed. `confirmed`: the row has a confirmed finding. `nearness`: the
+    largest share of a limit that any of its signals reaches; 1 is at the limit.
     """
 
     suspect: bool = False
@@ -45,12 +45,12 @@ class RowStanding:
 
 @dataclass(frozen=True, kw_only=True)
 class RowState:
-    """A row that can have launches.
+    """A row that can be launched.
 
-    `group`: rows of a lower one come first, whatever their state. `finishes`: what it proposes completes a round of
-    this run, or costs no launch. `first`: some version has had no launch yet. `confirms`: it proposes launches that
-    confirm something. `launches`: how many it proposes; `next_s`: their seconds, None before any launch of it;
-    `spent_s`: the seconds of its launches so far.
+    `group`: rows of a lower group come first, whatever their state. `finishes`: its proposal completes a round of this
+    run, or costs no launch. `first`: a version has had no launch yet. `confirms`: its proposal confirms something.
+    `launches`: the number of proposed launches; `next_s`: their expected seconds, None before the row's first launch;
+    `spent_s`: the seconds of the row's launches so far.
     """
 
     group: int = 0
@@ -63,7 +63,7 @@ class RowState:
     standing: RowStanding = RowStanding()
 
     def takes_s(self, launch_s: float) -> float:
-        """Return the seconds that its proposed launches take; `launch_s` is the time of one if the row had none yet."""
+        """Return the seconds of the proposed launches. `launch_s`: those of one launch, if the row had none yet."""
         return self.launches * launch_s if self.next_s is None else self.next_s
 
     @property
@@ -78,15 +78,15 @@ class RowState:
 
 
 def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> int | None:
-    """Return the position of the row that is launched next, the first of equal ones; None if there is no row.
-    `launch_s`: the seconds of a launch in a row that had none yet.
+    """Return the position of the row to launch next, the first one if several are equal; None if there is no row.
+    `launch_s`: the expected seconds of a launch of a row without any so far.
     """
     return min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
 
 
 def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> bool:
-    """Return whether the rest of a first round, which `row` proposes, waits for a first round or a confirmation of
-    other rows that is much cheaper.
+    """Return whether the rest of a first round, which `row` proposes, waits for a much cheaper first round or
+    confirmation of another row.
     """
     place = choose(others, launch_s=launch_s)
     if place is None or others[place].urgency not in ("first", "confirm") or others[place].group > row.group:
@@ -100,11 +100,11 @@ def by_urgency(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
 
 
 def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
-    """Return the key of the order: the group, the urgency, the seconds that come next, the nearness.
+    """Return the sort key of a row: its group, its urgency, the seconds of its next launches, its nearness to a limit.
 
-    First rounds and confirmations share the time: what is cheap to confirm does not wait for a costly first round.
-    Rows that look bad share it by the seconds that they had, too, unless they propose launches that only confirm: those
-    are few, and then it is named.
+    First rounds and confirmations compete by seconds, so that a cheap confirmation does not wait for a costly first
+    round. For rows that look bad, the seconds already spent count as well, unless they propose launches that only
+    confirm: these are few, and the bad version is then named.
     """
     next_s = row.takes_s(launch_s)
     had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0

@@ -15,13 +15,13 @@ from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency
 Worker = str
 """The name of a machine, or of a connection to one."""
 ASK_S = 0.5
-"""Seconds after which a worker that waits for the turns of others looks again."""
+"""Seconds after which a worker that waits for the turns of other workers checks again."""
 
 
 @dataclass(kw_only=True, eq=False)
 class _Row:
-    """A row. `worker` began it, and is the only one that continues it. `proposal`: its next launches, None until it is
-    begun; `left`: those not handed out yet, where launches run side by side; `turns`: how many go on.
+    """A row. `worker` began it, and is the only one that continues it. `proposal`: its next launches, None until the
+    row is begun; `left`: those not handed out yet, if launches run side by side; `turns`: the number in progress.
     """
 
     block: BlockRun
@@ -52,19 +52,19 @@ def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: in
 
 @dataclass(kw_only=True)
 class RowQueue:
-    """The `Rows` of one worker or several, which work on them side by side. Thread-safe.
+    """The `Rows` of one or more workers, which work on them at the same time. Thread-safe.
 
-    A row stays with the worker that began it, because results of two machines are never compared. A row that nobody
-    has begun goes to whoever asks first, in the order of the first rounds.
+    A row stays with the worker that began it, because results of two machines are never compared. Rows that no worker
+    has begun go to the worker that asks first, in the order of the first rounds.
 
-    `standing` judges a row after its launches. `recall` brings what a row measured back into memory. `may` returns
-    whether a worker can run a row. `stop` returns why nothing more is to be launched, or "". `begin` is told who began
-    a row. `most`: the number of rows that a worker may have begun and not ended; the others wait for a worker that is
-    free.
+    `standing` judges a row after its launches. `recall` brings the traces of a row back into memory. `may` returns
+    whether a worker can run a row. `stop` returns why nothing more is to be launched, or "". `begin` is called when a
+    worker begins a row. `most`: the number of rows that a worker may have begun and not ended; the others wait for a
+    free worker.
 
     `splits` returns whether a row hands out its launches one by one, to several workers that share a name; None if each
-    name is one worker's. A worker for which nothing is left then waits for the turns of the others, which may bring
-    more.
+    worker has a name of its own. A worker for which nothing is left then waits for the turns of the others, after which
+    there may be more launches.
     """
 
     standing: Callable[[BlockRun], RowStanding]
@@ -74,26 +74,26 @@ class RowQueue:
     begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
     most: int | None = None
     splits: Callable[[BlockRun], bool] | None = None
-    _rows: dict[int, _Row] = field(default_factory=dict)
-    """The rows by the identity of their blocks, in the plan's order, with those of `_waiting` and `_begun`."""
-    _waiting: dict[int, _Row] = field(default_factory=dict)
-    _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
+    _rows: dict[BlockRun, _Row] = field(default_factory=dict)
+    """All rows by their blocks, in the plan's order; each is also in `_waiting` or in `_begun`."""
+    _waiting: dict[BlockRun, _Row] = field(default_factory=dict)
+    _begun: dict[Worker, dict[BlockRun, _Row]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
-    _launch_of: dict[int, float] = field(default_factory=dict)
-    """The mean seconds of a launch by row, also of those that ended: what a launch of another row will take."""
+    _launch_of: dict[BlockRun, float] = field(default_factory=dict)
+    """The mean seconds of a launch by row, including rows that ended: the estimate for a row without launches."""
     _abandoned: set[Worker] = field(default_factory=set)
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
         row = _Row(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
-        self._rows[id(block)] = self._waiting[id(block)] = row
+        self._rows[block] = self._waiting[block] = row
         self._series[_series_of(row)] += 1
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
-        """Return a worker's next turn, whose row then belongs to it; None if nothing is left for it. Of the launches of
-        a row that run side by side, one that is `ready` comes first.
+        """Return a worker's next turn, whose row then belongs to the worker; None if nothing is left for it. If the
+        launches of the row run side by side, one that is `ready` comes first.
         """
         with self._lock:
             while (row := self._choose(worker)) is None:
@@ -114,7 +114,7 @@ class RowQueue:
         return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency])
 
     def put_back(self, block: BlockRun) -> None:
-        """Judge a row after its turn (of launches side by side, after the last), and ask what its scheduler wants."""
+        """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""
         row = self._row(block)
         with self._lock:
             row.turns = max(0, row.turns - 1)
@@ -125,14 +125,14 @@ class RowQueue:
         with self._lock:
             row.state = _state(block, proposal, standing, group=row.state.group)
             if launches := sum(len(run.measured) for run in block.cells):
-                self._launch_of[id(block)] = row.state.spent_s / launches
+                self._launch_of[block] = row.state.spent_s / launches
             row.proposal, row.busy = proposal, False
             self._lock.notify_all()
 
     def close(self, block: BlockRun) -> None:
         with self._lock:
-            row = self._rows.pop(id(block))
-            self._begun.get(row.worker or "", {}).pop(id(block), None)
+            row = self._rows.pop(block)
+            self._begun.get(row.worker or "", {}).pop(block, None)
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
@@ -151,7 +151,7 @@ class RowQueue:
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
         with self._lock:
-            row = self._rows.get(id(block))
+            row = self._rows.get(block)
             if row is None or row.busy or row.turns or row.worker not in (None, worker):
                 return False
             is_new, row.busy = self._give(row, worker), True
@@ -162,7 +162,7 @@ class RowQueue:
         return True
 
     def again(self, block: BlockRun) -> None:
-        """Give back a row that was claimed, after its launch. It is judged anew if its turn had come before."""
+        """Give back a claimed row after its launch. The row is judged again if it had a turn before."""
         row = self._row(block)
         if row.proposal is not None:
             self.put_back(block)
@@ -172,7 +172,7 @@ class RowQueue:
             self._lock.notify_all()
 
     def resume(self, worker: Worker) -> None:
-        """Go on with the rows that a worker had in its hands when it was lost."""
+        """Continue the rows on which a worker was working when it was lost."""
         for row in [row for row in self._begun.get(worker, {}).values() if row.busy]:
             row.turns = 0
             if row.proposal is None:
@@ -212,13 +212,13 @@ class RowQueue:
         return None if place is None else rows[place]
 
     def _may_bring_more(self, worker: Worker) -> bool:
-        """Return whether other workers of the same name still have turns, after which their rows may want more."""
+        """Return whether other workers of the same name still have turns, after which their rows may need more."""
         begun = self._begun.get(worker, {}).values()
         return self.splits is not None and worker not in self._abandoned and any(row.turns for row in begun)
 
     def _is_split(self, row: _Row) -> bool:
         asked = row.proposal.runs if row.proposal is not None and not row.proposal.only_known else ()
-        apart = len({id(run) for run in asked}) == len(asked)
+        apart = len({run.cell.id for run in asked}) == len(asked)
         return bool(asked) and apart and self.splits is not None and self.splits(row.block)
 
     def _single(self, row: _Row, ready: Callable[[CellRun], bool]) -> Batch:
@@ -244,8 +244,8 @@ class RowQueue:
         return [row for row in self._rows.values() if not row.busy and self._is_open_to(worker, row)]
 
     def _first_waiting(self, worker: Worker) -> list[_Row]:
-        """Return the first row of the lowest group that a machine of a pool may begin: they wait in the order in which
-        they are to begin, and there may be ten thousand.
+        """Return the first row of the lowest group that a machine of a pool may begin. Rows wait in the order in which
+        they are to begin, so the search can stop early: there may be 10,000 rows.
         """
         first: _Row | None = None
         for row in self._waiting.values():
@@ -269,16 +269,16 @@ class RowQueue:
         return list(first.values())
 
     def _give(self, row: _Row, worker: Worker) -> bool:
-        """Make a row the worker's own; return whether it waited until now."""
+        """Assign a row to a worker; return whether the row waited until now."""
         is_new, row.worker = row.worker is None, worker
         if is_new:
-            del self._waiting[id(row.block)]
-            self._begun.setdefault(worker, {})[id(row.block)] = row
+            del self._waiting[row.block]
+            self._begun.setdefault(worker, {})[row.block] = row
             self._series -= Counter([_series_of(row)])
         return is_new
 
     def _row(self, block: BlockRun) -> _Row:
-        return self._rows[id(block)]
+        return self._rows[block]
 
 
 def _series_of(row: _Row) -> str:

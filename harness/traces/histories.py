@@ -96,7 +96,7 @@ def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
             raise UsageError(f"{path}:{line}: column {double!r} appears twice; rename one")
         return {name: names.index(name) for name in NAMES if name in names}
     if len(row) not in (2, 3):
-        raise UsageError(f"{path}:{line}: has {len(row)} columns and no header; give {EXPECTED}")
+        raise UsageError(f"{path}:{line}: has {_columns(row)} and no header; give {EXPECTED}")
     if _number(row[1]) is None:
         raise UsageError(
             f"{path}:{line}: {reprlib.repr(row[1])} is not a number, and the columns are not named `version` and "
@@ -108,7 +108,7 @@ def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
 def _row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str, float, str]:
     if len(row) <= max(places.values()):
         raise UsageError(
-            f"{where} has {len(row)} columns, but {max(places.values()) + 1} are needed; complete or remove the row"
+            f"{where} has {_columns(row)}, but {max(places.values()) + 1} are needed; complete or remove the row"
         )
     version, text = row[places["version"]], row[places["value"]]
     turn = row[places["round"]] if "round" in places else ""
@@ -134,3 +134,7 @@ def _twice(where: str, version: str, turn: str, line: int, *, has_rounds: bool) 
     if not has_rounds:
         return f"{again}, in line {line}; add a column `round` that says which values were measured side by side"
     return f"{again} in round {reprlib.repr(turn)}, in line {line}; remove one, or move it to another round"
+
+
+def _columns(row: Sequence[str]) -> str:
+    return f"{len(row)} column{'' if len(row) == 1 else 's'}"

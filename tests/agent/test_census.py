@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.agent import wire
-from harness.agent.probes import bounds, files, process_counts, schedule, tree
+from harness.agent.probes import bounds, files, kept_waiting, process_counts, tree
 from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 from tests.own_place import in_own_shm, own_shm
@@ -179,7 +179,7 @@ def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, t
 def test_on_a_busy_machine_no_count_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk of 2 ms took 60 ms under load, and the counts of that trial had gaps."""
     kept_s = iter([0.0, 60.0, 60.0])
-    monkeypatch.setattr(schedule, "kept_waiting_s", lambda: next(kept_s))
+    monkeypatch.setattr(kept_waiting, "kept_waiting_s", lambda: next(kept_s))
     spend(bounds.Bounds(1 << 20, -1.0))
 
 

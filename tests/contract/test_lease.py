@@ -60,7 +60,7 @@ def test_who_waits_says_for_whom_and_a_killed_holder_has_it_no_longer(world: Wor
     (text,) = set(said)
     assert f", process {holder.pid}, since 20" in text
     assert text.startswith("waiting: ")
-    assert text.endswith(" UTC uses this host")
+    assert text.endswith(" UTC")
 
 
 def test_of_many_one_has_it_at_a_time(world: World) -> None:

@@ -130,6 +130,6 @@ def test_without_a_run_there_is_nothing_that_could_be_undecided(tmp_path: Path) 
 
 def test_runs_that_fit_no_more_are_told_and_leave_no_empty_run(tmp_path: Path) -> None:
     before = swept(tmp_path)
-    with pytest.raises(UsageError, match="nothing that earlier runs measured is of this plan any more"):
+    with pytest.raises(UsageError, match="no earlier measurement fits this plan any more"):
         run(tmp_path, nothing, LEAKS % (1, 9), matrix=SQUARE, decide=True)
     assert list((tmp_path / "reports/matrix").glob("[0-9]*")) == [before.directory]

@@ -53,11 +53,11 @@ def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness)
     assert ended.code == 2
     assert ended.err.count("trial local") == 1, "one launch is enough"
     assert ended.err.splitlines()[-1].endswith(
-        "such as --steps-are loop:train_one (it defines train_one), or count each line of its output that matches as a"
+        "such as --steps-are loop:train_one (it defines train_one), or count each matching line of its output as a"
         " step: --step-pattern '^step '"
     )
     assert not (harness.folder / "reports/try-loop.yaml").exists(), "a second call would be another file"
     assert harness.run("runs").out == "no runs\n", "nothing was measured"
     again = harness.run("try", *words, "--steps-are", "loop:train_one", "--", "python", "loop.py")
-    assert "the program comes to its own end after 700 steps" in again.err
+    assert "the program ends by itself after 700 steps" in again.err
     assert {cell["verdict"] for cell in harness.summary("try-loop")["cells"]} == {"flat"}, again.out

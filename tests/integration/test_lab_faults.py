@@ -183,7 +183,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
     first.communicate(timeout=60)
     assert (first.returncode, second.code) == (NOT_ALL_DECIDED, NOT_ALL_DECIDED), second.err
     assert f"process {first.pid}, since" in second.err
-    assert "uses this host" in second.err
+    assert "this host is in use by" in second.err
     (one,), (other,) = (sorted(tried.folder.glob(f"{name}/matrix/2*/trials")) for name in ("first", "second"))
     ended_s = max(path.stat().st_mtime for path in one.iterdir())
     assert all(path.stat().st_mtime > ended_s for path in other.iterdir())

@@ -98,5 +98,5 @@ def test_a_node_in_use_is_not_waited_for_as_long_as_by_a_sweep(
         (told,) = clean_flow.clean([host], images=True, dry_run=dry_run, environ=environ, say=said.append)
         assert len(cluster.jobs()) == 1, "its own request is still in the queue"
     why = "waiting in the queue of Slurm: Resources"
-    assert told.problem == f"matrix.yaml:2: hosts.here: no node within 5 s ({why}); clean it again when it is free"
+    assert told.problem == f"matrix.yaml:2: hosts.here: no node within 5 s ({why}); clean again when one is free"
     assert said.count(f"matrix.yaml:2: hosts.here: {why}, 5 s at most") == 1

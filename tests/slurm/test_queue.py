@@ -128,9 +128,9 @@ def test_nobody_waits_longer_than_the_matrix_says(cluster: Cluster, environ: dic
     ("select", "told"),
     [
         ({"partition": "none"}, "the cluster has no such partition"),
-        ({"gres": "gpu:rtx2080:1"}, "no node has all of this|no node has such a gres"),
+        ({"gres": "gpu:rtx2080:1"}, "no node has all of these|no node has such a gres"),
         ({"constraint": "driver999"}, "no node has such a feature"),
-        ({"mem": "999G"}, "no node has all of this"),
+        ({"mem": "999G"}, "no node has all of these"),
     ],
 )
 def test_what_no_node_has_is_told_at_once(environ: dict[str, str], select: dict[str, str], told: str) -> None:

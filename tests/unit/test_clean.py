@@ -156,7 +156,7 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
     away, here = on(engine)
     assert str(away) == "docker: not cleaned: no Docker here"
     assert str(here).splitlines() == [
-        "process: removed 2 left behind by killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
+        "process: removed 2 leftovers of killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
     ]  # fmt: skip
     assert (engine.left, engine.images) == ([], ["repo:used"])
 
@@ -200,7 +200,7 @@ def test_an_image_that_lost_its_name_and_stayed_is_not_told_as_removed() -> None
             self.images.clear()
             return ()
 
-    assert str(on(Full())[1]).startswith("process: removed 2 left behind by killed runs, 0 images\n")
+    assert str(on(Full())[1]).startswith("process: removed 2 leftovers of killed runs, 0 images\n")
     assert "repo" not in str(on(Full())[1])
 
 
@@ -208,7 +208,7 @@ def test_a_dry_run_names_everything_and_removes_nothing() -> None:
     engine = Planted()
     text = str(on(engine, dry_run=True)[1])
     assert text.splitlines() == [
-        "process: would remove 2 left behind by killed runs, 2 images",
+        "process: would remove 2 leftovers of killed runs, 2 images",
         "  harness-1", "  harness-lease", "  repo:1", "  repo:used",
     ]  # fmt: skip
     assert len(engine.left) == len(engine.images) == 2
@@ -226,7 +226,7 @@ def test_where_nothing_is_left_it_says_just_that() -> None:
 def test_images_stay_unless_they_are_meant() -> None:
     engine = Planted()
     kept = "2 images kept (`--images` removes those not in use)"
-    assert str(on(engine, images=False)[1]).startswith(f"process: removed 2 left behind by killed runs; {kept}\n")
+    assert str(on(engine, images=False)[1]).startswith(f"process: removed 2 leftovers of killed runs; {kept}\n")
     assert str(on(engine, images=False)[1]) == f"process: nothing to remove; {kept}"
     assert len(engine.images) == 2
 

@@ -261,5 +261,5 @@ def test_a_machine_without_memory_is_no_bug(
     monkeypatch.setattr(cli, "main", refuse)
     assert run([]) == 3
     told = capsys.readouterr().err
-    assert "no memory" in told
+    assert "ran out of memory or threads" in told
     assert "Traceback" not in told

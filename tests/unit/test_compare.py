@@ -34,7 +34,7 @@ from harness.model import (
     Trial,
 )
 from harness.model.answers.history import merged
-from harness.report.terminal.compare import standing_text
+from harness.report.terminal.compare import standing_text, verdict_text
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
@@ -193,7 +193,7 @@ def _taken_over(one: Trial) -> Trial:
 def test_trials_that_the_later_run_took_over_are_not_measured_twice(runs: Runs) -> None:
     first = runs.write("a", {OLD: "ggg"})
     second = runs.write("b", {OLD: "ggg"}, change=_taken_over)
-    with pytest.raises(UsageError, match=r"ngc 20.12, signal_ops: measured once: .*took .* over.*--fresh"):
+    with pytest.raises(UsageError, match=r"ngc 20.12, signal_ops: measured once: .*took over .*--fresh"):
         compare_runs([first, second])
 
 
@@ -219,7 +219,7 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
         (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
-        (lambda one: one, "edited", "script, its files or the agent: script and edited"),
+        (lambda one: one, "edited", "script or command, its files or the agent: script and edited"),
         (
             lambda one: replace(one, facts={**one.facts, "wheels": {"numpy": "py3-none-any", "six": "py3-none-any"}}),
             "script",
@@ -455,6 +455,13 @@ def test_growth_and_numbers_that_are_bad_on_one_side_are_told() -> None:
     assert {found[name].standing for name in ("outcome", "open_files", "metrics.loss")} == {"worse"}
     assert standing_text(found["open_files"], "old", "new") == "only new leaves files open"
     assert standing_text(found["metrics.loss"], "old", "new") == "only new is bad"
+
+
+def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
+    """Both sides read `flat`, and beside them `only B is bad`."""
+    slow = replace(build.flat(), signals={"step_time": SignalVerdict(seen="bad", value=2.0)})
+    assert verdict_text(slow) == "step time bad"
+    assert verdict_text(build.flat()).startswith("flat")
 
 
 def test_a_throughput_that_falls_is_told_as_it_is() -> None:

@@ -250,7 +250,7 @@ def test_no_engine_is_asked_that_only_the_run_names(
     done = harness(command, path, 1)
     assert (done.exit_code, asked) == (0, [])
     if command == "diff":
-        assert "not known: layers: the engine was not asked; --ask-engine asks it" in done.stdout
+        assert "not known: layers: the engine was not asked; ask it with --ask-engine" in done.stdout
     assert harness(command, path, 1, "--ask-engine").exit_code == 0
     assert len(asked) == 1
 
@@ -282,7 +282,7 @@ def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
 def test_a_script_with_a_nul_is_refused(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path)
     replaced(path, stored_run.SCRIPT.encode() + b"# \0\n")
-    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so no Python runs it"):
+    with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so Python cannot run it"):
         recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
 
 

@@ -312,7 +312,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
     assert disk(40 * GIB).expected_bytes == {("ngc", "20.12-tf1-py3"): 6 * GIB, ("ngc", "22.12-tf1-py3"): 9 * GIB}
     assert notes == []
     disk(20 * GIB)
-    assert "will take about 23 GiB, and 20 GiB are allowed" in notes[0]
+    assert "will take about 23 GiB, and 20 GiB is allowed" in notes[0]
 
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirm
     assert launched.count(("v3", 0)) == 1
     assert result.verdict == "interrupted"
     assert not result.findings
-    assert "provisional: s v3 seems bad first" in headline.sentence(result)
+    assert "s v3 seems bad first (provisional; " in headline.sentence(result)
     assert "v2 before it is good so far" in headline.sentence(result)
 
 

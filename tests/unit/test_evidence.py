@@ -129,7 +129,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
     cell = find_cell(run, ["6.3.0"])
     assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 local keep=True"]) == cell
-    with pytest.raises(UsageError, match="fits 3 cells") as several:
+    with pytest.raises(UsageError, match="matches 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
     assert [find_cell(run, [number]) for number in "12"] == [cell, cell], "of a finding, and of what fixed it"
@@ -159,7 +159,7 @@ def test_a_param_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> Non
 
 def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
-    with pytest.raises(UsageError, match="fits 2 findings"):
+    with pytest.raises(UsageError, match="matches 2 findings"):
         find_finding(run, ["multidict"])
     with pytest.raises(UsageError, match=re.escape("1  multidict on local, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
@@ -431,7 +431,7 @@ def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
     piped = capsys.readouterr()
     text = run.path / "issue-1" / "issue.md"
     assert piped.out == text.read_text()
-    assert f"wrote {text}, ready to paste; beside it: repro.py, versions.png" in piped.err
+    assert f"wrote {text}, ready to paste; next to it: repro.py, versions.png" in piped.err
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "harness", *words]
     shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)

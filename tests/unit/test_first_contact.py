@@ -120,7 +120,7 @@ def test_requirement_files_are_versions(folder: Path) -> None:
         (("old.txt", "new.txt"), "old.txt: no such file in "),
         (
             ("torch=2.5.1", "torch=2.6.0"),
-            "torch=2.5.1: is not an image; a version of a package is written torch==",
+            "torch=2.5.1: is not an image; write a version of a package as torch==",
         ),
         (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
         (("torch==2.5.1", "torchvision==0.20.1"), "torchvision: give versions of one package"),
@@ -203,7 +203,7 @@ def test_a_program_in_a_folder_brings_what_lies_beside_it(folder: Path) -> None:
     (folder / "src" / "run.py").write_text("import near\n")
     (folder / "src" / "near.py").touch()
     assert set(job(folder, "python", "src/run.py", "conf/small.yaml").carried) == {"src/run.py", "src/near.py", "conf"}
-    with pytest.raises(UsageError, match="go into src and try it there"):
+    with pytest.raises(UsageError, match="change to src and run it there"):
         job(folder, "python", "src/run.py", "src/near.py")
 
 
@@ -618,7 +618,7 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
     assert str(told.value) == (
         "loop.py: the program ended, and no step was seen: it did not import any framework; name the function that "
         "makes a step, such as --steps-are loop:train_one (it defines train_one, Net.forward, load), or count each "
-        "line of its output that matches as a step: --step-pattern '^step '"
+        "matching line of its output as a step: --step-pattern '^step '"
     )
 
 
@@ -650,7 +650,7 @@ def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder
     with pytest.raises(UsageError) as told:
         first_launch.check(made, ended("setup", message, output="step 4\n"))
     assert "--steps-are" not in str(told.value)
-    assert str(told.value).startswith(f"python loop.py: {message}; count each line")
+    assert str(told.value).startswith(f"python loop.py: {message}; count each matching line")
 
 
 def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder: Path) -> None:

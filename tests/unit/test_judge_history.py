@@ -94,7 +94,7 @@ def test_a_limit_of_ones_own(judge):
 def test_too_little_is_no_all_clear(judge):
     done = judge("a,1\nb,1\nc,1\n", "--json")
     assert json.loads(done.stdout)["verdict"] == "inconclusive"
-    assert "3 versions of one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
+    assert "3 versions with one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
 
 
 def test_a_round_that_was_cut_short_is_left_out_and_that_is_said(judge):
@@ -107,6 +107,13 @@ def test_a_version_that_lacks_a_round_is_left_out_and_that_is_said(judge):
     done = judge(rows(STEP).replace("v4,", "#v4,", 1))
     assert "19 versions, 3 rounds" in done.stdout
     assert "left out: version v4: not measured in every round that is compared" in done.stdout
+
+
+def test_two_versions_with_one_common_round_keep_it(judge):
+    """They were said to have no value in the same round."""
+    done = judge("a,1,1\nb,2,1\na,1,2\n")
+    assert "2 versions, 1 round" in done.stdout
+    assert "left out: round 2: without some of the versions that are compared" in done.stdout
 
 
 def test_columns_may_be_named_in_any_order(judge):
@@ -125,13 +132,13 @@ def test_columns_may_be_named_in_any_order(judge):
         ("a,1\nb,-3\n", ":2: '-3': values must be positive numbers"),
         ("a,1\nb,nan\n", ":2: 'nan': values must be positive numbers"),
         ("a,1\nb,1e999\n", ":2: '1e999': values must be positive numbers"),
-        ("a,1\nb\n", ":2: has 1 columns, but 2 are needed"),
+        ("a,1\nb\n", ":2: has 1 column, but 2 are needed"),
         ("a,1,1\nb,1\n", ":2: has 2 columns, but 3 are needed"),
         ("a,1\n,2\n", ":2: no version"),
         ("a,1\nb,2\na,3\n", ":3: version 'a' already has a value, in line 1; add a column `round`"),
         ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' already has a value in round 'x', in line 1"),
-        ("a,1\n", ": has values of one version only; give those of two versions or more"),
-        ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),
+        ("a,1\n", ": has values of one version only; give values of at least two versions"),
+        ("a,1,1\nb,1,2\n", ": the rounds lack too many values; measure every version in every round"),
         ("time,commit,ms\n1,a,3\n", ":1: 'commit' is not a number, and the columns are not named"),
         ("version,value,value\n", ":1: column 'value' appears twice"),
         ("a,b,c,d\n", ":1: has 4 columns and no header"),

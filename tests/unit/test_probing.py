@@ -308,7 +308,7 @@ def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path) -> 
     """Its first 64 MiB were kept under its name, as if they were the whole file."""
     script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
     found, directory = one(tmp_path, script, "artifacts: {steps: 1}", most=1 << 19)
-    assert found.problem == "a: left out: with it the files are larger than 0.5 MiB"
+    assert found.problem == "a: left out, because the files would exceed 0.5 MiB"
     assert [path.stat().st_size for path in directory.glob("*/*")] == [500000]
 
 

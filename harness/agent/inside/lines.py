@@ -66,7 +66,7 @@ class LineTables(object):
 
 
 def _code(function, what, module):
-    """Return the code object that a call of the function runs; for a callable object, that of its class.
+    """Return the code object that a call of the function runs; for a callable object, that of `__call__`.
 
     `what` names the function in the error. Raises ProbeError.
     """

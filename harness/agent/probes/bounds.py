@@ -2,7 +2,7 @@
 
 import time
 
-from . import schedule
+from . import kept_waiting
 
 MOST_ENTRIES = 20000
 MOST_S = 0.05
@@ -18,7 +18,7 @@ class Bounds(object):
     def __init__(self, entries=MOST_ENTRIES, seconds=MOST_S):
         self._entries = entries
         self._until = time.perf_counter() + seconds
-        self._kept_s = schedule.kept_waiting_s()
+        self._kept_s = kept_waiting.kept_waiting_s()
 
     def count(self):
         """Count one more entry. Raises Beyond if it exceeds the limit, or if the time is over."""
@@ -28,6 +28,6 @@ class Bounds(object):
 
     def _is_over(self, now):
         if now > self._until:
-            kept_s = schedule.kept_waiting_s()
+            kept_s = kept_waiting.kept_waiting_s()
             self._until, self._kept_s = self._until + kept_s - self._kept_s, kept_s
         return now > self._until

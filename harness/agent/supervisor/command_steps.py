@@ -9,7 +9,7 @@ import os
 import re
 
 from .. import due_looks, ending, samples, wire, wrapping
-from ..probes import cpu, schedule, status, tree
+from ..probes import cpu, kept_waiting, status, tree
 from . import bursts, reason
 from .watch import Watch
 
@@ -32,7 +32,7 @@ class CommandWatch(Watch):
         self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
         self._bursts = bursts.Bursts()
         self._cpu_before_s = 0.0
-        self._kept_before_s = schedule.kept_waiting_s()
+        self._kept_before_s = kept_waiting.kept_waiting_s()
 
     def open(self):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
@@ -62,11 +62,11 @@ class CommandWatch(Watch):
             if self._counts():
                 self._step(now, now - self._last_at, self.resident())
             self._last_at = now
-        self._kept_before_s = schedule.kept_waiting_s()
+        self._kept_before_s = kept_waiting.kept_waiting_s()
 
     def _steps_came(self, count, now):
         """Record `count` steps that arrived in one read."""
-        kept_s = schedule.kept_waiting_s() - self._kept_before_s
+        kept_s = kept_waiting.kept_waiting_s() - self._kept_before_s
         if self._counts():
             took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
             for _ in range(count):

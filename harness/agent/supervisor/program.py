@@ -32,17 +32,15 @@ class ProgramWatch(ScriptWatch):
             self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
 
     def _on_unseen(self, others):
-        self.shortfall = "no_step"
-        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
+        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)), "no_step")
 
     def _on_ended(self, end, cut):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         if cut:
-            self._leave((end, self._limit_note(end)))
+            self._leave_after_steps(end)
         else:
             self._made_its_steps = self._verdict is None
-            self.shortfall = "own_end"
-            self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])))
+            self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of

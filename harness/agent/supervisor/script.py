@@ -120,14 +120,14 @@ class ScriptWatch(Watch):
 
     def _on_ended(self, end):
         self._made_its_steps = self._verdict is None
-        self._leave((end, self._limit_note(end)))
+        self._leave_after_steps(end)
 
-    def _limit_note(self, end):
-        """Return the message for an end that the time limit caused, else ""."""
-        if not self.table.header[samples.STOP] or end != "stopped":
-            return ""
-        self.shortfall = "timeout"
-        return "time limit reached after %d steps" % self.steps()
+    def _leave_after_steps(self, end):
+        """Leave with an end that the time limit may have caused."""
+        if self.table.header[samples.STOP] and end == "stopped":
+            self._leave((end, "time limit reached after %d steps" % self.steps()), "timeout")
+        else:
+            self._leave((end, ""))
 
     def _on_teardown(self, **event):
         if self.wrapper is not None:
@@ -139,14 +139,14 @@ class ScriptWatch(Watch):
     def _on_file(self, name, text):
         self.file(name, text)
 
-    def _leave(self, verdict):
+    def _leave(self, verdict, shortfall=""):
         """Record how the scenario ended, and start waiting for its process to end.
 
         Only the first report counts: after a failure in a forked process, the parent may still report a good end.
         """
         if self._verdict is not None:
             return
-        self._verdict = verdict
+        self._verdict, self.shortfall = verdict, shortfall
         self._leave_by = self.clock() + self._ending_s()
 
     def _ending_s(self):

@@ -13,7 +13,8 @@ CALLS = {
     "lightning": "a training batch",
     "transformers": "a step of Trainer",
 }
-OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
+OWN_PROCESS = "let it train in its own process"
+OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
@@ -25,7 +26,7 @@ def why_unseen(steps_are, hooked, elsewhere, others):
     processes that the program forked. `others`: whether it ran other processes.
     """
     if elsewhere:
-        return "%d steps were made in processes that it forked; %s" % (elsewhere, OTHERS.partition(": ")[2])
+        return "%d steps were made in processes that it forked; %s" % (elsewhere, OWN_PROCESS)
     return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else ""]))
 
 

@@ -37,8 +37,7 @@ class Watch(object):
         self.wrapper = wrapping.make_wrapper(job, root)
         self.components = wrapping.make_component_lister(job)
         self.done = None
-        self.shortfall = ""
-        self.remedy = ""
+        self.shortfall = self.remedy = ""
         self.gone = False
         self.notes = []
         self.output = wire.Output()

@@ -51,8 +51,8 @@ def _drop_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Print a message to stderr. Since it may quote a file, an image or a registry, nothing in it acts on a
-    terminal. The exit code tells, too: a disk that is full must not change it.
+    """Print a message to stderr, without the control characters that a quoted file, image or registry may hold. A
+    failure to print, such as a full disk, is ignored, so that the exit code does not change.
     """
     with suppress(OSError):
         click.echo(readable(f"harness: {text}"), err=True)
@@ -69,11 +69,11 @@ def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
 
 
 def show(text: str) -> None:
-    """Print a text on stdout: as it is to a file, so that nothing is lost, and harmless to a terminal. Half a character
-    becomes a question mark.
+    """Print a text on stdout: unchanged to a file, so that nothing is lost, and without control characters to a
+    terminal. A lone surrogate becomes a question mark.
     """
     text = text.encode(errors="replace").decode()
-    click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else it drops escapes
+    click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # color: else click drops escapes
 
 
 def print_json(content: Any) -> None:
@@ -82,7 +82,7 @@ def print_json(content: Any) -> None:
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
     """Write to a path that the user named. A file is replaced atomically; a pipe or a device is written to. With
-    `in_new_folder` the folder is made if it is missing. Raises UsageError."""
+    `in_new_folder`, a missing folder is created. Raises UsageError."""
     from harness.store import write_atomically
 
     try:

@@ -12,7 +12,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, 
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process at once."""
+    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process immediately."""
     stopped = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
     try:

@@ -35,7 +35,7 @@ def write_reports(result: RunResult, directory: RunDirectory) -> None:
 
 
 def write_exports(result: RunResult, directory: RunDirectory) -> None:
-    """Write the exports of the result, which does not change."""
+    """Write the exports of a result, but not the result itself."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
@@ -43,7 +43,7 @@ def write_exports(result: RunResult, directory: RunDirectory) -> None:
 
 
 def write_result(result: RunResult, directory: RunDirectory) -> None:
-    """Write the result, from which all reports can be made again. Its findings have the order of the reports."""
+    """Write the result, from which all reports can be made again. Its findings are in the order of the reports."""
     in_order = numbered(result)
     causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
     directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))

@@ -1,4 +1,4 @@
-"""Reports what a sweep has found while it goes on: a sentence on the terminal, and the page in the run's directory."""
+"""Reports what a running sweep has found so far: a sentence on the terminal, and the page in the run's directory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from harness.report.text import headline
 from harness.store import RunDirectory
 
 COST = 50.0
-"""A report is made anew once this many times its own cost has passed: it takes 2 % of the time at most."""
+"""A report is made again after this many times its own duration, so that reports take at most 2 % of the time."""
 SENTENCE_S, PAGE_S = 2.0, 30.0
 
 
 @dataclass(kw_only=True)
 class SoFar:
-    """Reports what is known after each turn of a row, as far as that costs next to nothing. Not thread-safe."""
+    """Reports what is known after each turn of a row, limited so that it costs next to nothing. Not thread-safe."""
 
     progress: ProgressListener
     write_page: Callable[[RunResult, RunDirectory], None]
     clock: Callable[[], float] = time.monotonic
     sentence_s: float = 0.0
     page_s: float | None = None
-    """When the next sentence and the next page are due."""
+    """When the next sentence and the next page are due, in seconds of `clock`."""
 
     def __call__(self, made: Callable[[], RunResult], directory: RunDirectory) -> None:
         began_s = self.clock()

@@ -1,7 +1,7 @@
 """Compares the environments on both sides of a finding, as the trials recorded them, for `harness diff`.
 
-The image's own settings and layers are asked of the engine if the user wants that: a copied run names its engine and
-its images, and what one's own engine knows of an image is nobody else's.
+The engine is asked for the image's own settings and layers only if the user requests it: a copied run may name any
+engine and image, and what the user's own engine knows about an image is private.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from harness.run.images import images
 from harness.store.saved_run import StoredRun
 
 Inspect = Callable[[str], Mapping[str, Any]]
-"""What the engine knows of an image, by id. Raises HarnessError: no engine, no such image."""
+"""Returns the engine's description of an image, by id. Raises HarnessError if the engine or the image is missing."""
 
 
 def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> EnvironmentDifference:
-    """Return the changes across a finding's boundary. `inspect` None: the engine is not asked.
+    """Return what changed between the versions before and after a finding. If `inspect` is None, no engine is asked.
 
-    Raises UsageError where there is no older side.
+    Raises UsageError if the finding has no version before it.
     """
     if finding.before is None:
         raise UsageError(
-            f"{finding.series} {finding.after}: bad from the start, so there is no good one to compare with"
+            f"{finding.series} {finding.after}: is bad from the start, so there is no good version to compare with"
         )
     trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
     sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
@@ -42,7 +42,7 @@ def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:
     return None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
 
 
-# ---------------------------------------------------------------- what the engine knows
+# ---------------------------------------------------------------- the engine's description of the image
 
 
 def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Section]:
@@ -58,7 +58,7 @@ def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Sect
 
 def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any]:
     if inspect is None:
-        raise UsageError("the engine was not asked; --ask-engine asks it")
+        raise UsageError("the engine was not asked; ask it with --ask-engine")
     if trial is None or not trial.reference:
         raise UsageError("the run does not record which image was launched")
     return inspect(trial.reference)
@@ -73,7 +73,7 @@ def _settings(image: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare the layers by content: those that both have at the bottom are the same, whatever they are called."""
+    """Compare the layers by digest. The images share the layers from the bottom up to the first that differs."""
     before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     gone = [Changed(name=f"layer {same + n}", before=layer, after=None) for n, layer in enumerate(before[same:], 1)]
@@ -82,7 +82,7 @@ def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
-    """Return what asks the host's engine, at the first question only; None for a host without
+    """Return a function that connects to the host's engine and asks about an image. Return None for a host without
     containers, or whose engine answers only during an allocation."""
 
     def inspect(image: str) -> Mapping[str, Any]:

@@ -25,9 +25,10 @@ GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
 
 
 def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
-    """Return a bug report of a finding. It holds only those values of the image's environment that a trial may tell.
+    """Return the content of a bug report on a finding. Of the image's environment it holds only the variables that a
+    trial may report.
 
-    Raises UsageError where the finding's bad version is not in the run.
+    Raises UsageError if the finding's bad version is not in the run.
     """
     bad, number = run.cells[bad_cell(run, finding).id], run.findings.index(finding) + 1
     history = tuple(run.cells[cell.id] for cell in row_of(run, finding))
@@ -52,7 +53,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
 
 
 def _good(history: Sequence[CellResult], finding: Finding) -> CellResult | None:
-    """Return the good side; if older versions are bad as well, the oldest good version."""
+    """Return the good side of a finding; if it has none, the oldest good version of the history, or None."""
     if finding.kind in ("bad_from_start", "worse"):
         return next((one for one in history if one.verdict.verdict in GOOD), None)
     version = finding.after if finding.kind == "first_fixed" else finding.before
@@ -86,7 +87,7 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:
-    """Return the versions of the system by name, as a report tells them; what is not known is left out."""
+    """Return the facts about the system that a bug report shows, by name; unknown ones are left out."""
     facts, seen = trial.facts, trial.fingerprint
     environment = facts.get("environment")
     shown = environment.items() if isinstance(environment, Mapping) else ()
@@ -101,5 +102,5 @@ def _system(trial: Trial) -> Mapping[str, Any]:
 
 
 def _is_told(name: str) -> bool:
-    """Return whether a bug report may name this variable: an image may have sent more than it was asked for."""
+    """Return whether a bug report may show this variable: an image may have sent more than was asked for."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""Derives from a run's directory alone how a cell is launched without the harness, for `harness repro`."""
+"""Derives from a run's directory alone how to launch a cell without the harness, for `harness repro`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")
     text = None if script is None else decoded(files.pop(script))
     if text is not None and "\0" in text:
-        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so no Python runs it")
+        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so Python cannot run it")
     return Recipe(
         result=result,
         run=_machine(cell, trial) if cell.lane.host.in_environments else _container(cell, trial),
@@ -61,7 +61,7 @@ def decoded(script: bytes) -> str:
         SyntaxError,
         LookupError,
         UnicodeError,
-    ):  # Python lacks the encoding: it never ran either
+    ):  # Python lacks the encoding, so the script never ran either
         return script.decode(errors="replace")
 
 
@@ -71,11 +71,11 @@ def decoded(script: bytes) -> str:
 def _container(cell: Cell, trial: Trial) -> Container:
     source = cell.image.source
     if isinstance(source, Build) and source.context.is_dir():
-        source = replace(source, context=source.context.absolute())  # the script may be started anywhere
+        source = replace(source, context=source.context.absolute())  # the repro script may be started from any folder
     image = _image(source, trial)
     for name in (image, source.reference if isinstance(source, Pull) else ""):
         if name and not REFERENCE.fullmatch(name):  # an option of docker, for example
-            raise UsageError(f"{cell.id}: {name!r:.100} is not the name of an image; is the run's directory whole?")
+            raise UsageError(f"{cell.id}: {name!r:.100} is not the name of an image; is the run's directory complete?")
     return Container(
         client=_client(cell.lane.host),
         image=image,
@@ -102,7 +102,7 @@ def _image(source: Source, trial: Trial) -> str:
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
-    """Return what `run/docker/containers.py` asks of the engine, as flags; a test holds them equal."""
+    """Return as flags what `run/docker/containers.py` asks of the engine; a test keeps both equal."""
     scenario = cell.variant.scenario
     options: list[tuple[str, ...]] = [
         ("--init",),
@@ -122,9 +122,7 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
 
 
 def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
-    """Return the limits that the trial had, and those of which it says nothing. An engine may have refused the
-    others.
-    """
+    """Return the limits that the trial's facts confirm or do not mention. An engine may have refused the others."""
     had = trial.facts.get("rlimits")
     limits = had if isinstance(had, dict) else {}
     return [limit for limit in scenario.ulimits if limits.get(limit[0]) in (None, f"{limit[1]}:{limit[2]}")]
@@ -155,7 +153,7 @@ def _machine(cell: Cell, trial: Trial) -> Machine:
 
 
 def _packages(source: Source, known: Any) -> tuple[str, ...]:
-    """Return everything that was installed, with its version; what the matrix asks for where that is not known."""
+    """Return all installed packages with their versions; if they are unknown, the packages that the matrix names."""
     if isinstance(known, dict) and known and all(isinstance(version, str) for version in known.values()):
         return tuple(f"{name}=={version}" if version else name for name, version in sorted(known.items()))
     return source.packages if isinstance(source, Install) else ()

@@ -1,4 +1,4 @@
-"""Writes the files of `harness demo`, a sweep of packages whose history is known. An installed harness has them."""
+"""Writes the files of `harness demo`, a sweep of packages with a known history. Every installation contains them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ FILES = (MATRIX, "scenarios/multidict_headers.py", "scenarios/regex_cache.py")
 
 
 def write(folder: Path) -> Path:
-    """Write the demo into a folder and return its matrix. What is there from an earlier call stays. Raises UsageError
-    where a file of that name says something else."""
+    """Write the demo into a folder and return the path of its matrix. Files of an earlier call stay. Raises UsageError
+    if a file of the same name has other content."""
     source = _source()
     texts = {folder / name: (source / name).read_text(encoding="utf-8") for name in FILES}
     write_new({path: text for path, text in texts.items() if not _has(path, text)}, otherwise="name another --folder")
@@ -22,7 +22,7 @@ def write(folder: Path) -> Path:
 
 
 def _source() -> Path:
-    """Return the folder of the demo: a wheel has it in its data, a checkout in its examples. Raises UsageError."""
+    """Return the folder with the demo's files: the package's data, or a checkout's examples. Raises UsageError."""
     installed = Path(str(files("harness"))) / "data" / "demo"
     source = installed if installed.is_dir() else Path(str(files("harness"))).parent / "examples"
     if missing := [name for name in FILES if not (source / name).is_file()]:

@@ -1,4 +1,4 @@
-"""Writes the text of a matrix file from versions and a command that a user typed."""
+"""Makes the text of a matrix file from the versions and the command that a user typed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LOCAL = ("docker", "process")
 TRIALS = {"least": 3, "most": 6}
 BUDGET, LEAST_BUDGET = 4000, 64
 LOOKS = 8
-"""The first look at a launch is after this part of its budget."""
+"""The first look at a launch comes after its budget of steps divided by this number."""
 SETUP_S = 600.0
-"""Time for setup beside the time in steps: images may compile before their first step."""
+"""Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The content of a matrix file that is to be written. `made_by`: the command that writes it; `more`: further keys
+    """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
     of its scenario."""
 
     made_by: Sequence[str]
@@ -35,9 +35,9 @@ class Draft:
     engine: str | None = None
     gpus: str = "auto"
     step_time_s: float = 60.0
-    """The longest time in steps of a launch of a program."""
+    """Most seconds that a launch of a program spends in steps."""
     budget: int = BUDGET
-    """The most steps of a launch of a program."""
+    """Most steps of a launch of a program."""
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -57,8 +57,8 @@ def drafted(
     network: bool = False,
     step_time_s: float = 60.0,
 ) -> Draft:
-    """Return the draft of what was typed: `series_of`, `job_of` and `steps_of` say what each argument means, and which
-    UsageError it may raise."""
+    """Return the draft for what a user typed. `series_of`, `job_of` and `steps_of` document the arguments. Raises
+    UsageError."""
     if not command:
         raise UsageError(_no_command(versions))
     series = series_of(versions, folder=folder, beside=beside)
@@ -77,7 +77,7 @@ def drafted(
 
 
 def _no_command(versions: Sequence[str]) -> str:
-    """Return the message for a missing command, which probably begins at the first word that names a program here."""
+    """Return the message for a missing `--`. The command probably begins at the first word that names a program."""
     for at, word in enumerate(versions):
         if at and (PYTHON.fullmatch(word) or shutil.which(word)):
             return f"no command: put -- before the command: … -- {shlex.join(versions[at:])}"
@@ -99,7 +99,7 @@ def text(draft: Draft, *, name: str) -> str:
         scenario["timeout"] = f"{draft.step_time_s + SETUP_S:g}s"
     lines = [
         f"# Written by: {_plain(draft.made_by)}",
-        "# Every key: docs/matrix.md. Edit it, and run it with harness sweep.",
+        "# All keys: docs/matrix.md. Edit this file, and run it with harness sweep.",
         "version: 1",
         f"name: {name}",
         "series:",
@@ -122,7 +122,7 @@ def _gpus(asked: str, engine: str) -> str | list[str]:
 
 
 def has_gpus() -> bool:
-    """Return whether this machine has the driver's device."""
+    """Return whether this machine has the device file of NVIDIA's driver."""
     return Path("/dev/nvidiactl").exists()
 
 
@@ -131,7 +131,7 @@ def _lines(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value as JSON, which is YAML, too; a $ is doubled, because a matrix file fills in variables."""
+    """Return a value as JSON, which is also YAML. Each $ is doubled, because a matrix file substitutes variables."""
     return json.dumps(_doubled(value), ensure_ascii=False)
 
 
@@ -144,6 +144,6 @@ def _doubled(value: Any) -> Any:
 
 
 def _plain(words: Sequence[str]) -> str:
-    """Return a command in one line, for a comment."""
+    """Return a command on one line, for a comment."""
     line = " ".join(shlex.join(words).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line)[:500]

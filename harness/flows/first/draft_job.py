@@ -18,17 +18,17 @@ from harness.safe_files import read_regular
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
 IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")
 FLAGS = ("-u", "-B")
-"""Flags of the interpreter that change nothing of what is measured."""
+"""Flags of the interpreter that do not affect what is measured."""
 MOST_BYTES = 256 << 20
 MOST_READ = 1000
 MOST_SOURCE_BYTES = 1 << 20
-"""Size of the largest file whose imports are looked for, in bytes."""
+"""Size of the largest file that is searched for imports, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftJob:
-    """`entry`: what a matrix file says under the scenario's name; `carried`: the files that are copied in. `source`:
-    the file of a program that is measured from inside."""
+    """A command line as a scenario. `entry`: its keys in a matrix file; `carried`: the files that are copied into each
+    launch; `source`: the file of a program that is measured from inside."""
 
     name: str
     entry: Mapping[str, Any]
@@ -37,7 +37,7 @@ class DraftJob:
 
     @property
     def module(self) -> str | None:
-        """Return the name by which `steps_are` knows a program's own module; None for a command."""
+        """Return the name of the program's own module in `steps_are`; None for a command."""
         return self.entry.get("module", self.source.stem) if self.source else None
 
 
@@ -50,16 +50,17 @@ def job_of(
     exit_code: bool = False,
     has_image: bool = True,
 ) -> DraftJob:
-    """Return the scenario of a command line that is run in `folder`, as the matrix file writes it: a program that is
-    measured from inside, if it is Python with a file or module of that folder, else a command. `files`: what else is
-    copied in; `step_pattern`: it is a command, whose lines of output are steps; `exit_code`: it is a command, and only
-    its exit code counts; `has_image`: an image may bring a program that `folder` lacks. Raises UsageError."""
+    """Return the scenario of a command line: a program that is measured from inside, if Python runs a file or module of
+    `folder`, else a command. `folder` is written as the matrix file names it. `files`: further files to copy in.
+    `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
+    which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. Raises UsageError.
+    """
     script = _script(words)
     if script and not has_image and not (folder / script).is_file():
         hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
         raise UsageError(f"{script}: is not in {folder.resolve()}{hint} name a Python program of this folder")
     if "/" in words[0] and not has_image and not (folder / words[0]).is_file():
-        raise UsageError(f"{words[0]}: there is no such file; name a program that is there")
+        raise UsageError(f"{words[0]}: no such file; name a program that exists")
     _check_pattern(step_pattern)
     own = _python(words, folder)
     inside_job = None if step_pattern or exit_code else own
@@ -84,7 +85,7 @@ def job_of(
 
 
 def _check_pattern(pattern: str | None) -> None:
-    """Raises UsageError."""
+    """Raise UsageError unless the pattern is a regular expression."""
     try:
         re.compile(pattern or "")
     except re.error as error:
@@ -92,7 +93,9 @@ def _check_pattern(pattern: str | None) -> None:
 
 
 def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:
-    """Return kind, file or module, arguments, and the folder of its imports; None if no Python of that folder runs."""
+    """Return the kind, the file or module, the arguments, and the folder of its imports; None if the command does not
+    run Python code of `folder`.
+    """
     if not PYTHON.fullmatch(words[0]):
         return None
     rest = _after_flags(words)
@@ -109,7 +112,7 @@ def _after_flags(words: Sequence[str]) -> list[str]:
 
 
 def _script(words: Sequence[str]) -> str | None:
-    """Return the Python file that a command starts, in whatever folder it lies."""
+    """Return the Python file that a command starts, in any folder; None if it starts none."""
     rest = _after_flags(words) if PYTHON.fullmatch(words[0]) else []
     return rest[0] if rest and rest[0].endswith(".py") else None
 
@@ -122,24 +125,26 @@ def _source(kind: str, target: str, folder: Path) -> Path:
 
 
 def _code_of_command(args: Sequence[str], own: tuple[str, str, list[str], Path] | None, folder: Path) -> list[str]:
-    """Return the folder's Python files that a command runs: the modules that its scripts import, or module `own`."""
+    """Return the Python files of `folder` that a command needs: what its scripts import, and the module that it runs
+    (`own`).
+    """
     scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
     imported = [name for script in scripts for name in _imported(script, folder)]
     return [*imported, *(_own("module", own[1], folder, Path()) if own and own[0] == "module" else [])]
 
 
 def _own(kind: str, target: str, folder: Path, home: Path) -> list[str]:
-    """Return a program and the modules beside it that it imports; for a module, its file or package comes first."""
+    """Return a program's file, or a module's file or package, followed by the modules next to it that it imports."""
     if kind == "program":
         beside = _imported(folder / target, folder / home)
         return [target, *(str(home / name) for name in beside)]
     top = _beside(target.partition(".")[0], folder)
-    assert top is not None, "only modules of the folder are run as such"
+    assert top is not None, "a module outside the folder is a command"
     return [top, *_imported(folder / top, folder)]
 
 
 def _beside(module: str, folder: Path) -> str | None:
-    """Return the file or folder of a module in a folder."""
+    """Return the file or package of a module in a folder; None if the folder has no such module."""
     for name in (f"{module}.py", module):
         path = folder / name
         if path.is_file() if name.endswith(".py") else path.is_dir() and any(path.rglob("*.py")):
@@ -148,7 +153,7 @@ def _beside(module: str, folder: Path) -> str | None:
 
 
 def _imported(start: Path, home: Path) -> list[str]:
-    """Return the modules in `home` that a file or folder imports, and those that these import in turn."""
+    """Return the modules in `home` that a file or folder imports, directly or through other modules."""
     found: dict[str, None] = {}
     waiting, seen = [start], set[Path]()
     while waiting and len(seen) < MOST_READ:
@@ -167,8 +172,8 @@ def _imported(start: Path, home: Path) -> list[str]:
 
 
 def modules(file: Path) -> Iterator[str]:
-    """Yield the first part of each imported name; nothing for a file that cannot be read or is no Python: a later check
-    says so.
+    """Yield the top-level name of each imported module; nothing for a file that cannot be read or is not Python, which
+    a later check reports.
     """
     try:
         with warnings.catch_warnings():
@@ -184,8 +189,8 @@ def modules(file: Path) -> Iterator[str]:
 
 
 def _named(args: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield the topmost part of each path in the folder that the arguments name (`conf/a.yaml`, `--data=data`), so that
-    the same words lead to its copy."""
+    """Yield the first component of each path in `folder` that the arguments name (`conf/a.yaml`, `--data=data`). Once
+    that is copied, the same arguments find the copy."""
     for word in _pieces(args):
         path = Path(word.split("=", 1)[-1] if word.startswith("-") else word)
         if path.parts and not path.is_absolute() and ".." not in path.parts and (folder / path).exists():
@@ -193,7 +198,7 @@ def _named(args: Sequence[str], folder: Path) -> Iterator[str]:
 
 
 def _pieces(args: Sequence[str]) -> list[str]:
-    """Return the words, and those of a shell's line among them: `sh -c 'python train.py; ./after.sh'`."""
+    """Return the words, and the words inside shell lines such as `sh -c 'python train.py; ./after.sh'`."""
     return [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
 
 
@@ -203,7 +208,7 @@ def _check(carried: Sequence[str], folder: Path, home: Path) -> None:
         if not path.exists():
             raise UsageError(f"--file {name}: is not in {folder}; name a file or a folder there")
         if home != Path() and Path(name) == Path(home.parts[0]):
-            raise UsageError(f"{name}: an argument names a file beside the program; go into {home} and try it there")
+            raise UsageError(f"{name}: an argument names a file next to the program; change to {home} and run it there")
     size = 0
     for name in carried:
         size += _size(folder / name)

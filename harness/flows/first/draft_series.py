@@ -18,7 +18,7 @@ EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or ol
 
 @dataclass(frozen=True, kw_only=True)
 class DraftSeries:
-    """`entry`: what a matrix file says under the series' name. `needs_containers`: it has images."""
+    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images."""
 
     name: str
     entry: Mapping[str, Any]
@@ -26,8 +26,8 @@ class DraftSeries:
 
 
 def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:
-    """Return the series of these versions, oldest first. `folder`: where files lie, as the matrix file writes it;
-    `beside`: requirements that all versions of a package get. Raises UsageError."""
+    """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
+    `beside`: requirements to install with each version of a package. Raises UsageError."""
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
     if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
@@ -39,7 +39,7 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
     if beside and kinds[0] != "package":
-        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files bring what they need")
+        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files contain what they need")
     if kinds[0] == "package":
         return _packages(words, beside)
     return _files(words, folder) if kinds[0] == "file" else _images(words)
@@ -52,14 +52,14 @@ def _kind(word: str, folder: Path) -> str:
     if (folder / word).is_file():
         return "file"
     if word.endswith((".txt", ".lock")):
-        raise UsageError(f"{word}: no such file in {folder.absolute()}; name a requirement file that is there")
+        raise UsageError(f"{word}: no such file in {folder.absolute()}; name a requirement file that exists")
     if package := PACKAGE.fullmatch(word.replace("=", "==")):
-        raise UsageError(f"{word}: is not an image; a version of a package is written {package[0]}")
+        raise UsageError(f"{word}: is not an image; write a version of a package as {package[0]}")
     return "image"
 
 
 def _is_bare(word: str, folder: Path) -> bool:
-    """Return whether a word is the name of a package or of an image, and no more."""
+    """Return whether a word is only the name of a package or image, without a version."""
     return bool(BARE.fullmatch(word)) and _kind(word, folder) == "image"
 
 
@@ -71,9 +71,9 @@ def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
         if nearest(name, known=names[:1]) and not name.startswith(names[0]) and not names[0].startswith(name):
             raise UsageError(
                 f"{other[0][0]}: is not a version of {names[0]}; did you mean {names[0]}=={version}? "
-                "a package that all versions get is given by --with"
+                "to add another package to each version, use --with"
             )
-        raise UsageError(f"{name}: give versions of one package; another one for all of them: --with {name}==…")
+        raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
     entry = {"install": [f"{names[0]}=={{version}}", *beside], "versions": [match[3] for match in pins]}
     return DraftSeries(name=safe(pins[0][1]), entry=entry, needs_containers=False)
 
@@ -86,7 +86,7 @@ def _files(words: Sequence[str], folder: Path) -> DraftSeries:
 
 
 def _images(words: Sequence[str]) -> DraftSeries:
-    """Return the series of these images. Those of one repository are named by their tags, which fit into a report."""
+    """Return the series of these images. Images of one repository are named by their tags, which suit a report."""
     split = [word.rpartition(":") for word in words]
     repositories = {repository for repository, _, _ in split}
     if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
@@ -97,6 +97,6 @@ def _images(words: Sequence[str]) -> DraftSeries:
 
 
 def safe(text: str) -> str:
-    """Return a name that a matrix file allows. One that has none of its letters tells texts apart by a hash."""
+    """Return a name that a matrix file allows. A text without any allowed character gets a name from its hash."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-")
     return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"

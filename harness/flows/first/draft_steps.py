@@ -14,16 +14,16 @@ from harness.matrix.scenarios.programs import undefined_function
 from harness.matrix.scenarios.scripts import ScriptProblem, parse_python
 
 TRAINERS = frozenset({"torch", "tensorflow", "keras", "jax", "lightning", "pytorch_lightning", "transformers"})
-"""Modules that train, by the names under which programs import them."""
+"""Training frameworks, by the names under which programs import them."""
 
 
 def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
-    """Return the scenario's key for what a step is. `kind`: as typed, None for what is found by itself. Raises
-    UsageError."""
+    """Return the scenario's key that says what a step is. `kind`: the value as typed; None: the agent finds the steps.
+    Raises UsageError."""
     if kind is None:
         return {}
     if job.source is None:
-        raise UsageError("--steps-are: is for a Python program of this folder; a command has --step-pattern")
+        raise UsageError("--steps-are: is for a Python program of this folder; use --step-pattern for a command")
     module, colon, name = kind.partition(":")
     if not colon and kind not in KINDS_OF_STEPS:
         hint = did_you_mean(kind, known=KINDS_OF_STEPS)
@@ -38,8 +38,8 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
 
 
 def imports_trainer(job: DraftJob, folder: Path) -> bool:
-    """Return whether a program, or a module of its folder that it imports, imports a framework that trains: only then
-    its steps are known without a launch."""
+    """Return whether a program, or a module of its folder that it imports, imports a training framework. Only then are
+    its steps known without a launch."""
     places = [folder / name for name in job.carried]
     files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
     programs = [file for file in files if file.suffix == ".py"]

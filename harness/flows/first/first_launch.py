@@ -1,4 +1,4 @@
-"""Says what the first launch of a drafted matrix file shows about the question, in terms of command-line options."""
+"""Checks the first launch of a drafted matrix file, and names the command-line options that remedy what is wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_NAMES = 6
 
 
 def check(draft: Draft, result: RunResult) -> None:
-    """Raise UsageError with the option that helps if nothing in the first launch counted as a step."""
+    """Raise UsageError, with the option that helps, if nothing in the first launch counted as a step."""
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
@@ -42,21 +42,21 @@ def check_unlaunched(job: DraftJob, more: Mapping[str, Any], folder: Path) -> No
     if job.source is None or "steps_are" in more or imports_trainer(job, folder):
         return
     raise UsageError(
-        f"{_named(job)}: imports no framework, and --no-run launches nothing to see its steps; "
+        f"{_named(job)}: imports no framework, and with --no-run no launch shows its steps; "
         f"{_by_function(job, more)}, or, if it prints a line at each step, count these lines: --step-pattern REGEX; "
         "if a library that it imports trains: --steps-are auto"
     )
 
 
 def fails_before_a_step(result: RunResult) -> bool:
-    """Return whether the first launch failed before its first step: the version may be at fault, or the question."""
+    """Return whether the first launch failed before its first step: the version or the command may be at fault."""
     trial = _first(result)
     return trial is not None and trial.end == "setup"
 
 
 def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
-    """Raise UsageError if the oldest and the newest version fail in one way before the first step, so that there is
-    nothing to compare."""
+    """Raise UsageError if the oldest and the newest version fail in the same way before the first step, so that there
+    is nothing to compare."""
     first, last = _first(oldest), _first(newest)
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
@@ -66,7 +66,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
 
 
 def _lacks(draft: Draft) -> Mapping[str, str]:
-    """Return the remedy for something that is missing, by the words of the failure's message."""
+    """Return the remedies for a missing module or file, by the words that identify them in a failure's message."""
     series = draft.series.entry
     if "install" in series:
         package = "if that is a package, also install it: --with PACKAGE"
@@ -77,7 +77,7 @@ def _lacks(draft: Draft) -> Mapping[str, str]:
 
 
 def few_steps(draft: Draft, result: RunResult) -> str | None:
-    """Return a note if the first launch came to its end after too few steps to judge, else None."""
+    """Return a note if the first launch ended by itself after too few steps to judge, else None."""
     trial = _first(result)
     counts = draft.job.source or "step_pattern" in draft.job.entry
     if trial is None or not counts or not trial.ended_well or not 0 < trial.last_step < LEAST_BUDGET:
@@ -90,8 +90,8 @@ def few_steps(draft: Draft, result: RunResult) -> str | None:
 
 
 def fitted(draft: Draft, result: RunResult) -> Draft | None:
-    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if it
-    never did, or if a budget cannot be so small.
+    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if the
+    program never did, or if that is less than LEAST_BUDGET.
     """
     ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]
     own = min(ends, default=0)
@@ -103,7 +103,7 @@ def _first(result: RunResult) -> Trial | None:
 
 
 def _said(trial: Trial) -> str:
-    """Return the last line of its message, which says how it ended."""
+    """Return the last line of the trial's message, which says how the trial ended."""
     return (trial.message.splitlines() or [""])[-1]
 
 
@@ -115,7 +115,7 @@ def _named(job: DraftJob) -> str:
 
 
 def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
-    """Return the option that names a function as a step, with one that the program defines."""
+    """Return advice to name a function as the step, with the functions that the program defines as examples."""
     asked = more.get("steps_are")
     typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
     names = sorted((name for name in functions(job) if name != typed), key=lambda name: not TRAINS.search(name))
@@ -127,11 +127,11 @@ def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
 
 
 def _by_pattern(printed: str) -> str:
-    """Return the option that counts lines of output, with the beginning that most of the printed lines share."""
+    """Return advice to count lines of output as steps; the pattern is the most common beginning of a printed line."""
     begun = Counter(
         found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
     )
     if not begun:
         return "let it print a number at each step, and count these lines: --step-pattern REGEX"
     example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
-    return f"count each line of its output that matches as a step: --step-pattern {example}"
+    return f"count each matching line of its output as a step: --step-pattern {example}"

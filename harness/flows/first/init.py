@@ -1,4 +1,4 @@
-"""Finds the program and the versions for a first matrix in a folder, and writes it, for `harness init`."""
+"""Finds the program and the versions in a folder for a first matrix file, and writes that, for `harness init`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ENGINE_S = 10.0
 
 
 def programs(folder: Path) -> list[str]:
-    """Return the Python files that may be the training, the likeliest first."""
+    """Return the Python files that may be the training program, the likeliest first."""
     usual = [name for name in USUAL if (folder / name).is_file()]
     others = [path for path in sorted(folder.glob("*.py")) if path.name not in usual]
     return [*usual, *(path.name for path in others if TRAINERS.intersection(modules(path)))]
 
 
 def program(name: str) -> str:
-    """Return the name of a file of this folder. Raises UsageError for another one."""
+    """Return `name` if this folder has such a file. Raises UsageError if it does not."""
     if not Path(name).is_file():
         hint = did_you_mean(name, known=(path.name for path in Path().glob("*.py")))
         raise UsageError(f"{name}: is not in {Path().resolve()}{hint} name a Python program of this folder")
@@ -47,8 +47,8 @@ def program(name: str) -> str:
 
 
 def histories(folder: Path, *, images: Sequence[str], index: Index, python: str) -> Iterator[tuple[str, ...]]:
-    """Yield what may be compared, oldest first, the likeliest first: requirement files, a pinned framework with the
-    release before it, two tags of one image (`images`: oldest first)."""
+    """Yield groups of versions to compare, each oldest first, and the likeliest group first: requirement files, a
+    pinned framework and the release before it, two tags of one image. `images` are sorted from oldest to newest."""
     files = sorted(folder.glob("requirements*.txt"), key=lambda path: path.stat().st_mtime)
     if len(files) > 1:
         yield tuple(path.name for path in files)
@@ -63,8 +63,8 @@ def histories(folder: Path, *, images: Sequence[str], index: Index, python: str)
 
 
 def pin(folder: Path) -> Mapping[str, str] | None:
-    """Return the package that the requirement files of a folder pin, with its version and file; None unless it is the
-    only one, or the only framework."""
+    """Return the name, version and file of the package that a folder's requirement files pin; None unless they pin a
+    single package or a single framework."""
     files = sorted(folder.glob("requirements*.txt"))
     pins = [{"name": name, "version": version, "file": path.name} for path in files for name, version in _pins(path)]
     frameworks = [one for one in pins if one["name"].lower() in FRAMEWORKS]
@@ -72,14 +72,14 @@ def pin(folder: Path) -> Mapping[str, str] | None:
 
 
 def suggested(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the likeliest versions as words, None if neither the folder nor the engine has any."""
+    """Return the likeliest versions, separated by spaces; None if neither the folder nor the engine has any."""
     index = PackageIndex.from_environ(environ)
     candidates = histories(folder, images=local_images(), index=index, python=RUNNING_PYTHON)
     return next((" ".join(words) for words in candidates), None)
 
 
 def needs(folder: Path, versions: Sequence[str]) -> tuple[str, ...]:
-    """Return what requirements.txt wants beside the package whose versions are compared."""
+    """Return the requirements in requirements.txt except the package whose versions are compared. Raises UsageError."""
     package = PACKAGE.fullmatch(versions[0]) if versions else None
     path = folder / "requirements.txt"
     if package is None or not path.is_file():
@@ -104,7 +104,7 @@ def local_images() -> list[str]:
 
 
 def write(draft: Draft, *, folder: Path) -> Path:
-    """Write matrix.yaml into a folder. Raises UsageError if there is one."""
+    """Write matrix.yaml into a folder, and return its path. Raises UsageError if the file exists."""
     path = folder / MATRIX
     return write_new({path: _text(draft, folder)}, otherwise=f"sweep it with: harness sweep {path}")[0]
 
@@ -114,7 +114,9 @@ def _text(draft: Draft, folder: Path) -> str:
 
 
 def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
-    """Give the matrix file the budget at which the program came to its own end; return it, None if it did not."""
+    """Set the budget of the matrix file to the step at which the program ended by itself, and return the budget; None
+    if the program did not.
+    """
     shorter = fitted(draft, result)
     if shorter is None:
         return None
@@ -123,7 +125,7 @@ def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
 
 
 def _pins(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the packages that a requirement file pins; nothing for one that cannot be read."""
+    """Yield the name and version of each package that a requirement file pins; nothing if the file cannot be read."""
     try:
         with path.open("rb") as stream:
             text = stream.read(MOST_BYTES).decode(errors="replace")
@@ -136,7 +138,7 @@ def _pins(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _before(name: str, version: str, index: Index, python: str) -> str | None:
-    """Return the release before a version; None if the index does not tell."""
+    """Return the newest usable final release before a version; None if the index has none or does not answer."""
     try:
         pinned = Version(version)
         releases = index.releases(name)

@@ -9,7 +9,9 @@ from harness.errors import UsageError
 
 
 def write_new(files: Mapping[Path, str], *, otherwise: str) -> list[Path]:
-    """Write files that do not exist yet; `otherwise`: what to do about one that does. Raises UsageError."""
+    """Write files that do not exist yet, and return their paths. Raises UsageError, which ends with the remedy
+    `otherwise`, if a file exists or cannot be written.
+    """
     made: list[Path] = []
     try:
         if taken := [str(path) for path in files if path.exists()]:

@@ -16,14 +16,14 @@ PARAMS = {"count": [100, 1000], "form": ["json", "pickle"]}
 
 
 def setup(count=100, form="json"):
-    """Whatever is needed once. What is measured is imported here, not at the top."""
+    """Prepare what is needed once. Import what is measured here, not at the top of the file."""
     import importlib
 
     library = importlib.import_module(form)
     numbers = list(range(count))
 
     def step():
-        """One step: called again and again, and timed. It may return a number or a dict of numbers."""
+        """Run one step. It is called repeatedly, and timed. It may return a number or a dict of numbers."""
         for _ in range(50):
             packed = library.dumps(numbers)
             library.loads(packed)
@@ -35,7 +35,7 @@ def setup(count=100, form="json"):
 MATRIX = """# harness sweep {name}.yaml
 version: 1
 series:
-  numpy:                                # put the package here that you ask about
+  numpy:                                # replace this with the package to test
     install: ["numpy=={{version}}"]
     versions: ["2.2.5", "2.2.6"]        # oldest first
 scenarios:
@@ -54,6 +54,6 @@ def write(name: str, folder: Path) -> list[Path]:
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
         raise UsageError(f"{name!r} cannot name a scenario; use letters, digits and _, and do not begin with a digit")
     if name in sys.stdlib_module_names or name == "numpy":  # numpy: what the matrix installs
-        raise UsageError(f"{name}: import {name} would find it, not the module of that name; choose another")
+        raise UsageError(f"{name}: import {name} would find this file, not that module; choose another name")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
     return write_new(files, otherwise="choose another name or --folder")

@@ -1,4 +1,4 @@
-"""Writes the matrix file of `harness try`, which its user may edit, and plans its first launches."""
+"""Writes the matrix file of `harness try`, which the user may edit, and plans its first launches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from harness.store import RunDirectory
 
 
 def write(draft: Draft, *, out: Path) -> Path:
-    """Write the draft's matrix file into the folder of the runs and return its path. The same draft has the same file;
-    a file that says something else, or was edited, stays. Raises UsageError."""
+    """Write the draft's matrix file into the folder of the runs and return its path. The same draft gets the same file.
+    A file with other content, such as an edited one, is never overwritten. Raises UsageError."""
     name = f"try-{draft.job.name}"
     wanted = text(draft, name=name)
     for number in itertools.count(1):
@@ -36,15 +36,17 @@ def write(draft: Draft, *, out: Path) -> Path:
 
 
 def plan_of(matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]) -> Plan:
-    """Return a plan of some versions alone: 0 is the oldest, -1 the newest. A sweep takes their launches over."""
+    """Return a plan of some versions alone. `places`: their positions, 0 for the oldest, -1 for the newest. A later
+    sweep takes over their launches.
+    """
     whole = load_matrix(matrix, environ=environ)
     some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
     return options.plan(replace(whole, series=some), seed=random.SystemRandom().randrange(2**31))
 
 
 def check(matrix: Path, environ: Mapping[str, str]) -> None:
-    """Read a matrix file that was just written. If it is refused, remove it, and raise UsageError without places in it:
-    its user typed the words, but not the file.
+    """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
+    no line or key of the file, because the user typed a command line and never saw the file.
     """
     try:
         load_matrix(matrix, environ=environ)
@@ -54,7 +56,7 @@ def check(matrix: Path, environ: Mapping[str, str]) -> None:
 
 
 def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
-    """Return why these runs launched nothing; None if they launched something."""
+    """Return the error that explains why these runs launched nothing; None if they launched any."""
     if any(cell.trials for result in results for cell in result.cells):
         return None
     last = results[-1]
@@ -66,14 +68,14 @@ def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
 
 
 def remove_index_of_nothing(out: Path) -> None:
-    """Remove the index of a folder that has nothing else."""
+    """Remove the index of a folder that contains nothing else."""
     with suppress(OSError):
         if [path.name for path in out.iterdir()] == [database.FILE]:
             (out / database.FILE).unlink()
 
 
 def remove_runs(results: Sequence[RunResult]) -> None:
-    """Remove the runs of a question that was refused. All belong to one matrix."""
+    """Remove the runs of a call that was refused. All of them belong to one matrix."""
     for result in results:
         shutil.rmtree(result.directory, ignore_errors=True)
     folder = results[0].directory.parent
@@ -84,7 +86,9 @@ def remove_runs(results: Sequence[RunResult]) -> None:
 
 
 def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, int | None]:
-    """Return the matrix file and its new budget, if the program came to its own end. Raises UsageError."""
+    """Return the matrix file and its new budget; None as the budget if the program did not end by itself. Raises
+    UsageError.
+    """
     shorter = fitted(draft, rehearsed)
     if shorter is None:
         return matrix, None

@@ -1,4 +1,4 @@
-"""Reads the question to `harness narrow`: a finding of a run, or two requirement files and a scenario."""
+"""Reads the question for `harness narrow`: a finding of a run, or two requirement files and a scenario."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ SERIES = "files"
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowQuestion:
-    """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
-    finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
-    the launches. What the finding's run had: `seen`, the launches of B, and `digests`, those of both images.
+    """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: the number
+    of the finding in the reports of its run. `plan`: one block with the cells of A and B alone. `journal`: the name of
+    the folder that keeps the launches. `seen`: the launches of B in the finding's run; `digests`: those of both images
+    there.
     """
 
     a: Cell
@@ -44,7 +45,7 @@ class NarrowQuestion:
 
 @contextmanager
 def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
-    """Yield the question after a finding of a run, with its scripts in a temporary folder. Raises UsageError."""
+    """Yield the question about a finding of a run, with the scripts in a temporary folder. Raises UsageError."""
     _check(finding)
     with TemporaryDirectory(prefix="harness-narrow-") as folder:
         yield _of_run(run, number, finding, folder=Path(folder))
@@ -77,11 +78,11 @@ def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> N
 def _check(finding: Finding) -> None:
     place = f"{finding.series} {finding.after}"
     if finding.kind == "first_fixed":
-        raise UsageError(f"{place}: is where it was fixed; narrow takes a finding that something became worse")
+        raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
     if finding.lane.host.engine == "slurm":
-        raise UsageError(f"{place}: narrow makes no hybrids on hosts of Slurm yet; give --good and --bad on a node")
+        raise UsageError(f"{place}: narrow makes no hybrids on Slurm hosts yet; run it on a node with --good and --bad")
     if finding.before is None:
-        raise UsageError(f"{place}: bad from the start, so there is no good version to make hybrids with")
+        raise UsageError(f"{place}: is bad from the start, so there is no good version to make hybrids with")
 
 
 def _check_values(run: StoredRun, *cells: Cell) -> None:
@@ -90,23 +91,25 @@ def _check_values(run: StoredRun, *cells: Cell) -> None:
         given = (*cell.image.environment, *cell.variant.scenario.environment)
         names = [name for name, value in given if value == WITHHELD]
         if names:
-            raise UsageError(f"{run.path}: the value of {', '.join(names)} is withheld in it, so it cannot be launched")
+            raise UsageError(f"{run.path}: withholds the value of {', '.join(names)}, which a launch needs")
 
 
 def _host(lane: Lane) -> Host:
-    """Return the host with its `gpus:`, which the run does not keep; the lane says which it had."""
+    """Return the host with the `gpus` of its lane, because the run does not keep the host's own."""
     if lane.gpu is None:
         return lane.host
     return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))
 
 
 def _scenario(run: StoredRun, scenario: Scenario, folder: Path) -> Scenario:
-    """Return the scenario with its script, or program, and files as the run kept them, written into `folder`."""
+    """Return the scenario with its script or program and its files, which are written into `folder` as the run kept
+    them. Raises UsageError if the run lacks one.
+    """
     hashes = run.files.get(scenario.name, {})
     files, missing = inputs.read_inputs(hashes, run.path)
     if missing or (scenario.file is not None and scenario.file.name not in files):
         lacking = ", ".join(missing) or str(scenario.file)
-        raise UsageError(f"{run.path}: {lacking} is not in it (changed, or larger than 16 MiB); sweep again, and here")
+        raise UsageError(f"{run.path}: lacks {lacking} (changed, or larger than 16 MiB); sweep again on this machine")
     paths = {}
     for place, content in files.items():
         path = folder / "scenario" / place
@@ -137,12 +140,12 @@ class Files:
 
 
 def plan_of_files(files: Files, *, seed: int) -> Plan:
-    """Return the plan of a sweep of both. Raises UsageError."""
+    """Return the plan of a sweep of both files. Raises UsageError."""
     where = Where(file=str(files.script or files.good), line=1, key="")
     scenario = _scenario_of(files, where)
     images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
     if images[0].source == images[1].source:
-        raise UsageError(f"{files.good} and {files.bad}: ask for the same, so there is nothing to find")
+        raise UsageError(f"{files.good} and {files.bad}: ask for the same packages, so there is nothing to find")
     matrix = Matrix(
         name=f"narrow-{scenario.name}",
         path=files.script or files.good,
@@ -154,7 +157,9 @@ def plan_of_files(files: Files, *, seed: int) -> Plan:
 
 
 def _named(good: Path, bad: Path) -> Mapping[str, Path]:
-    """Name the sides by their files without extension, where these differ."""
+    """Return the files by the name of their side: the file name without extension, or `good` and `bad` if these are
+    equal.
+    """
     if good.stem != bad.stem:
         return {good.stem: good, bad.stem: bad}
     return {"good": good, "bad": bad}
@@ -188,8 +193,8 @@ def _scenario_of(files: Files, where: Where) -> Scenario:
 
 
 def question_of(result: RunResult) -> NarrowQuestion:
-    """Return the question after a sweep of two files: its first finding; they are in the order of reports. Raises
-    UsageError where there is none, InfrastructureError where one of them could not be measured.
+    """Return the question about a sweep of two files: its first finding in the order of reports, if possible one that
+    is no consequence. Raises UsageError if there is none, InfrastructureError if a file could not be measured.
     """
     problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
     if any(problems):
@@ -216,9 +221,9 @@ def question_of(result: RunResult) -> NarrowQuestion:
 
 
 def _no_difference(findings: Sequence[Finding], b: Cell) -> str:
-    """Return why nothing is worse in B. If B fixes something, A is bad from the start."""
+    """Return why nothing is worse in B. If B fixes something, A is bad from the start, so this is checked first."""
     if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
         return "the good one is worse than the bad one; are they swapped?"
     if any(one.kind == "bad_from_start" for one in findings):
         return "both are bad; give a good one with --good"
-    return "nothing that was measured is worse in the bad one; is it the scenario that shows it?"
+    return "nothing that was measured is worse in the bad one; does the scenario show the fault?"

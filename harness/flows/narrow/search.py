@@ -20,7 +20,7 @@ from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
 from harness.run.engine import Kept
-from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.host_run import HostRun
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.narrow_launches import fault_counts, is_level, level_size
 from harness.schedule.narrow_scheduler import NarrowScheduler
@@ -33,7 +33,7 @@ MOST_NAMED = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """A question on its way: everything that is known before the first hybrid is made."""
+    """A question and everything else that is known before the first hybrid is made."""
 
     question: NarrowQuestion
     both: narrow_sides.BothSides
@@ -46,9 +46,9 @@ class Narrowing:
 def narrowing(
     question: NarrowQuestion, context: RunContext, *, known: narrow_sides.Contents | None = None
 ) -> Iterator[Narrowing]:
-    """Open and lease the host, make A and B, and list their contents, unless those are `known`.
+    """Open and lease the host, make A and B, and list their contents, unless the contents are `known`.
 
-    Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
+    Raises UsageError if A and B do not differ, InfrastructureError, Interrupted.
     """
     with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or narrow_sides.looked_into(both)
@@ -67,8 +67,8 @@ def narrowing(
 
 
 def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -> tuple[ComponentGroup, ...]:
-    """Return the groups in which the two versions of a plan differ, by what is installed in them. The scenario is not
-    run. Raises UsageError where nothing that is installed differs or can be swapped, InfrastructureError, Interrupted.
+    """Return the groups of installed components in which the two versions of a plan differ, without running the
+    scenario. Raises UsageError if no such component differs or can be swapped, InfrastructureError, Interrupted.
     """
     with narrow_sides.both_sides(plan, context, digests=digests) as both:
         looked = narrow_sides.installed(both)
@@ -79,7 +79,7 @@ def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -
 
 
 def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
-    """Return the cost of a search; without a finding, that for a fault which each single launch shows."""
+    """Return the expected cost of a search; without a finding, for a fault that shows in every launch."""
     level = finding is not None and is_level(finding)
     return expected_cost(len(groups), is_level=level, rules=NarrowRules())
 
@@ -97,7 +97,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
 
     Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError, and
-    UsageError where nothing can be swapped.
+    UsageError if nothing can be swapped.
     """
     question, both = narrowing.question, narrowing.both
     if not any(group.swaps for group in narrowing.coupling.groups):
@@ -127,8 +127,8 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 
 def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
-    """Return how an environment that was made again from a version's own parts differs from that version; "" if this
-    can no longer be seen. The answer of the search is known by then, and is kept.
+    """Return how a copy of a version, made from the version's own parts, differs from that version; "" if the copy can
+    no longer be inspected. No error is raised, because the search already has its answer.
     """
     run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
     if run.prepared is None:
@@ -150,9 +150,9 @@ def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
-    """Put each version's own parts into it again before anything is launched, which shows whether an index lacks any.
+    """Make the sham swap of each version before anything is launched, which shows whether an index lacks any part.
 
-    Raises InfrastructureError where neither version can be made again, Interrupted.
+    Raises InfrastructureError if no sham can be made, Interrupted.
     """
     both, problems = narrowing.both, []
     for sham in made.search.shams:
@@ -163,14 +163,14 @@ def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
             problems.append(str(error))
             both.context.progress.note(f"{cell.image.version}: cannot be made: {error}; nor can hybrids that need it")
     if problems and len(problems) == len(made.search.shams):
-        raise InfrastructureError(f"no hybrid can be made, and nothing was launched for one: {problems[0]}")
+        raise InfrastructureError(f"no hybrid can be made, so none was launched: {problems[0]}")
 
 
 def _nothing_to_swap(both: narrow_sides.BothSides, looked: narrow_sides.Contents) -> str:
     names = (f"{cell.image.version} ({' '.join(looked[side].installs_for)})" for side, cell in both.cells.items())
     return (
-        f"{' and '.join(names)}: all that differs goes with the operating system, Python and C library, which cannot "
-        "be swapped; narrow versions with the same minor version of Python"
+        f"{' and '.join(names)}: everything that differs belongs to the operating system, Python or the C library, "
+        "which cannot be swapped; narrow versions with the same minor version of Python"
     )
 
 
@@ -193,7 +193,7 @@ def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
 
 
 def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
-    """Look into a hybrid with a library of the other side: a library's own path wins over LD_LIBRARY_PATH."""
+    """Return which swapped library a hybrid does not load, else "": a library's own RPATH wins over LD_LIBRARY_PATH."""
     if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
         return ""
     try:

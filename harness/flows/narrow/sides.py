@@ -21,14 +21,14 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.process.engine import search_path
 
 Contents = Mapping[Side, Inventory]
-"""The contents of both sides."""
+"""The inventory of each side."""
 Digests = Mapping[Side, str | None]
 NO_DIGESTS: Digests = {}
 INSPECTED_STEPS = 50
-"""Steps of the launch that looks which libraries are mapped."""
+"""Most steps of the launch that lists the mapped libraries."""
 COMPONENTS = {"name": "components"}
 NOTHING = ("true",)
-"""What is run where the scenario is not."""
+"""The command that is launched instead of the scenario."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,10 @@ class BothSides:
 
 @contextmanager
 def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS) -> Iterator[BothSides]:
-    """Open and lease the host, and make both versions of a plan, which is one block of two cells. Images that are not
-    those with these `digests`, which an earlier run measured, are told.
+    """Open and lease the host, and make both versions of a plan, which is one block of two cells. `digests`: those of
+    the images that an earlier run measured; a note reports each image that differs.
 
-    Raises UsageError where they are the same, or have no such program as the scenario starts; InfrastructureError where
+    Raises UsageError if the versions are the same or lack the program that the scenario starts, InfrastructureError if
     one cannot be made, Interrupted.
     """
     ((a, b),) = (block.cells for block in plan.blocks)
@@ -98,8 +98,8 @@ def installed(sides: BothSides) -> Contents:
 def checked(plan: Plan, context: RunContext) -> Contents:
     """Return the contents of both versions of a plan, by one launch of each, before either is measured.
 
-    Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
-    InfrastructureError where one cannot be made, Interrupted.
+    Raises UsageError if the versions do not differ, or if the first one, which should be good, fails twice;
+    InfrastructureError if one cannot be made, Interrupted.
     """
     with both_sides(plan, context) as sides:
         looks = {side: sides.look(cell, sides.made[side]) for side, cell in sides.cells.items()}
@@ -112,17 +112,17 @@ def checked(plan: Plan, context: RunContext) -> Contents:
 
 def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str:
     a, b = (cells[side].image.version for side in ("A", "B"))
-    remedy = "so does the bad one: is it the scenario?" if b_fails else f"and {b} does not: are they swapped?"
+    remedy = "so does the bad one: is the scenario at fault?" if b_fails else f"and {b} does not: are they swapped?"
     return f"{a}: should be good, but fails ({problem}); {remedy}"
 
 
 def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
-    """Make both versions. Raises UsageError where they are the same, InfrastructureError, Interrupted."""
+    """Make both versions. Raises UsageError if they are the same, InfrastructureError, Interrupted."""
     had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
     for side, digest in digests.items():
         if digest not in (None, had[side].digest):
             version = cells[side].image.version
-            context.progress.note(f"{version}: is not the image that the run measured; it was changed since")
+            context.progress.note(f"{version}: is not the image that the run measured; it has changed since")
     same_variables = cells["A"].image.environment == cells["B"].image.environment
     if had["A"].digest == had["B"].digest and same_variables:
         raise UsageError(_equal(cells))
@@ -130,7 +130,7 @@ def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, diges
 
 
 def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) -> None:
-    """Raise UsageError for the name of a program that neither virtual environment has, nor the machine."""
+    """Raise UsageError if the scenario starts a program that neither environment nor the machine has."""
     command = cells["A"].variant.command
     if not command or "/" in command[0] or not cells["A"].lane.host.is_process:
         return
@@ -138,12 +138,12 @@ def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) ->
         given = dict((*cell.image.environment, *cell.variant.scenario.environment))
         if which(command[0], path=given.get("PATH") or search_path(Path(made[side].reference).parent)):
             return
-    raise UsageError(f"{command[0]}: no such program, neither in one of the two environments nor on this machine")
+    raise UsageError(f"{command[0]}: no such program, neither in the two environments nor on this machine")
 
 
 def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:
     """Return the components that differ between the versions. Raises UsageError if none does. `ran`: the scenario ran,
-    so that the libraries that it maps are known.
+    so the libraries that it maps are known.
     """
     differences = components(looked["A"], looked["B"])
     if not differences:

@@ -19,8 +19,8 @@ from harness.store import RunDirectory
 class RunContext:
     """The environment, the progress listener, the event that stops the flow, and the access to engines and the time.
 
-    `pool_wait_s`: seconds that a row waits for the machine of a pool that measures it, if that is lost. An engine that
-    restarts is back sooner.
+    `pool_wait_s`: seconds that a row of a pool waits for its machine if that is lost. An engine that restarts takes
+    less.
     """
 
     environ: Mapping[str, str]
@@ -30,7 +30,8 @@ class RunContext:
     pool_wait_s: float = 180.0
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     so_far: Callable[[Callable[[], RunResult], RunDirectory], None] = lambda made, directory: None
-    """Hears after each turn of a row how to have the result so far, and where the run is kept. From any thread."""
+    """Called after each turn of a row, from any thread, with a function that returns the result so far, and with the
+    directory of the run."""
 
     def preparing(self, *, lane: str, image: str) -> Say:
         """Return a function that shows each step of a preparation, and raises Interrupted once the run is stopped."""
@@ -44,7 +45,7 @@ class RunContext:
         return say
 
     def showing(self, *, lane: str, image: str) -> Say:
-        """Return a function that only shows: a lease is given back after the run is stopped, and may not go."""
+        """Return a function that only shows, and never raises: a lease is given back even after the run is stopped."""
 
         def say(text: str) -> None:
             self.progress.preparing(lane=lane, image=image, text=text)

@@ -21,8 +21,8 @@ MOST_FILE_CHARACTERS = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """One launch with a probe of `steps` steps: how it ended, and the files that it left. Of a script that made all of
-    them no further step failed, but what the probe asks then. `left_out`: files that are too large.
+    """One launch of `steps` steps with a probe: how it ended, and the files that it left. If a script fails after all
+    of its steps, the failure is in the probe's own work, not in a further step. `left_out`: files that are too large.
     """
 
     trial: Trial
@@ -34,9 +34,9 @@ class Looked:
     @property
     def problem(self) -> str:
         if self.trial.ended_well:
-            most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
+            most = f"left out, because the files would exceed {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
-        # The line that names the failure is the last one, after a traceback or notes on how the process ended.
+        # The last line names the failure; before it come a traceback or notes on how the process ended.
         reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
             reason = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", reason, count=1)
@@ -47,7 +47,7 @@ class Looked:
 
 
 class _Files:
-    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; of one that does not fit nothing is kept."""
+    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; a file that does not fit is dropped."""
 
     def __init__(self) -> None:
         self.left_out: list[str] = []
@@ -70,7 +70,7 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """Launches of one cell. `aside`: the text behind the lane's name in progress reports."""
+    """Launches of one cell. `aside`: the text after the lane's name in progress reports."""
 
     engine: Engine
     cell: Cell
@@ -80,7 +80,7 @@ class Looking:
 
     @contextlib.contextmanager
     def control(self) -> Iterator[Looking]:
-        """Open a second connection, by which another thread can launch. Raises InfrastructureError."""
+        """Open a second connection, through which another thread can launch. Raises InfrastructureError."""
         engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=unheard)
         try:
             yield replace(self, engine=engine, aside=" (control)")
@@ -88,7 +88,7 @@ class Looking:
             engine.close()
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """Make one launch of `steps` steps, told as a trial. Raises InfrastructureError, Interrupted."""
+        """Make one launch of `steps` steps, and report its progress. Raises InfrastructureError, Interrupted."""
         cell, progress = self.cell, self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
@@ -110,7 +110,7 @@ class Looking:
         probe: Mapping[str, Any] | None,
         on_step: Callable[[int, float | None], None] = lambda step, rss: None,
     ) -> Looked:
-        """Make one launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        """Make one launch of `steps` steps, without progress reports. Raises InfrastructureError, Interrupted."""
         files, cell = _Files(), self.cell
         trial = run_trial(
             self.engine,

@@ -17,15 +17,15 @@ Named = TypeVar("Named", Cell, Finding)
 
 
 def open_run(text: str, *, out: Path) -> StoredRun:
-    """Return the run that `text` names: a directory, `latest`, or a matrix's name or a run's id below `out`."""
+    """Return the run that `text` names: a directory, `latest`, or the name of a matrix or the id of a run in `out`."""
     return read_run(find_run(text, out=out))
 
 
 def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
-    """Return the directory of that run; of a name that fits several, the newest that has come to its report, if one
-    has.
+    """Return the directory of that run. If several runs match, the newest one with a report is meant, or else the
+    newest.
 
-    Raises UsageError with the newest runs that there are, or with the option that names `out`.
+    Raises UsageError that lists the newest runs, or names the option for `out` if there are none.
     """
     if Path(text).is_dir():
         return newest(Path(text))
@@ -37,12 +37,12 @@ def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
         absent = "" if text == "latest" else "no such directory, and "
         raise UsageError(f"{text}: {absent}{out} holds no run; sweep first, or name another folder with {option}")
     there = ", ".join(str(run) for run in runs[:5])
-    raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
+    raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. Newest runs: {there}")
 
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
-    """Return the cell that is meant by its id, by the number of a finding (then it is the finding's bad version), or
-    by words that together fit no other cell: series, version, host, GPU, scenario, params as `name=value` or by their
+    """Return the cell that `words` name: its id, the number of a finding (then the finding's bad version is meant), or
+    words that together match no other cell: series, version, host, GPU, scenario, params as `name=value` or as their
     values (`true` or `True`). Raises UsageError with the candidates.
     """
     cells = run.plan.cells
@@ -53,23 +53,23 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
 
 
 def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Finding], str]) -> tuple[int, Finding]:
-    """Return the finding that is meant by its number (from 1, in the order of the reports), or by words that together
-    fit no other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates, as
-    `tell` has them.
+    """Return the number and the finding that `words` name: the number (from 1, in the order of the reports), or words
+    that together match no other finding: those of a cell, `memory`, `first_bad`. Raises UsageError with the candidates,
+    which `tell` describes.
     """
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: {_why_none(run)}")
     found = _numbered(run, words)
     if not found:
-        fitting = {id(finding) for finding in _fitting(run.findings, words, _names_of_finding)}
-        found = [entry for entry in numbered if id(entry[1]) in fitting]
+        fitting = _fitting(run.findings, words, _names_of_finding)
+        found = [entry for entry in numbered if entry[1] in fitting]
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 
 def _why_none(run: StoredRun) -> str:
     if run.told.verdict != "interrupted":
-        return "nothing changed in what it measured"
+        return "nothing that it measured changed"
     measured = sum(result.verdict.trials > 0 for result in run.cells.values())
     return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same sweep again"
 
@@ -95,8 +95,8 @@ def _names_of_place(of: Cell | Finding) -> set[str]:
 
 
 def _fitting(things: Sequence[Named], words: Sequence[str], own: Callable[[Named], set[str]]) -> list[Named]:
-    """Return those that have every word among their names; one argument may hold several words. The bare value of a
-    param is a name only where nothing else is meant: it may look like a version.
+    """Return the things that have every word among their names; one argument may hold several words. The bare value of
+    a param counts as a name only if nothing else matches, because it may look like a version.
     """
     for wanted in (set(words), {part for word in words for part in word.split()}):
         for loose in (False, True):
@@ -119,13 +119,13 @@ def _the_only(
     more = len(found or of) - len(listed)
     rest = [f"  and {more} more"] if more else []
     which = (
-        f"that fits {len(found)} {what}s; add words, or give one of these" if found else f"no such {what}; there are"
+        f"that matches {len(found)} {what}s; add words, or give one of these" if found else f"no such {what}; it has"
     )
     raise UsageError("\n".join([f"{run.path}: {which}:", *listed, *rest]))
 
 
 def _one_line(text: str) -> str:
-    """Return a param on one line: it may hold line feeds, or what a terminal would act on."""
+    """Return a text on one line. A param may hold line feeds, or control characters that a terminal would act on."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -145,12 +145,12 @@ def bad_cell(run: StoredRun, finding: Finding) -> Cell:
     version = finding.before if finding.kind == "first_fixed" and finding.before else finding.after
     cell = cell_of(run, finding, version)
     if cell is None:
-        raise UsageError(f"{run.path}: {finding.series} {version}: no cell of the plan; is the directory whole?")
+        raise UsageError(f"{run.path}: {finding.series} {version}: no cell of the plan; is the directory complete?")
     return cell
 
 
 def telling_trial(trials: Sequence[Trial]) -> Trial | None:
-    """Return the launch that says most: one that failed, if any did, else the one with the most steps."""
+    """Return the most informative launch: the one with the most steps, among those that failed if any did."""
     measured = [trial for trial in trials if trial.measured]
     failed = [trial for trial in measured if not trial.ended_well]
     return max(failed or measured, key=lambda trial: trial.last_step, default=None)

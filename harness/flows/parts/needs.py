@@ -16,7 +16,7 @@ from harness.run.engine import Engine
 from harness.run.images.disk_budget import Disk, ImageName, name_of, total_bytes
 
 UNPACKED = 3.0
-"""Typical ratio of an image's size on an engine to that in a registry: 2.4 (Debian, Python) to 3.7 (TensorFlow)."""
+"""Typical ratio of an image's size on an engine to its size in a registry: 2.4 (Debian, Python), 3.7 (TensorFlow)."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the names that the kernel and the registries use
 NO_SIZE = {"Build": "built there", "Install": "installed there"}
 
@@ -25,10 +25,10 @@ Layers = Mapping[str, int]
 
 @dataclass(kw_only=True)
 class RegistryAnswers:
-    """Asks registries, each thing once: several hosts want the same images. Not thread-safe.
+    """Asks registries about each image once, although several hosts want the same images. Not thread-safe.
 
-    A registry that does not answer is not asked for another image: each time it would be waited for. `say` is told
-    what is asked.
+    A registry that does not answer is not asked about other images, because each request would wait for its timeout.
+    `say` is called before each request.
     """
 
     registry: Registry
@@ -37,17 +37,17 @@ class RegistryAnswers:
     _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
-        """Return the packed bytes by layer, or why nothing is known."""
+        """Return the compressed bytes by layer, or why they are unknown."""
         answer = self._ask(reference, architecture)
         return str(answer) if isinstance(answer, RegistryTrouble) else answer.layers
 
     def facts(self, reference: str, architecture: str) -> PublishedImage | None:
-        """Return the labels and the environment; None if they are not known, and `layers` may say why."""
+        """Return the labels and the environment; None if they are unknown (`layers` says why)."""
         answer = self._ask(reference, architecture)
         return None if isinstance(answer, RegistryTrouble) else answer
 
     def is_denied(self, reference: str, architecture: str) -> bool:
-        """Return whether its registry says that there is no such image, or not for us."""
+        """Return whether the registry says that the image does not exist or that access is denied."""
         return isinstance(self._ask(reference, architecture), RegistryDenied)
 
     def _ask(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
@@ -74,7 +74,7 @@ def architecture_of(facts: Mapping[str, object]) -> str:
 
 
 def reference_of(image: Image) -> str | None:
-    """Return the reference to ask a registry for: that of an image to pull, or of the base of an installed one."""
+    """Return the reference to ask a registry for: the image to pull, or the base of an install; None for a build."""
     match image.source:
         case Pull(reference=reference):
             return reference
@@ -94,7 +94,7 @@ def wanted(
 ) -> Wanted:
     """Return the downloads that the `missing` ones of `images` need, without those that builds and installs add.
 
-    `at_hand`: references of bases that are there already.
+    `at_hand`: references of bases that the engine already has.
     """
     layers: dict[str, int] = {}
     unknown: dict[str, str] = {}
@@ -123,8 +123,8 @@ def wanted(
 def disk_of(
     host: Host, engine: Engine, images: Sequence[Image], *, registry: Callable[[], Registry], note: Say
 ) -> Disk:
-    """Return the room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told
-    so.
+    """Return the disk space that the matrix allows for images on a host. `note` gets a warning if the images do not all
+    fit at the same time.
     """
     if host.disk_bytes is None:
         return Disk()
@@ -140,8 +140,8 @@ def disk_of(
 
 
 def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[ImageName, int]:
-    """Return the unpacked size that each pull adds by itself, if it is known: a layer of several images counts for none
-    of them.
+    """Return the unpacked bytes that each pull alone adds, where they are known. A layer that several images share
+    counts for none of them.
     """
     layers: dict[ImageName, Layers] = {}
     for image in pulls:
@@ -158,8 +158,8 @@ def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) 
 def _too_much(host: Host, all_bytes: int, limit_bytes: int) -> str:
     return (
         f"{host.where}.disk: the images that the harness keeps on {host.name} will take about {_gib(all_bytes)}, and "
-        f"{_gib(limit_bytes)} are allowed: some are removed and pulled again, which takes time in every round; raise "
-        "`disk`, run fewer at a time (--series), or search (--search bisect)"
+        f"{_gib(limit_bytes)} is allowed: some are removed and pulled again, which takes time in every round; raise "
+        "`disk`, sweep fewer at a time (--series), or bisect (--search bisect)"
     )
 
 
@@ -168,7 +168,7 @@ def _gib(size_bytes: int) -> str:
 
 
 def bases_of(images: Sequence[Image]) -> frozenset[str]:
-    """Return the images that others are made from in this run."""
+    """Return the references of the images from which others are made in this run."""
     return frozenset(
         reference for image in images if not isinstance(image.source, Pull) and (reference := reference_of(image))
     )

@@ -1,4 +1,4 @@
-"""Opens the registries for flows, with the logins of the environment."""
+"""Opens the registries for flows, with the logins from the environment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from harness.registry.client import Registry
 
 
 def open_registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
-    """Return all registries, with pauses that end when the harness is to stop."""
+    """Return the client of all registries. Once `stopped` is set, a pause between its requests raises Interrupted."""
 
     def pause(seconds: float) -> None:
         if stopped.wait(seconds):
-            raise Interrupted("interrupted while a registry was asked; nothing was started")
+            raise Interrupted("interrupted while asking a registry; nothing was started")
 
     return Registry.from_environ(environ, pause=pause)

@@ -21,7 +21,7 @@ GpusOfLanes = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 
 
 def read_result(path: Path) -> RunResult:
-    """Return the result of the run in a directory, its traces thinned as a sweep's are. Raises UsageError."""
+    """Return the result of the run in a directory, with its traces thinned as after a sweep. Raises UsageError."""
     rows = shown_rows(len(trial_files(path)))
     stored = read_run(path, keep=functools.partial(thinned_trial, rows=rows))
     file = stored.told

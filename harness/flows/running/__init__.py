@@ -1,1 +1,1 @@
-"""Runs a plan: its rows, on their machines."""
+"""Runs the rows of a plan on their machines."""

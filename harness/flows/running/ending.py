@@ -1,4 +1,4 @@
-"""Decides whether a sweep has reached what its user asked for, and says why it launches nothing more."""
+"""Decides whether a sweep has reached the early end that its user asked for, and says why it launches nothing more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME = "stopped by --time"
 
 @dataclass(kw_only=True)
 class Ending:
-    """Ends the launches of all hosts. Once `reason` is given it stays; it is safe to set from any thread."""
+    """Ends the launches on all hosts. Once set, `reason` does not change; any thread may set it."""
 
     asked: Stop
     clock: Callable[[], float] = time.monotonic
@@ -28,12 +28,12 @@ class Ending:
         self.began_s = self.clock()
 
     def found(self) -> None:
-        """Note that a finding is confirmed."""
+        """Record that a finding is confirmed."""
         if self.asked.first_bad:
             self.reason = self.reason or FIRST_BAD
 
     def why(self, state: RowState | None) -> str:
-        """Return why no more of a row with this standing is launched, or "". None stands for a turn that was begun."""
+        """Return why a row in this state gets no more launches, or "". None: the row is in the middle of a turn."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
             self.reason = self.reason or TIME
         if self.reason:
@@ -43,9 +43,7 @@ class Ending:
 
     @property
     def reached(self) -> str:
-        """Return why rows are not finished, if hosts and Ctrl-C are not the reason; "" if nothing asks for an early
-        end.
-        """
+        """Return why rows are unfinished, apart from lost hosts and Ctrl-C; "" if no early end was asked for."""
         return self.reason or (self._quick if self.asked.quick else "")
 
     @property

@@ -8,7 +8,7 @@ from harness.model import ProgressListener
 
 
 class MachineProgress:
-    """A listener for one machine of a pool: its trials have a line of their own, and count for the pool's lane."""
+    """A listener for one machine of a pool: its trials have a separate progress line, and count for the pool's lane."""
 
     def __init__(self, listener: ProgressListener, machine: str) -> None:
         self._listener, self._machine = listener, machine

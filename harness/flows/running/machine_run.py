@@ -21,7 +21,7 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
-from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun
@@ -32,7 +32,7 @@ from harness.store import RunDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRun:
-    """Runs rows on the machines of a plan, one call a machine. `finished` is called with each row that has all its
+    """Runs rows on the machines of a plan, one call per machine. `finished` is called with each row that has all its
     launches.
     """
 
@@ -43,14 +43,14 @@ class MachineRun:
     reuse: bool = True
 
     def use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
-        """Lease a machine and run rows on it. `over`: returns whether to wait no longer."""
+        """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease."""
         with leased(each, self.context, over=over) as lease:
             assert each.engine is not None
             self._run_lanes(each.engine, each, lease, rows)
 
     def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
-        """Run the rows by workers, each with a connection of its own: one, or as many as launch side by side, or one
-        for each lane on a host with `parallel: true`.
+        """Run the rows with workers, each on a separate connection: one worker, or as many as can launch side by side,
+        or one per lane on a host with `parallel: true`.
         """
         host = machine.host
         blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
@@ -80,7 +80,7 @@ class MachineRun:
 
     def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
-        beside others, and one more if some rows compare times, because it may have to wait for all others.
+        alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
         """
         beside = [block for block in blocks if not compares_times(block.variant.scenario)]
         slots = slots_of(host, engine.facts, (gpu.uuid for block in beside for gpu in block.lane.gpus))
@@ -102,9 +102,9 @@ class MachineRun:
         name: str = "",
         gate: Gate | None = None,
     ) -> HostRun:
-        """Return the worker that runs rows on one connection to a leased machine. `disk`: the room for images, if it is
-        limited; `name`: the name under which it takes rows, if it is not the machine's own; `gate`: what its launches
-        pass, if others launch beside it.
+        """Return the worker that runs rows on one connection to a leased machine. `disk`: the space for images, if it
+        is limited; `name`: the name under which it takes rows, by default the machine's; `gate`: admits its launches if
+        other workers launch at the same time.
         """
         progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
         images = HostImages(
@@ -132,7 +132,7 @@ class MachineRun:
 
 
 def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
-    """Run the rows by workers of one name, which share their images."""
+    """Run the rows with workers of one name, which share their images."""
     first, *_ = workers
     first.look_ahead(rows)
     try:

@@ -1,4 +1,4 @@
-"""Keeps the traces of open rows in memory as far as there is room, and reads the others back from trial files."""
+"""Keeps the traces of open rows in memory up to a limit, and reads the others back from trial files."""
 
 from __future__ import annotations
 
@@ -11,60 +11,61 @@ from harness.model import Trial
 from harness.run.scheduler import BlockRun, CellRun
 
 HELD_BYTES = 256 << 20
-"""Most bytes that the traces of all open rows may take together. A trace of 4,000 rows takes about 160 KiB."""
+"""Most bytes of memory for the traces of all open rows together. A trace of 4,000 rows takes about 160 KiB."""
 
 
 @dataclass(kw_only=True)
 class OpenRows:
-    """Bounds the memory of rows that take turns. Thread-safe. A row that somebody works on keeps its traces.
+    """Bounds the memory of rows that take turns. Thread-safe. A row that a thread works on keeps its traces.
 
-    `read`: reads a trial back from its file. `others`: the runs of a row beside its cells, such as the A/A replicate.
+    `read`: reads a trial back from its file. `others`: returns the runs of a row other than its cells, such as the A/A
+    replicate.
     """
 
     read: Callable[[Trial], Trial]
     others: Callable[[BlockRun], list[CellRun]]
     held_bytes: int = HELD_BYTES
-    _rows: dict[int, tuple[BlockRun, int]] = field(default_factory=dict)
-    """Rows with their traces in memory, and the bytes of these; the one that was put down last comes last."""
-    _away: set[int] = field(default_factory=set)
-    _busy: set[int] = field(default_factory=set)
+    _rows: dict[BlockRun, int] = field(default_factory=dict)
+    """Rows with their traces in memory, and the size of the traces in bytes; the row put down last comes last."""
+    _away: set[BlockRun] = field(default_factory=set)
+    _busy: set[BlockRun] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def recall(self, block: BlockRun) -> None:
-        """Bring the traces of a row back, and keep them until it is put down. Raises UsageError, if a file is gone."""
+        """Read the traces of a row back, and keep them until it is put down. Raises UsageError if a file is gone."""
         with self._lock:
-            self._busy.add(id(block))
-            is_away = id(block) in self._away
-            self._away.discard(id(block))
+            self._busy.add(block)
+            is_away = block in self._away
+            self._away.discard(block)
         if is_away:
             for run in self._runs(block):
                 run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
 
     def put_down(self, block: BlockRun) -> None:
-        """Let the traces of a row go if there is no room, those of the row that waits longest first."""
+        """End the work on a row. If the traces exceed the limit, drop those of the row that waits longest first."""
         taken_bytes = sum(_bytes(trial) for run in self._runs(block) for trial in run.trials)
         with self._lock:
-            self._busy.discard(id(block))
-            self._rows.pop(id(block), None)
-            self._rows[id(block)] = (block, taken_bytes)
-            total_bytes = sum(size for _, size in self._rows.values())
-            for key, (row, size) in list(self._rows.items()):
+            self._busy.discard(block)
+            self._rows.pop(block, None)
+            self._rows[block] = taken_bytes
+            total_bytes = sum(self._rows.values())
+            for row, size in list(self._rows.items()):
                 if total_bytes <= self.held_bytes:
                     return
-                if key not in self._busy:
+                if row not in self._busy:
                     self._send_away(row)
                     total_bytes -= size
 
     def forget(self, block: BlockRun) -> None:
-        """End a row, whose traces were thinned for the reports."""
+        """Forget a row that has ended; its traces were thinned for the reports."""
         with self._lock:
             for known in (self._busy, self._away):
-                known.discard(id(block))
-            self._rows.pop(id(block), None)
+                known.discard(block)
+            self._rows.pop(block, None)
 
     def _send_away(self, block: BlockRun) -> None:
-        del self._rows[id(block)]
-        self._away.add(id(block))
+        del self._rows[block]
+        self._away.add(block)
         for run in self._runs(block):
             run.trials[:] = [thinned_trial(trial, rows=LEAST_ROWS) for trial in run.trials]
 

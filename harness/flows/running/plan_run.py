@@ -1,4 +1,4 @@
-"""Runs a plan, with a thread for every host, so that a slow or lost one holds up no other."""
+"""Runs a plan, with a thread for each host, so that a slow or lost host does not hold up the others."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from harness.store import RunDirectory
 
 @dataclass(kw_only=True)
 class Running:
-    """A plan being run on hosts that are open.
+    """A plan being run on open hosts.
 
-    `only`: the cells that may be launched; None: all. `so_far` is called with every block as it stands, after each turn
-    of a row; from any thread, one call at a time.
+    `only`: the ids of the cells that may be launched; None: all. `so_far` is called after each turn of a row with the
+    current verdicts on all blocks, from any thread, one call at a time.
     """
 
     plan: Plan
@@ -51,7 +51,7 @@ class Running:
         )
 
     def run(self) -> None:
-        """Launch what is not known yet. Return early once the run is stopped; a host that is lost has a problem."""
+        """Launch the missing trials. Return early once the run is stopped. A lost host gets a problem."""
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
         self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
@@ -62,9 +62,7 @@ class Running:
             self.works.mark_unfinished(self.ending.reached)
 
     def _about(self) -> Mapping[str, int]:
-        """Return how many launches each lane will probably have: as in earlier runs, else as many as clear results
-        take.
-        """
+        """Return the probable number of launches by lane: as in earlier runs, else as many as clear results take."""
         if self.only is not None:
             return {}
         expected = estimate(self.journal.path.parent, self.plan) if self.reuse else None
@@ -103,8 +101,8 @@ class Running:
         )
 
     def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
-        """Return the rows of a host. Where room for images is limited, one series comes after the other: taking turns,
-        they would pull their images again in each round.
+        """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
+        they took turns, each round would pull their images again.
         """
         rows = RowQueue(
             standing=self.works.standing,
@@ -126,7 +124,7 @@ def _splits(block: BlockRun) -> bool:
 
 
 def _give_up_host(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
-    """Give every cell that lacks trials the problem of its host, which is gone."""
+    """Record the problem of a lost host in each cell that lacks trials."""
     for run in (run for block in blocks for run in block.cells):
         if not run.problem and len(run.measured) < least:
             run.problem = problem

@@ -1,8 +1,8 @@
-"""Spreads the rows of a pool over its machines: each row is measured whole on one of them.
+"""Distributes the rows of a pool over its machines: each row is measured entirely on one of them.
 
-Machines take row after row, the longest first. A machine that is lost is waited for; if it does not come back, its row
-starts again on another one. Nodes of a cluster join the pool as the queue gives them; one that is lost is given up,
-and its place asks the queue for another node.
+Machines take row after row, the longest first. If a machine is lost, its row waits for it; if the machine does not come
+back, the row starts again on another one. Nodes of a cluster join the pool as the queue grants them; a lost node is
+given up, and its place asks the queue for another one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
-"""Number of times that a row starts again on another machine, and that a lost machine is waited for."""
+"""Most times that a row starts again on another machine, and that the pool waits for the same lost machine."""
 ASK_EVERY_S = 3.0
 BROKEN = "the machine was lost in the middle of its round"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolRun:
-    """One pool at work.
+    """The run of one pool.
 
-    `rows`: makes the queue of these rows. `use`: leases a machine and runs rows of the queue on it until none is left
-    for it; raises the error that ends this early. `begun`: is called with a row that a machine has begun. `again`:
-    starts a row anew, for the reason that the report gives, and returns it. `note_broken`: keeps a trial whose round
-    was broken off. `homes`: the machine that measured a row in an earlier run, by the row's place.
+    `rows`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none is
+    left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
+    starts a row anew, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial
+    whose round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
     """
 
     machines: Sequence[OpenHost]
@@ -50,12 +50,12 @@ class PoolRun:
     homes: Mapping[tuple[str, str, str], str]
     images: Sequence[Image] = ()
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
-    """The machines that were lost with a row, by the row's place."""
+    """The machines that were lost while they measured a row, by the row's place."""
     gone: dict[str, MachineSeen] = field(default_factory=dict)
-    """The machines that were lost for good, as they were, by name."""
+    """The machines that were lost for good, as last seen, by name."""
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
-        """Run the rows. Each that could not be run has a problem in its cells."""
+        """Run the rows. The cells of a row that could not be run get a problem."""
         left = sorted(blocks, key=length, reverse=True)
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
@@ -68,16 +68,15 @@ class PoolRun:
                     return
                 break
             lost = [block for name in sorted(self.gone) for block, _ in queue.begun(name)]
-            begun = {id(block) for block in lost}
             left = [
-                *(block for block in left if not self.is_done(block) and id(block) not in begun),
+                *(block for block in left if not self.is_done(block) and block not in lost),
                 *(again for block in lost if (again := self._again(block)) is not None),
             ]
         for block in left:
             _give_up_row(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
 
     def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
-        """Return the queue of these rows: a machine ends its row before it begins another."""
+        """Return the queue of these rows, in which a machine finishes its row before it begins another."""
         queue = self.rows(blocks)
         queue.most, queue.begin, queue.may = 1, self._begin, self._may
         return queue
@@ -90,8 +89,8 @@ class PoolRun:
         self.begun(block)
 
     def _may(self, machine: str, block: BlockRun) -> bool:
-        """Return whether a machine may take a row: one that an earlier run measured stays on its machine, as long as
-        that can be used.
+        """Return whether a machine may take a row. A row that an earlier run measured stays on its machine as long as
+        that machine is usable.
         """
         home = self.homes.get(_place(block))
         return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
@@ -111,12 +110,12 @@ class PoolRun:
                     return self.use(each, queue, over)
                 if not self._joined(each, queue, over):
                     return None
-            except Interrupted:  # or nothing was left for it to do after it had waited for its lease or its node
+            except Interrupted:  # or no row was left for it while it waited for its lease or its node
                 if self.context.stopped.is_set():
                     raise
                 if queue.begun(name):
                     self.gone[name] = each.seen
-                    each.problem = f"{name} was lost, and somebody else uses it now"
+                    each.problem = f"{name} was lost, and another sweep uses it now"
                 return None
             except HarnessError as error:  # the other machines go on
                 lost_s.append(time.monotonic())
@@ -124,8 +123,8 @@ class PoolRun:
                     return None
 
     def _joined(self, each: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> bool:
-        """Wait for a node that the queue has not given yet; return whether it is one of the pool now. A node that was
-        lost, and is given again as it was, goes on with its row.
+        """Wait for a node that the queue has not granted yet; return whether the node joined the pool. A lost node that
+        is granted again, unchanged, goes on with its row.
         """
         open_machine(each, self.images, self.context, over=over)
         name = each.host.machine
@@ -141,9 +140,7 @@ class PoolRun:
         return each.usable
 
     def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
-        """Wait for a machine that was lost, if it may have its row `again`; return whether it is there. Else it has a
-        problem.
-        """
+        """Wait for a lost machine if `again` is True. Return whether it came back; if it did not, set its problem."""
         name, where = each.host.machine, each.host.where
         if each.host.slurm is not None:
             return self._has_another(each, queue, error, again=again)
@@ -170,7 +167,7 @@ class PoolRun:
         return False
 
     def _has_another(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
-        """Give a node up that was lost; return whether its place may ask the queue for another one."""
+        """Give up a lost node; return whether its place may ask the queue for another one."""
         name = each.host.machine
         self._break_rounds(name, queue)
         self.gone[name] = each.seen
@@ -184,8 +181,8 @@ class PoolRun:
         return again
 
     def _break_rounds(self, machine: str, queue: RowQueue) -> None:
-        """Take the launches of a round that was broken off out of comparisons of times: the rest of the round comes
-        minutes later. Their failures and leaks count.
+        """Exclude the launches of a broken-off round from comparisons of times, because the rest of the round follows
+        minutes later. Their failures and leaks still count.
         """
         for block, batch in queue.begun(machine):
             if batch is None or all(_ran(run, batch.round) for run in batch.runs):
@@ -197,7 +194,7 @@ class PoolRun:
                         self.note_broken(run.trials[place], run)
 
     def _again(self, block: BlockRun) -> BlockRun | None:
-        """Start a row again that was on a machine that is gone; None if that was done often enough."""
+        """Start the row of a lost machine again; return None and give the row up after RETRIES new starts."""
         lost = self.tried.setdefault(_place(block), [])
         lost.append(block.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
@@ -209,8 +206,8 @@ class PoolRun:
 
 
 def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> str:
-    """Open a machine anew, and compare it as at the beginning; return in what it differs from before, "" if it is the
-    same. Raises HarnessError.
+    """Open a machine again and compare it with what it was; return the difference, or "" if there is none. Raises
+    HarnessError.
     """
     new = OpenHost(host=each.host, part_of=each.part_of)
     open_machine(new, images, context, over=context.stopped.is_set)
@@ -230,8 +227,8 @@ def _ran(run: CellRun, number: int) -> bool:
 
 
 def length(block: BlockRun) -> float:
-    """Return a measure of how long a row may take: the seconds that its launches may take in one round. Of equal ones
-    that with the larger budget of steps, counted as a millisecond each, is the longer one.
+    """Return how long a round of a row may take, in seconds: the sum of its launches' timeouts. Each step of their
+    budgets adds 1 ms, so that of two rows with equal timeouts the one with more steps counts as longer.
     """
     scenario = block.cells[0].cell.variant.scenario
     launched = sum(run.cell.excluded is None for run in block.cells)

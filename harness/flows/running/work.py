@@ -1,4 +1,4 @@
-"""Records one row while it runs: its scheduler, the runs of its cells, and the verdict so far."""
+"""Holds the state of one row while it runs: its scheduler, the runs of its cells, and the verdict so far."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.schedule.full_scheduler import FullScheduler
 class Work:
     """A row of the plan, with its scheduler, its launches and its verdict.
 
-    `blank`: the verdict while nothing was launched. `seen`: what the verdict `judged` rests on. `finished`: nothing
-    more is launched. `final`: the verdict is the last one, and the traces are gone. `again`: why the row started again,
-    for each time that it did.
+    `blank`: the verdict before the first launch. `seen`: the evidence on which the verdict `judged` rests. `finished`:
+    nothing more is launched. `final`: the verdict is the last one, and the full traces are gone. `again`: the reason
+    for each time that the row started again.
     """
 
     block: Block
@@ -35,7 +35,7 @@ class Work:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Return where its A/A noise is measured: the lane and the scenario, and the machine of a pool."""
+        """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
         return (*noise_place_of(self.block), self.run.cells[0].cell.lane.host.machine)
 
     @property
@@ -48,6 +48,6 @@ class Work:
         return isinstance(self.scheduler, FullScheduler) and self.scheduler.measures_noise
 
     def conclusion(self) -> tuple[str, ...]:
-        """Return what a search found, so that nobody takes "not launched" for "good"."""
+        """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
         found = self.scheduler.conclusion if isinstance(self.scheduler, BisectScheduler) else ""
         return (f"{self}: searched: {found}",) if found else ()

@@ -1,4 +1,4 @@
-"""Judges all rows of a plan while they run: each after each of its turns, and for good when it is finished."""
+"""Judges all rows of a plan while they run: after each turn of a row, and finally when the row is finished."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FAILED = ("crash", "oom", "hang")
 class Works:
     """The rows of a plan. Safe for threads that work on different rows.
 
-    `only`: the cells that may be launched; None: all. `ending` learns which findings are confirmed. `so_far` is called
-    with every block as it stands, after each turn of a row; from any thread, one call at a time.
+    `only`: the ids of the cells that may be launched; None: all. `ending` is informed of confirmed findings. `so_far`
+    is called after each turn of a row with the current verdicts on all blocks, from any thread, one call at a time.
     """
 
     plan: Plan
@@ -47,24 +47,24 @@ class Works:
     open_rows: OpenRows = field(init=False)
     _blocks: Counter[str] = field(init=False)
     """Number of blocks of each scenario, by name."""
-    _works: dict[int, Work] = field(default_factory=dict)
-    """The rows by the identity of their BlockRun; a row that started again comes last."""
+    _works: dict[BlockRun, Work] = field(default_factory=dict)
+    """The rows by their BlockRun; a row that started again comes last."""
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _to_go_on: str = "run the same sweep again to continue"
-    """What finishes rows that were not finished."""
+    """The remedy that reports give for unfinished rows."""
 
     def __post_init__(self) -> None:
-        """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one of
-        each machine, which is chosen when the machine begins it.
+        """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one row
+        per machine, which is chosen when the machine begins it.
         """
         self._blocks = Counter(block.variant.scenario.name for block in self.plan.blocks)
         self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
         measuring: set[tuple[str, str]] = set()
         for block in self.plan.blocks:
             work = self._work(block, noise=not block.lane.host.pool and noise_place_of(block) not in measuring)
-            self._works[id(work.run)] = work
+            self._works[work.run] = work
             if isinstance(work.scheduler, FullScheduler):
                 measuring.add(noise_place_of(block))
 
@@ -76,21 +76,21 @@ class Works:
             return [work.run for work in self._works.values() if work.block.lane.host == host]
 
     def is_done(self, run: BlockRun) -> bool:
-        return self._works[id(run)].finished
+        return self._works[run].finished
 
     def twin_of(self, run: BlockRun) -> list[CellRun]:
         """Return the A/A replicate of a row, if it has one."""
-        scheduler = self._works[id(run)].scheduler
+        scheduler = self._works[run].scheduler
         twin = scheduler.replicate.run if isinstance(scheduler, FullScheduler) else None
         return [] if twin is None else [twin]
 
     def judged(self) -> list[JudgedBlock]:
-        """Return every block, in the plan's order; those that were not finished as far as they came."""
+        """Return the verdicts on all blocks, in the plan's order. An unfinished block has the verdict so far."""
         blocks = [(work, self._newest(work)) for work in self._in_order()]
         return [block if work.finished else to_be_continued(block, self._to_go_on) for work, block in blocks]
 
     def mark_unfinished(self, why: str) -> None:
-        """Record for each version that lacks launches why it has no more."""
+        """Record why each version that lacks launches gets no more."""
         self._to_go_on = f"{why}; run the same sweep without it to continue"
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
@@ -100,7 +100,7 @@ class Works:
 
     def choose_noise(self, run: BlockRun) -> None:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
-        work = self._works[id(run)]
+        work = self._works[run]
         with self._lock:
             others = [each for each in self._works.values() if each is not work and each.place == work.place]
             if isinstance(work.scheduler, FullScheduler):
@@ -108,7 +108,7 @@ class Works:
 
     def again(self, run: BlockRun, why: str) -> BlockRun:
         """Start a row anew and set its trials aside, because those of another machine cannot be compared."""
-        old = self._works[id(run)]
+        old = self._works[run]
         runs = (*run.cells, *self.twin_of(run))
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
         for trial in (trial for each in runs for trial in each.trials):
@@ -117,16 +117,16 @@ class Works:
         work = self._work(old.block, noise=False)
         work.again = (*old.again, f"{old}: started again on another machine: {why}{there} (see {ASIDE}/)")
         with self._lock:
-            del self._works[id(run)]
-            self._works[id(work.run)] = work
+            del self._works[run]
+            self._works[work.run] = work
         self.open_rows.forget(run)
         return work.run
 
     # ------------------------------------------------------------ after a turn
 
     def standing(self, run: BlockRun) -> RowStanding:
-        """Judge a row after its turn, and return how it stands."""
-        standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
+        """Judge a row after its turn, and return its standing."""
+        standing = standing_of(self._judge(self._works[run]), asked=self.plan.trials)
         self.open_rows.put_down(run)
         with self._lock:
             blocks = [self._known(work) for work in self._in_order()]
@@ -136,11 +136,11 @@ class Works:
         return standing
 
     def finish(self, run: BlockRun) -> None:
-        """Judge a row whose launches are done for the last time, and let go of its traces.
+        """Judge a row for the last time, because its launches are done, and release its traces.
 
-        It needs the A/A noise of its lane and scenario: until the row that measures it is done, the others wait.
+        The verdict needs the A/A noise of the lane and scenario, so it waits until the row that measures this is done.
         """
-        work = self._works[id(run)]
+        work = self._works[run]
         work.finished = True
         with self._lock:
             if not work.measures_noise and self._measures(work.place):
@@ -167,11 +167,11 @@ class Works:
     # ------------------------------------------------------------ verdicts
 
     def _in_order(self) -> list[Work]:
-        works = {id(work.block): work for work in self._works.values()}
-        return [works[id(block)] for block in self.plan.blocks]
+        works = {work.block.cells[0].id: work for work in self._works.values()}
+        return [works[block.cells[0].id] for block in self.plan.blocks]
 
     def _newest(self, work: Work) -> JudgedBlock:
-        """Return the verdict on a block by all its launches, also those of a turn that was interrupted."""
+        """Return the verdict on a block from all its launches, including those of an interrupted turn."""
         if work.judged is None or (not work.final and (work.seen != work.evidence or work.finished)):
             self.open_rows.recall(work.run)
             self._judge(work)
@@ -180,7 +180,7 @@ class Works:
         return work.judged
 
     def _known(self, work: Work) -> JudgedBlock:
-        """Return the verdict on a block as of its last turn; nothing is known of one that had none."""
+        """Return the verdict on a block as of its last turn, or the blank verdict before its first turn."""
         if work.judged is None and work.blank is None:
             fresh = [CellRun(cell=cell) for cell in work.block.cells]
             work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
@@ -226,7 +226,7 @@ class Works:
         return Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
 
     def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
-        """Return a scheduler that chooses the launches of a block, or only judges the launches of an earlier search and
-        those that `--decide` added.
+        """Return a bisection of a block. It chooses launches, or only judges those of an earlier bisection and of
+        `--decide`.
         """
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))

@@ -15,7 +15,7 @@ CellOfRun = tuple[StoredRun, Block, Cell]
 
 
 def row_name(block: Block) -> tuple[str, str, str]:
-    """Return the series, the scenario and the params of a block as text: what is the same in two runs of one matrix."""
+    """Return the series, scenario and params of a block as text, which identify its row in every run of a matrix."""
     return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
 
 
@@ -41,13 +41,11 @@ def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block
             yield f"{name} {' and '.join(texts)}"
     payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
     if None not in payloads and payloads[0] != payloads[1]:
-        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+        yield f"script or command, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
 
 
 def same_questions(runs: Sequence[StoredRun]) -> bool:
-    """Return whether every run has a variant of a series in common with the first, and all that they have are asked
-    alike.
-    """
+    """Return whether every run shares a row with the first run, and all shared rows have equal settings and files."""
     first = {row_name(block): block for block in runs[0].plan.blocks}
     for run in runs[1:]:
         shared = [(first[row_name(block)], block) for block in run.plan.blocks if row_name(block) in first]

@@ -33,12 +33,12 @@ from harness.store.saved_run import StoredRun, read_run
 MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
-NOT_TWICE = "no image and variant was measured on two of these hosts or cards"
+NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
 APART = (
-    "not measured side by side (another host, or another day): heat, load and hardware of each affect the ratios, and "
-    "trials are not pooled"
+    "not measured side by side (another host or another day): heat, load and hardware of both sides affect the ratios, "
+    "and trials are not pooled"
 )
-TAKEN_OVER = "measured once: the later run took these trials over from the first; sweep with --fresh for another day"
+TAKEN_OVER = "measured once: the later run took over these trials from the first; sweep with --fresh to measure again"
 
 
 def compare_runs(paths: Sequence[Path]) -> Comparison:
@@ -51,7 +51,7 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         raise UsageError("the same run is given twice; give runs of other hosts or days")
     columns = _columns(runs)
     if len(columns) < 2:
-        raise UsageError(f"{paths[0]}: a run on one host or card only; give a second run to put beside it")
+        raise UsageError(f"{paths[0]}: a run on one host or card only; give a second run to compare it with")
     pairs = [
         pair
         for one, other in _partners(runs, columns)
@@ -99,7 +99,7 @@ def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
 
 
 def _machine(run: StoredRun, lane: Lane) -> str:
-    """Return the identity of the host and GPU, as the lane's trials report it; unknown machines all differ."""
+    """Return the identity of the host and GPU, as the lane's trials report it. Lanes without trials all differ."""
     for trial in _trials(run, lane):
         gpus = [card.get("uuid") for card in trial.cards]
         return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
@@ -122,7 +122,9 @@ def _value(found: Difference, value: Any) -> str:
 
 
 def _partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:
-    """Yield each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
+    """Yield the pairs of lanes to compare: each lane of a later run with the first run's lane of the same name, or with
+    all its lanes if none has that name. In a single run, pair the first lane with each other lane.
+    """
     first = [key for key in columns if key[0] == 0]
     if len(runs) == 1:
         yield from ((first[0], other) for other in first[1:])
@@ -154,7 +156,7 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     cells = [run.cells[cell.id] for run, _, cell in (one, other)]
     first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
     measured_before = {(trial.run, trial.started) for trial in first}
-    # A later run takes over trials of an earlier one: those were measured once, and say nothing of two days.
+    # A later run takes over trials of an earlier one: they were measured once, and do not compare two days.
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
     if not first or not second:
         return None
@@ -179,7 +181,7 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
 
 
 def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
-    """Return the A/A noise of the block's lane and scenario: an image beside itself, in all variants that had one."""
+    """Return the A/A noise of the block's lane and scenario, pooled over all variants that had an A/A replicate."""
     noises = []
     for cell in run.plan.cells:
         if cell.lane == block.lane and cell.variant.scenario.name == block.variant.scenario.name:
@@ -196,9 +198,10 @@ def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
 def _together(
     runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
 ) -> RunResult | None:
-    """Return all runs as one result; None for one machine on several days, and if the runs did not run the same.
+    """Return all runs merged into one result. Return None if two columns are one machine on several days, if a pair is
+    refused, or if the runs differ in their settings.
 
-    Even runs that share no image have a result: it names the cell that would settle the cause.
+    Even runs that share no image have a result, which names the cell that would settle the cause.
     """
     machines = [column.machine for column in columns.values()]
     if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not same_questions(runs):
@@ -217,18 +220,18 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
     ]
     if any(one.floor is None for one in levels):
         yield (
-            "one side has no A/A launches: it is not known how far apart two equal images seem there, so small ratios "
+            "one side has no A/A launches, so it is unknown how much equal images seem to differ there: small ratios "
             "mean little"
         )
     refused = [pair for pair in pairs if pair.refused]
     if refused:
-        yield f"{len(refused)} of {len(pairs)} cells are not comparable; nobody is blamed over them"
+        yield f"{len(refused)} of {len(pairs)} cells are not comparable, so no cause is attributed"
 
 
 def _on_one_side(
     runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
 ) -> Iterator[str]:
-    """Yield how many cells have launches on one side only, for each two columns that are compared."""
+    """Yield how many cells have launches on one side only, for each pair of columns that are compared."""
     for one, other in _partners(runs, columns):
         sides = [_launched(runs[number], lane) for number, lane in (one, other)]
         apart = len(sides[0] ^ sides[1])
@@ -263,7 +266,7 @@ def _nothing(pairs: Sequence[Pair]) -> str:
 
 
 def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
-    """Return BAD if something is bad, or worse on the machine where it was measured before; else UNDECIDED or OK."""
+    """Return BAD if a cell is bad, or is worse than before on the same machine; else UNDECIDED or OK."""
     results = together.cells if together is not None else ()
     states = {verdict.state for pair in pairs for verdict in pair.verdicts} | {one.verdict.state for one in results}
     again = [one for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured]

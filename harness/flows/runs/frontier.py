@@ -12,9 +12,9 @@ from harness.store.saved_run import read_run
 
 
 def settings_of(run: Path) -> tuple[Setting, ...]:
-    """Return the settings of the run in a directory. Raises UsageError if it is none, or has none."""
+    """Return the settings of the run in a directory. Raises UsageError if there is no run, or if it has no setting."""
     stored = read_run(run, keep=lambda trial: replace(trial, trace=None))
     settings = frontier_settings(stored.cells.values())
     if not settings:
-        raise UsageError(f"{run}: no cell of this run has both a step time and a peak of memory; run more steps")
+        raise UsageError(f"{run}: no cell of this run has both a step time and a peak memory; run more steps")
     return settings

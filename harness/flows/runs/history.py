@@ -20,8 +20,8 @@ MOST_NAMED = 20
 class HistoryQuery:
     """The part of the history that a user asks to see. None, () and False stand for no restriction.
 
-    `last` is the number of the newest runs, or of the newest versions of each history. `since` limits runs, and what
-    they measured, to those that began within this time. `signals` are those whose figures are shown.
+    `last`: how many of the newest runs to show, or of the newest versions of each history. `since`: only runs that
+    began within this time, and what they measured. `signals`: the signals whose figures are shown.
     """
 
     matrix: str | None = None
@@ -35,14 +35,14 @@ class HistoryQuery:
     rebuild: bool = False
 
     def begins(self) -> str:
-        """Return the time from which on runs are shown, in ISO 8601; "" if all are."""
+        """Return the earliest start of the runs to show, in ISO 8601; "" to show all."""
         if self.since is None:
             return ""
         return (datetime.now(timezone.utc) - self.since).isoformat(timespec="seconds")
 
 
 def list_runs(out: Path, query: HistoryQuery, *, say: Say) -> list[IndexedRun]:
-    """Return the runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
+    """Return the runs in `out` that match the query, oldest first. Raises UsageError and InfrastructureError."""
     _check_folder(out)
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
@@ -59,8 +59,8 @@ def list_runs(out: Path, query: HistoryQuery, *, say: Say) -> list[IndexedRun]:
 
 
 def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> list[HistoryView]:
-    """Return the histories in `out` that were asked for. Raises UsageError if none fits, with the names that there
-    are, and InfrastructureError.
+    """Return the histories in `out` that match the query. Raises UsageError, which lists the known names, if none
+    matches, and InfrastructureError.
     """
     _check_folder(out)
     for name in query.signals:
@@ -89,18 +89,18 @@ def _check_matrix(index: OpenIndex, query: HistoryQuery) -> None:
         return
     names = sorted({run.matrix for run in index.runs()})
     if query.matrix not in names:
-        raise UsageError(f"--matrix: no runs of {query.matrix!r}; there are: {_named(names)}")
+        raise UsageError(f"--matrix: no runs of {query.matrix!r}; known: {_named(names)}")
 
 
 def _nothing(index: OpenIndex, query: HistoryQuery) -> str:
     every = index.histories(matrix=query.matrix)
     if not every:
-        return "no run has measured anything yet; see --in for the folder of the runs"
+        return "no run has measured anything yet; name another folder of runs with --in"
     names = sorted({history.series for history in every})
     if query.series is not None and query.series not in names:
-        return f"no series {query.series!r}; there are: {_named(names)}"
+        return f"no series {query.series!r}; known: {_named(names)}"
     hosts = sorted({history.host for history in every})
-    return f"no history fits; hosts: {_named(hosts)}; variants: {_named(sorted({one.variant for one in every}))}"
+    return f"no history matches; hosts: {_named(hosts)}; variants: {_named(sorted({one.variant for one in every}))}"
 
 
 def _named(names: Sequence[str]) -> str:
@@ -159,7 +159,7 @@ def views_of(
 
 
 def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:
-    """Return what drifts now in the histories of a matrix; `say` is told if the index cannot be read."""
+    """Return the current drifts in the histories of a matrix; [] with a message to `say` if the index is unreadable."""
 
     def ask(index: OpenIndex) -> list[tuple[IndexedHistory, Drift]]:
         histories = {one.id: one for one in index.histories(matrix=matrix)}
@@ -168,7 +168,7 @@ def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistor
     try:
         return with_index(out, ask, say=say)
     except HarnessError as error:
-        say(f"whether anything drifts is not known: {error}")
+        say(f"it is unknown whether anything drifts: {error}")
         return []
 
 

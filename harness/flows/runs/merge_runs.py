@@ -25,7 +25,7 @@ from harness.model.answers.history import merged
 from harness.store.saved_run import StoredRun
 
 Lanes = Mapping[tuple[int, Lane], Lane]
-"""(run's position, its lane) -> the lane as it is called among all."""
+"""(position of a run, its lane) -> the lane under its name in the merged result."""
 
 
 def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:

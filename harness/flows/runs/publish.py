@@ -1,4 +1,4 @@
-"""Writes the index as a static site, for `harness publish`. Only pages whose content changed are made and written."""
+"""Writes the index as a static site, for `harness publish`. Only pages whose content changed are written."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from harness.safe_files import folder_in, read_regular
 MANIFEST = "site.json"
 MOST_BYTES = 64 << 20
 _MANIFEST = TypeAdapter(dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]])
-"""The key of each page, by the page's name. Keys are hashes, so that a `site.json` of other origin is told apart."""
+"""The key of each page, by the page's name. Keys are hashes, so that a `site.json` of another program is recognised."""
 Pages = Callable[[SiteSource], Iterable[SitePage]]
 
 
 def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
-    """Write the pages of the runs in `runs` into the folder `site`. Raises UsageError if there are no runs and for a
-    `site` with other files, and InfrastructureError where nothing can be written.
+    """Write the pages of the runs in `runs` into the folder `site`. Raises UsageError if there are no runs or if `site`
+    holds other files, and InfrastructureError if a page cannot be written.
     """
 
     def ask(index: OpenIndex) -> Published:
@@ -52,16 +52,16 @@ def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
 
 
 def _prepare(site: Path) -> dict[str, str]:
-    """Make the folder, or make sure that it is a site of the harness. Return the keys of its pages."""
+    """Create the folder, or check that it is a site of the harness. Return the keys of its pages."""
     try:
         site.mkdir(parents=True, exist_ok=True)
         if not any(site.iterdir()):
-            write_below(site, MANIFEST, "{}")  # if it is killed in the middle, the next call still knows the folder
+            write_below(site, MANIFEST, "{}")  # if this call is killed, the next one still recognises the folder
         return _MANIFEST.validate_json(read_regular(site / MANIFEST, most_bytes=MOST_BYTES))
     except FileNotFoundError as error:
         raise UsageError(f"--out: {site}: holds other files; choose a new or an empty folder") from error
     except ValidationError as error:
-        text = f"--out: {site / MANIFEST}: not of this harness; choose a new or an empty folder, or empty this one"
+        text = f"--out: {site / MANIFEST}: was not written by harness; choose a new or empty folder, or empty this one"
         raise UsageError(text) from error
     except OSError as error:
         raise InfrastructureError(f"{error.filename or site}: {error.strerror}; choose another place") from error
@@ -81,7 +81,7 @@ def _write(site: Path, page: SitePage) -> bool:
 
 
 def _remove(site: Path, name: str) -> None:
-    """Remove a page that is no longer part of the site. What the manifest names outside of the site stays."""
+    """Remove a page that is no longer part of the site. Ignore a name in the manifest that leads outside the site."""
     *folders, last = PurePosixPath(name).parts or ("",)
     if ".." not in (*folders, last) and not name.startswith("/"):
         with suppress(OSError), folder_in(site, *folders) as folder:
@@ -92,7 +92,7 @@ def _remove(site: Path, name: str) -> None:
 
 
 def source_of(index: OpenIndex) -> SiteSource:
-    """Return the index in the form that the pages ask it."""
+    """Return the index in the form that the pages query."""
     histories = {one.id: one for one in index.histories()}
     runs = {run.id: run for run in index.runs()}
     lives, drifts = tuple(index.lives(histories)), tuple(index.drifts(histories))
@@ -123,7 +123,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
 
 _LOOKED_BACK = 20
-"""Number of the newest versions that are searched for one that was measured."""
+"""Number of newest versions among which the newest measured one is searched for."""
 
 
 def _newest(index: OpenIndex, history: int, order: list[str]) -> Measurement | None:

@@ -1,1 +1,1 @@
-"""Checks hosts (`doctor`), and removes what is left on them and old runs (`clean`)."""
+"""Checks hosts (`doctor`), and removes leftovers on them and old runs (`clean`)."""

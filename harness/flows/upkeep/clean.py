@@ -16,16 +16,16 @@ from harness.run import open_engine
 from harness.run.engine import Engine
 
 NODE_S = 60.0
-"""Seconds to wait for each node of a cluster: those that others use now are cleaned another time."""
+"""Seconds to wait for each node of a cluster; nodes that others use now are cleaned another time."""
 HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """The things that were removed from one host, or would be (`dry_run`), by name.
+    """The names of what was removed from one host, or would be (`dry_run`).
 
-    `leftovers`: those that dead runs left, including a lease. `images`: images and environments; None if they were not
-    to be removed, and `kept` is then the number of those that stay, if known. `problem`: why the host was not cleaned.
+    `leftovers`: what killed runs left, including a lease. `images`: images and environments; None if they were not to
+    be removed, and then `kept` is the number that stay, if known. `problem`: why the host was not cleaned.
     """
 
     host: str
@@ -36,10 +36,11 @@ class Cleaned:
     dry_run: bool = False
 
     def __str__(self) -> str:
-        """Return the text to print: the numbers, and every name."""
+        """Return the text to print: the counts, then one name per line."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
-        counts = [f"{len(self.leftovers)} left behind by killed runs"] if self.leftovers else []
+        count = len(self.leftovers)
+        counts = [f"{count} {'leftover' if count == 1 else 'leftovers'} of killed runs"] if self.leftovers else []
         if self.images is not None:
             counts.append(f"{len(self.images)} {'image' if len(self.images) == 1 else 'images'}")
         did = "would remove" if self.dry_run else "removed"
@@ -73,9 +74,9 @@ def clean(
     say: Say,
     open_engine: Callable[..., Engine] = open_engine,
 ) -> Iterator[Cleaned]:
-    """Remove what dead runs left on each host; with `images` also what the harness pulled, built or installed there.
-    `dry_run`: only tell. The nodes of a pool are held until all of them are clean: the queue would give the same one
-    again.
+    """Remove what killed runs left on each host; with `images`, also what the harness pulled, built or installed there.
+    `dry_run`: remove nothing. The nodes of a pool are held until all of them are clean, because otherwise the queue
+    would grant the same node again.
     """
     for host in hosts:
         with contextlib.ExitStack() as opened:
@@ -89,7 +90,7 @@ def clean(
 
 
 def _machines(host: Host, *, images: bool) -> Sequence[Host]:
-    """Return the machines to clean. Of a cluster, a node is needed for images that are on nodes alone."""
+    """Return the machines to clean: one of a cluster, unless images are to be removed that exist only on its nodes."""
     one_is_enough = host.slurm is not None and not (images and _keeps_images_on_nodes(host))
     return host.machines[:1] if one_is_enough else host.machines
 
@@ -111,9 +112,9 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
         engine.remove_leftovers()
     if images:
         if _keeps_images_on_nodes(host):
-            engine.cpu((), _for_a_while(say, place=host.where))  # the queue is asked for the node
+            engine.cpu((), _for_a_while(say, place=host.where))  # makes the queue grant the node
             if not dry_run:
-                engine.remove_leftovers()  # their images could not be removed
+                engine.remove_leftovers()  # images that leftovers use could not be removed
         gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
     elif not _keeps_images_on_nodes(host):
         kept = len(engine.kept())
@@ -127,7 +128,7 @@ def _for_a_while(say: Say, *, place: Where) -> Say:
     def waiting(text: str) -> None:
         if time.monotonic() > until_s:
             raise EngineUnreachable(
-                f"no node within {NODE_S:.0f} s ({text}); clean it again when it is free", place=place
+                f"no node within {NODE_S:.0f} s ({text}); clean again when one is free", place=place
             )
         if text not in told:
             told.add(text)

@@ -1,6 +1,6 @@
 """Runs the control of `harness doctor`: the same work, in the same image, on every machine of a pool.
 
-It needs a processor and its memory, and no GPU: frameworks are only in the images under test. Nothing is pulled for it.
+It uses a processor and its memory but no GPU, because only the images under test contain frameworks. Nothing is pulled.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def setup():
 '''
 STEPS = 150
 LAUNCHES = 3
-"""The quickest of them counts: what disturbs a launch only makes it slower."""
+"""Launches per machine. The fastest one counts, because disturbances only make a launch slower."""
 LEASE_WAIT_S = 30.0
 Held = Mapping[str, Prepared]
 """The images that a machine has, by name."""
 
 
 def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
-    """Return by machine the milliseconds of a step of the control, or why it could not be measured.
+    """Return by machine the step time of the control in milliseconds, or why it could not be measured.
 
-    The machines are those of one pool. A machine is leased while its control runs; one that is in use is waited for,
-    LEASE_WAIT_S at most.
+    The machines belong to one pool. A machine is leased while its control runs; the wait for a machine that is in use
+    takes at most LEASE_WAIT_S.
     """
     name = _shared([held for _, held in machines])
     if name is None:
@@ -58,7 +58,7 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
 
 
 def _shared(held: Sequence[Held]) -> str | None:
-    """Return the first image of the matrix that is the same on all machines."""
+    """Return the name of the first image of the matrix that is the same on all machines; None if there is none."""
     return next(
         (name for name in held[0] if len({images[name].digest if name in images else None for images in held}) == 1),
         None,
@@ -83,7 +83,7 @@ def _measure(
 
 
 def _launch(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> float:
-    """Return the median milliseconds of a step, without the first half, in which clocks rise."""
+    """Return the median step time in milliseconds, without the first half of the steps, in which clocks speed up."""
     assert each.engine is not None
     steps = Steps(first=STEPS, budget=STEPS)
     scenario = Scenario(name="control", where=each.host.where, script=script, steps=steps, timeout_s=120.0)

@@ -33,13 +33,13 @@ class _Seen:
     condition: HostCondition | None = None
     images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
     bases: dict[str, Prepared] = field(default_factory=dict)
-    """The bases of images that are still to be installed, by reference: a registry need not have them."""
+    """The local bases of images that are not installed yet, by reference: a registry need not have them."""
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
-    """Look at the hosts of a matrix (all, or those that are named) and at all images on them.
+    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them.
 
-    What is wrong with a host is in its `problem`. Raises MatrixError, UsageError, Interrupted.
+    A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
     """
     try:
         return _checkup(matrix, SweepOptions(hosts=hosts), out, context, registry)
@@ -68,7 +68,7 @@ def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext
 
 
 def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
-    """Return the machines without the nodes that the queue of a cluster does not give at once, which are told."""
+    """Return the machines, except nodes that the queue of a cluster does not grant immediately; a note counts these."""
     for host in dict.fromkeys(each.part_of for each in machines if each.awaited):
         own = [each for each in machines if each.part_of == host]
         given = sum(not each.awaited for each in own)
@@ -80,7 +80,7 @@ def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
 
 
 def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
-    """Return every host with one machine; those of a pool are equal."""
+    """Return one machine for each host, because the machines of a pool are equal; a usable one if possible."""
     found: dict[Host, tuple[OpenHost, _Seen]] = {}
     for each, seen in pairs:
         if each.part_of not in found or not found[each.part_of][0].usable:
@@ -89,7 +89,7 @@ def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _
 
 
 def _controls(opened: Sequence[OpenHost], seen: Sequence[_Seen], context: RunContext) -> dict[Host, float | str]:
-    """Return the control of every usable machine of each pool that has more than one."""
+    """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
     found: dict[Host, float | str] = {}
     for host in dict.fromkeys(each.part_of for each in opened if each.part_of.pool):
         machines = [
@@ -192,14 +192,14 @@ def _fit(
 
 
 def _there(image: Image, seen: _Seen) -> Prepared | None:
-    """Return the image, or the base that it will be installed over; None if neither is there."""
+    """Return the image, or the base that it will be installed over; None if the engine has neither."""
     if name_of(image) in seen.images:
         return seen.images[name_of(image)][0]
     return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
 
 
 def _facts(image: Image, seen: _Seen, told: RegistryAnswers | None, architecture: str) -> compat.DescribedImage:
-    """Return the facts of the image where it is at hand, else those told by the registry, else by its name alone."""
+    """Return the facts of the image from the engine if it has the image, else from the registry, else from the name."""
     reference = reference_of(image)
     known = _there(image, seen) or (told.facts(reference, architecture) if told and reference else None)
     return compat.DescribedImage(

@@ -30,11 +30,11 @@ def clean(
     out: Path, *, matrix: str | None, older_than: timedelta, dry_run: bool, now: datetime | None = None
 ) -> Iterator[str]:
     """Remove the runs in `out` that are older than `older_than`, of one matrix or of all, oldest first, and yield a
-    line for each; with `dry_run` only yield the lines. The newest run of a matrix stays, and so does one that goes on.
-    Raises UsageError, InfrastructureError.
+    line for each; with `dry_run`, only yield the lines. The newest run of each matrix stays, and so do runs in
+    progress. Raises UsageError, InfrastructureError.
     """
     if not out.is_dir():
-        raise UsageError(f"--out: {out}: no such folder; runs are kept there")
+        raise UsageError(f"--out: {out}: no such folder; give the folder of the runs")
     if not dry_run:
         for half in out.glob(f"*/{REMOVED}*"):  # left by an earlier call that was killed
             if NAME.fullmatch(half.name.removeprefix(REMOVED)):
@@ -49,7 +49,7 @@ def clean(
 
 
 def _clean(run: Path, *, is_newest: bool, dry_run: bool) -> str:
-    """Remove a run, unless it has to stay. Its size is what that gives back: later runs share files with it."""
+    """Remove a run unless it must stay, and return a line. Its size excludes files that it shares with other runs."""
     named = f"{run} ({_alone_bytes(run) / (1 << 20):.3g} MiB)"
     if is_newest or in_use(run):
         return f"left alone: {named}: {'the newest of its matrix' if is_newest else 'in use'}"
@@ -59,8 +59,8 @@ def _clean(run: Path, *, is_newest: bool, dry_run: bool) -> str:
 
 
 def _remove(run: Path, away: Path) -> None:
-    """Remove a run. It gets another name first: killed in the middle, nothing of it counts as a run, and the next call
-    finds it. Raises InfrastructureError.
+    """Remove a run. It is renamed first: if the removal is killed, what remains does not count as a run, and the next
+    call finds it. Raises InfrastructureError.
     """
     try:
         run.rename(away)

@@ -26,15 +26,15 @@ def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequen
     places: dict[object, list[Finding]] = {}
     for finding in findings:
         places.setdefault((finding.series, finding.lane, finding.variant), []).append(finding)
-    causes: dict[int, str] = {}
+    causes: dict[Finding, str] = {}
     for of_block in places.values():
         order = {version: place for place, version in enumerate(versions[of_block[0].series])}
         causes |= _consequences(of_block, order)
-    return tuple(replace(finding, consequence_of=causes.get(id(finding), "")) for finding in findings)
+    return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 
-def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
-    """Return, by the `id()` of each finding of one block that is a consequence, the metric of its first cause."""
+def _consequences(findings: Sequence[Finding], order: Order) -> dict[Finding, str]:
+    """Return, by each finding of one block that is a consequence, the metric of its first cause."""
     signs: dict[Sign, list[Finding]] = {}
     for finding in findings:
         signs.setdefault(sign_of(finding), []).append(finding)
@@ -43,18 +43,13 @@ def _consequences(findings: Sequence[Finding], order: Order) -> dict[int, str]:
         for of_sign in signs.values()
         for episode in episodes_of(of_sign, order)
     ]
-    causes = {id(item): [other for other in items if _explains(other, item)] for item in items}
+    causes = {item: [other for other in items if _explains(other, item)] for item in items}
     first = [(item, _first_cause(item, causes)) for item in items]
-    own = {id(finding) for item, cause in first if cause is item for finding in item.episode.findings}
-    return {
-        id(finding): cause.metric
-        for item, cause in first
-        for finding in item.episode.findings
-        if id(finding) not in own
-    }
+    own = {finding for item, cause in first if cause is item for finding in item.episode.findings}
+    return {finding: cause.metric for item, cause in first for finding in item.episode.findings if finding not in own}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _BoundedEpisode:
     episode: Episode
     bounds: EpisodeBounds
@@ -68,9 +63,9 @@ class _BoundedEpisode:
         return self.episode.finding.effect
 
 
-def _first_cause(item: _BoundedEpisode, causes: Mapping[int, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
-    while causes[id(item)]:
-        item = min(causes[id(item)], key=lambda cause: _place(cause.metric))
+def _first_cause(item: _BoundedEpisode, causes: Mapping[_BoundedEpisode, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
+    while causes[item]:
+        item = min(causes[item], key=lambda cause: _place(cause.metric))
     return item
 
 

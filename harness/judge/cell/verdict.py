@@ -156,5 +156,5 @@ def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
 def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
     with_message = setups or [trial for trial in trials if trial.message]
-    why = gist(with_message[-1].told) if with_message else "no trial was run"
+    why = gist(with_message[-1].told) if with_message else "no trial was finished"
     return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

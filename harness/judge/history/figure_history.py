@@ -33,6 +33,10 @@ FAR_FROM_NEIGHBOURS = 3.0
 """Distance of a figure from the median of itself and its neighbours, in standard deviations, beyond which it is
 winsorized.
 """
+MOST_ODD = 3
+"""Most odd figures in a row that are winsorized: fewer than LASTING."""
+RARE_RUNS = 0.05
+"""A run of odd figures counts as a level if chance makes fewer runs than this of that length in the whole series."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +75,10 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     changes = level_changes("value", table, levels, rule=LevelRule(least=least, seed=SEED))
-    reported = {id(shift) for shift, _ in changes}
+    reported = {shift for shift, _ in changes}
     return SeriesFound(
         changes=tuple(change for _, change in changes),
-        better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
+        better=tuple(shift for shift in levels.shifts if shift not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
         lasting=LASTING if rounds == 1 else 1,
@@ -95,12 +99,22 @@ def _laid_by_neighbours(row: Floats) -> Laid:
     """Return the layout of a row of logs, shape (1, versions), of at least FEWEST_ALONE versions."""
     figures = row[0] - row[0].mean()
     spread = _spread(figures)
-    ends = np.median(figures[:3]), np.median(figures[-3:])
-    inside = np.median(np.lib.stride_tricks.sliding_window_view(figures, 3), axis=1)
-    middle = np.concatenate([ends[:1], inside, ends[1:]])
     far = FAR_FROM_NEIGHBOURS * spread.deviation
+    middle = _running_median(figures, 1)
+    share = float((np.abs(figures - middle) > 2 * far).mean())
+    if share:  # where single figures are often odd, several in a row are no level
+        runs = (count for count in range(1, MOST_ODD) if len(figures) * share ** (count + 1) < RARE_RUNS)
+        middle = _running_median(figures, next(runs, MOST_ODD))
     drawn = middle + np.clip(figures - middle, -far, far)
     return Laid(values=drawn[None, :], raw=figures[None, :], spread=spread)
+
+
+def _running_median(figures: Floats, reach: int) -> Floats:
+    """Return the median of each figure and of `reach` neighbours on both sides; the ends have that of the first and the
+    last such window.
+    """
+    inside = np.median(np.lib.stride_tricks.sliding_window_view(figures, 2 * reach + 1), axis=1)
+    return np.asarray(np.pad(inside, reach, mode="edge"))
 
 
 def _far_out(laid: Laid, *, least: float) -> list[int]:

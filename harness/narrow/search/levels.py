@@ -53,7 +53,7 @@ class LevelRounds:
 
     @cached_property
     def effect(self) -> tuple[float, float]:
-        """Return the mean difference of logs from A to B, and its standard error."""
+        """Return the mean difference of logs from A to B and its standard error, which is infinite without rounds."""
         size = float(self._steps.mean()) if len(self._steps) else 0.0
         return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
 

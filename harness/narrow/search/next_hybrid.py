@@ -38,7 +38,7 @@ class Couplings:
         return bool(self._suspicion.any())
 
     def chance_made(self, several: Sequence[Groups]) -> Floats:
-        """Return the probability that each set can be made, relative to a set that cuts no suspected pair."""
+        """Return the probability that each set can be made, relative to one that cuts no suspected pair; shape (n,)."""
         rows = np.array([self._row(groups) for groups in several], dtype=np.float64)
         return np.asarray(np.exp(-(((rows @ self._suspicion) * (1 - rows)).sum(axis=1))))
 

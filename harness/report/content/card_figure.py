@@ -128,10 +128,10 @@ def change_text(figure: Figure, old: str | None, new: str) -> str:
     if after.value is None or math.isnan(after.value):
         return ""
     text = _amount(after.value, figure.unit)
-    before = "" if old is None else f"{_without_unit(_shown(points[old], figure.unit), text)} → "
+    before = "" if old is None else f"{numbers.without_unit(_shown(points[old], figure.unit), text)} → "
     interval = ""
     if after.low is not None and after.high is not None:
-        low, high = (_without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
+        low, high = (numbers.without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
         interval = f" ({low} to {high})"
     return f"{figure.title} {before}{text}{interval}"
 
@@ -144,9 +144,3 @@ def _shown(point: Point, unit: str) -> str:
 
 def _amount(value: float, unit: str) -> str:
     return _WORDS[unit](value) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()
-
-
-def _without_unit(text: str, other: str) -> str:
-    """Return `text` without its unit if `other` has the same unit."""
-    unit = other.partition(" ")[2]
-    return text.removesuffix(f" {unit}") if unit else text

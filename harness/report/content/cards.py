@@ -134,7 +134,9 @@ class _Maker:
             return ", which agree"
         if agreeing:
             return f", {agreeing:,} of which agree"
-        return ", at least two of which agree" if all(finding.confirmed for finding in self._findings()) else ""
+        if not all(finding.confirmed for finding in self._findings()):
+            return ""
+        return ", which agree" if launches == 2 else ", at least two of which agree"
 
     def _says(self, telling: Episode) -> str:
         """Return each reason for the failure once, starting with the reason in `telling`.

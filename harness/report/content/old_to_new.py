@@ -115,7 +115,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     lacks = _lacks(name, cells)
     why = "" if worst is None else signal_words.reason(worst)
     if worst is not None and worst.seen == "blind":
-        why = "; ".join(words.absent(name, cells)) or why
+        why = "; ".join(text for _, text in words.absent(name, cells)) or why
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,
@@ -250,8 +250,11 @@ def _part(signal: Both, ends: tuple[str, ...]) -> str:
     if signal.change and not signal.resolution and signal.seen not in ("good", "bad"):
         doubt = signal.why if signal.seen == "none" else _TOO_FEW
     uncompared = f"{_NOT_COMPARED}: {signal.why}" if signal.why and signal.seen == "none" else _NOT_COMPARED
+    if signal.name == "outcome":  # it is compared without a change or a minimum detectable effect
+        uncompared = ""
     told = "; ".join(filter(None, (signal.change, signal.resolution or doubt))) or uncompared
-    return f"{signal.title} {signal.figures} ({'; '.join(filter(None, (where, told)))})"
+    note = "; ".join(filter(None, (where, told)))
+    return f"{signal.title} {signal.figures}{f' ({note})' if note else ''}"
 
 
 def _growth(signal: Both) -> str:

@@ -108,8 +108,8 @@ class ReportTable:
         return any(cell.tone != "none" for cell in self.shown)
 
 
-def legend(shown: Sequence[ReportTable]) -> list[str]:
-    """Return lines that explain the signs and figures that occur in these tables."""
+def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
+    """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
     coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
@@ -119,7 +119,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
         units((cell.result.verdict, cell.figure) for cell in cells),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
-        CHANGED if any(row.medians for table in shown for row in table.rows) else "",
+        CHANGED if levels and any(row.medians for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 

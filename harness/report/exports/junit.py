@@ -49,7 +49,7 @@ def render(result: RunResult) -> str:
 
 
 def _suite(shown_table: ReportTable, changes: Changes) -> ElementTree.Element:
-    results = {id(cell.result): cell.result for cell in shown_table.shown}
+    results = {cell.result.cell_id: cell.result for cell in shown_table.shown}
     cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 

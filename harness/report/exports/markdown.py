@@ -28,7 +28,7 @@ MOST_CHARACTERS = 3_000
 """The longest paragraph, in characters."""
 MOST_CARDS = 30
 _REST = "- and {} more: see report.html"
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in r"\`*_[]<>|~$&"})
 _LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
 
@@ -78,7 +78,7 @@ def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Return `text` as one line that GitHub shows literally, without markup, HTML, mentions, references or links."""
-    return _LINKS.sub(_BREAK, _SPECIAL.sub(r"\\\1", plain(text)))
+    return _LINKS.sub(_BREAK, plain(text).translate(_SPECIAL))
 
 
 def _short(text: str) -> str:

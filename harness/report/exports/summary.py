@@ -139,15 +139,15 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
     """Yield the entries of `attribution` in summary.json."""
-    return (attribution_json(attribution, result) for attribution in result.attribution)
+    numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
+    return (_attribution(attribution, result, numbers) for attribution in result.attribution)
 
 
-def attribution_json(attribution: Attribution, result: RunResult) -> dict[str, Any]:
-    """Return an attribution's entry in `attribution` of summary.json."""
-    about = {finding for episode in attribution.episodes for finding in episode.findings}
+def _attribution(attribution: Attribution, result: RunResult, numbers: Mapping[Finding, int]) -> dict[str, Any]:
+    about = (finding for episode in attribution.episodes for finding in episode.findings)
     return {
         **_fields_of(attribution, ("series", "scenario", "metric", "cause")),
-        "findings": [number for number, finding in enumerate(blame.numbered(result), start=1) if finding in about],
+        "findings": sorted({numbers[finding] for finding in about if finding in numbers}),
         "rule": rule_text(attribution.rule),
         "missing": [
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}

@@ -67,9 +67,7 @@ def _generator() -> str:
 
 @lru_cache(maxsize=1)
 def _style() -> tuple[Markup, Markup]:
-    """Return the style sheet of all pages, and a content security policy that allows only this style sheet and data
-    images.
-    """
+    """Return the style sheet of all pages, and a content security policy that allows only it and data images."""
     folder = files("harness.report") / "templates"
     style = "".join((folder / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
     known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

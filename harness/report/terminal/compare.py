@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.model import METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
+from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.table import units
-from harness.report.exports.summary import attribution_json, json_ready
+from harness.report.exports.summary import attributions_json, json_ready
 from harness.report.terminal.console_text import console_text
 from harness.report.text import headline, numbers, signal_words, words
 from harness.report.text.clean import plain
@@ -54,9 +54,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             "exit_code": comparison.exit_code,
             "columns": [_column(column) for column in comparison.columns],
             "cells": [_pair(pair) for pair in comparison.pairs],
-            "attribution": [attribution_json(attribution, together) for attribution in together.attribution]
-            if together
-            else [],
+            "attribution": [] if together is None else list(attributions_json(together)),
             "notes": comparison.notes,
         }
     )
@@ -162,7 +160,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     in it and neither side is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
-    verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
+    verdicts = [verdict_text(verdict) for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, *labels)
     yield _title("outcome"), *verdicts, "", told
@@ -172,6 +170,14 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
         if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
             shown = [_figure(metric, value) for value in (both.one, both.other)]
             yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
+
+
+def verdict_text(verdict: CellVerdict) -> str:
+    """Return `leak 24.1`, or `step time bad` if only a signal of a cell that ran well is bad."""
+    name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
+    if name is not None and verdict.signals[name].seen == "bad":
+        return f"{_title(name)} bad"
+    return f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip()
 
 
 def _title(metric: Metric) -> str:

@@ -116,7 +116,7 @@ def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -
     """Write what the signs mean, including those of cells without a measurement; `left_out` adds where to find
     old → new.
     """
-    first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
+    first, *rest = table.legend(tables, levels=False)
     absent = {cell.word for shown_table in tables for cell in shown_table.shown if cell.tone == "none"}
     told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
     lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]

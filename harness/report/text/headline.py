@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -95,7 +96,7 @@ def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
     blind = dict.fromkeys(name for verdict in good for name in verdict.blind)
     absent = {name: words.absent(name, result.cells) for name in blind}
-    texts = sorted((text for some in absent.values() for text in some), key=lambda text: text.startswith("in "))
+    texts = [text for _, text in sorted(itertools.chain(*absent.values()), key=lambda told: told[0])]
     told = words.at_most(texts, _MOST_TITLES, rest="and {} more below")
     coarse = [name for name, some in absent.items() if not some]
     if not coarse:

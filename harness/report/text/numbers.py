@@ -91,6 +91,14 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
+def without_unit(text: str, other: str) -> str:
+    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB a step`."""
+    parts, others = text.split(), other.split()
+    while min(len(parts), len(others)) > 1 and parts[-1] == others[-1]:
+        parts, others = parts[:-1], others[:-1]
+    return " ".join(parts)
+
+
 def amount(value: float, unit: str) -> str:
     """Return a value with its unit: `0.5 files/step` or `1 file/step`."""
     told, (noun, slash, per) = number(value), unit.partition("/")

@@ -241,7 +241,7 @@ def blindness(name: str, signal: SignalVerdict, *, how: str = "") -> str:
 def _resolution(name: str, signal: SignalVerdict) -> str:
     """Return `only ±35 % would have shown`, or "" if the minimum detectable effect is unknown."""
     seen = _seen(name, signal)
-    if seen.endswith("×"):
+    if seen and shown_signal(name).kind != "growth" and (signal.visible or 0.0) > 1:
         return f"only a change of {visible_text(name, signal.visible)} would have shown"
     return f"only {seen} would have shown" if seen else ""
 

@@ -75,10 +75,10 @@ def _line(some: Sequence[Provisional]) -> str:
     cell = first.bad.cell
     places = f"{words.variant_text(cell.variant)}, {words.lane_text(cell.lane)}"
     rest = f" and {numbers.count(len(some) - 1, 'more row')}" if len(some) > 1 else ""
-    by = f", by {numbers.count(first.bad.verdict.trials, 'launch')}" if first.bad.verdict.verdict not in GOOD else ""
+    by = f"; {numbers.count(first.bad.verdict.trials, 'launch')}" if first.bad.verdict.verdict not in GOOD else ""
     seems = "seems bad first" if first.is_next else "seems bad"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"provisional: {name} {seems} ({places}{rest}){by}: {_seen(first.bad)}{_before(first)}"
+    return f"{name} {seems} (provisional; {places}{rest}{by}): {_seen(first.bad)}{_before(first)}"
 
 
 def _before(first: Provisional) -> str:

@@ -189,9 +189,10 @@ def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     return together(at_most(names, most, rest=rest))
 
 
-def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
+def absent(name: str, cells: Sequence[CellResult]) -> list[tuple[bool, str]]:
     """Return why a scenario's own metric is blind in cells where no step returned it: `no step returned `extra``. If
-    other cells have it, say where: `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`.
+    other cells have it, say where: `in 6.2.0, no step returned `extra`` or `in 2 of 9 cells, …`. The first item of each
+    pair is whether other cells have it.
     """
     known = [(entry, seen) for entry in cells if (seen := entry.verdict.signals.get(name)) is not None]
     lacking: dict[str, list[CellResult]] = {}
@@ -203,7 +204,7 @@ def absent(name: str, cells: Sequence[CellResult]) -> list[str]:
         versions = list(dict.fromkeys(version(entry.cell.image.version) for entry in some))
         is_all = len(some) == sum(version(entry.cell.image.version) in versions for entry, _ in known)
         where = some_of(versions, 3) if is_all else f"{len(some):,} of {numbers.count(len(known), 'cell')}"
-        told.append(why if len(some) == len(known) else f"in {where}, {why}")
+        told.append((False, why) if len(some) == len(known) else (True, f"in {where}, {why}"))
     return told
 
 

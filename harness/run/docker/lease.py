@@ -162,7 +162,7 @@ def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Cal
         if holder.lapsed(now_s=engine_time_s(client)):
             remove(client, holder.id)
             continue
-        _wait(Waiting(f"waiting: {holder} uses this host"), say=say, stopped=stopped)
+        _wait(Waiting(f"waiting: this host is in use by {holder}"), say=say, stopped=stopped)
     raise Interrupted("interrupted")
 
 

@@ -9,7 +9,7 @@ the latest.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -45,17 +45,16 @@ class Disk:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _images: dict[str, Image] = field(default_factory=dict)
     """Images by the reference that the engine launches."""
-    _orders: dict[int, Sequence[Collection[ImageName]]] = field(default_factory=dict)
+    _orders: dict[Hashable, Sequence[Collection[ImageName]]] = field(default_factory=dict)
     _pins: list[ImageName] = field(default_factory=list)
     _coming: list[ImageName] = field(default_factory=list)
     _last_used: dict[ImageName, int] = field(default_factory=dict)
     _measured: dict[ImageName, int] = field(default_factory=dict)
 
-    def expect(self, lane: int, order: Sequence[Collection[ImageName]]) -> None:
-        """Set the images that a lane will need from now on, block by block, soonest first. `lane` is any number that
-        identifies the lane."""
+    def expect(self, user: Hashable, order: Sequence[Collection[ImageName]]) -> None:
+        """Set the images that one user of this host will need from now on, block by block, soonest first."""
         with self._lock:
-            self._orders[lane] = order
+            self._orders[user] = order
 
     def admits(self, engine: ImageStore, image: Image) -> bool:
         """Return whether the image may be pulled ahead of its turn: whether it fits in addition to all images that are

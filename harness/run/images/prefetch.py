@@ -23,7 +23,7 @@ POLL_S = 0.1
 """Seconds between two checks for an interrupt while a pull is awaited."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class HostImages:
     """The state of each image of a host: ready, or the reason why it is unavailable. Launchers that work side by side
     share this object, and take turns using `engine`.
@@ -101,7 +101,7 @@ class HostImages:
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
         """Set the cells that will run from now on, block by block, so that the image needed latest is removed first."""
-        self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
+        self.disk.expect(self, [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
         """Return whether a background pull was active at `begun_s` (monotonic clock, seconds) or later."""

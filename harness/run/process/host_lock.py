@@ -83,7 +83,7 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
     while not stopped():
         if file_locks.try_lock(number):
             return
-        say(Waiting(f"waiting: {_holder_in_words(number)} uses this host"))
+        say(Waiting(f"waiting: this host is in use by {_holder_in_words(number)}"))
         time.sleep(BEAT_S)
     raise Interrupted("interrupted")
 

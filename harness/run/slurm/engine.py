@@ -130,7 +130,7 @@ class SlurmEngine:
                 raise Interrupted("interrupted")
             say(text)
 
-        waiting = Waiting(f"waiting: {owner.in_words()} uses this host")
+        waiting = Waiting(f"waiting: this host is in use by {owner.in_words()}")
         with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
             self._node(say_unless_stopped)
             yield Held(check=partial(self._hold.renew, say_unless_stopped))

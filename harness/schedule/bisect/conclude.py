@@ -14,7 +14,7 @@ def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
     """Return the changes of states; if there are none, those of levels.
 
     For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
-    lucky are `between`, so that the right version is left out with a chance of at most `rules.alpha`.
+    lucky are `between`, so that the probability of leaving out the right version is at most `rules.alpha`.
     """
     states = [
         _boundary(versions, change, rules) for metric in metrics_of(versions) for change in changes_of(versions, metric)
@@ -29,7 +29,7 @@ def bad_from_start(versions: RowVersions, metric: str) -> int | None:
 
 
 def not_needed(versions: RowVersions, *, rules: Rules) -> Mapping[int, str]:
-    """Return why each version that could be launched, and was not, did not need to be."""
+    """Return, for each version that could have been launched but was not, why this was not needed."""
     boundaries = conclude(versions, rules=rules)
     return {
         place: _why(versions, place, boundaries)
@@ -73,7 +73,7 @@ def _boundary(versions: RowVersions, change: StateChange, rules: Rules) -> Bound
 
 
 def _proven(versions: RowVersions, reach: Reach, rules: Rules) -> int | None:
-    """Return the first version outwards that has good launches and is bad with a chance of at most `alpha`."""
+    """Return the first version outwards that has launches and is bad with a probability of at most `alpha`; or None."""
     for index, place in enumerate(reach.places):
         if index and versions[place].launches and reach.bad(index) <= rules.alpha:
             return place

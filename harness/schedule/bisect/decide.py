@@ -75,7 +75,7 @@ def _ends(versions: RowVersions, rules: Rules) -> Decision | None:
     silent = [p for p in wanted if not versions[p].launches or _is_silent(versions[p], rules)]
     if not silent:
         return None
-    reason = f"nothing is known of {version_names(versions, silent)}: both ends come first"
+    reason = f"nothing is known about {version_names(versions, silent)}: both ends come first"
     return Decision(launch=tuple(silent), kind="end", reason=reason)
 
 
@@ -84,7 +84,9 @@ def _is_silent(version: VersionEvidence, rules: Rules) -> bool:
 
 
 def _alike(versions: RowVersions, rules: Rules) -> Decision | None:
-    """Decide to launch both ends again, to their whole budgets, if nothing changes between them: all rests on them."""
+    """Decide to launch both ends again, to their whole budgets, if nothing changes between them: the result rests on
+    them alone.
+    """
     if any(changes_of(versions, metric) for metric in metrics_of(versions)):
         return None
     again = tuple(p for p in _outer(versions, rules) if not _believed(versions[p], rules))
@@ -95,7 +97,7 @@ def _alike(versions: RowVersions, rules: Rules) -> Decision | None:
 
 
 def _bad_once(versions: RowVersions, rules: Rules) -> Decision | None:
-    """Decide to launch a version again that was bad once and has no known neighbour, so that no change confirms it."""
+    """Decide to launch again a version that was bad once and has no known neighbour, so that no change confirms it."""
     for metric in metrics_of(versions):
         bad = [place for place, version in enumerate(versions) if version_state(version, metric)]
         able = [place for place in bad if versions[place].launchable(rules)]
@@ -122,7 +124,7 @@ def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
             able = [place for place in run if versions[place].launchable(rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
-                reason = f"{version_name(versions, place)} was good between two bad versions: may it have been lucky?"
+                reason = f"{version_name(versions, place)} was good between two bad versions: was it only lucky?"
                 return Decision(launch=(place,), kind="repeat", reason=reason, metric=metric)
     return None
 
@@ -149,7 +151,7 @@ def _halve(versions: RowVersions, change: StateChange, rules: Rules) -> Decision
 
 
 def _confirm(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
-    """Decide to launch both sides again until each has launches that agree; so too the oldest version, if it is bad."""
+    """Decide to launch both sides again until each has launches that agree, and likewise a bad oldest version."""
     sides = {change.good: False, change.bad: True}
     oldest = bad_from_start(versions, change.metric)
     if oldest is not None:
@@ -181,16 +183,16 @@ def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Deci
     posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
     seen = evidence_of(versions[change.bad], change.metric)
     share = reach.fails(max(seen.survived, default=None))
-    why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in a part of its launches"
+    why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in only some of its launches"
     reason = (
-        f"{version_name(versions, change.bad)} {why}, so that good ones may be luck:"
-        f" {version_name(versions, place)} says most about how far it reaches"
+        f"{version_name(versions, change.bad)} {why}, so good launches may be luck:"
+        f" {version_name(versions, place)} tells most about how far the failure reaches"
     )
     return replace(_about(change, "repeat", [place], reason), posterior=posterior)
 
 
 def _in_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
-    """Decide to launch a side again if failures come so late or so seldom that the good side may have missed one."""
+    """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
     chance = flaky_extent.doubt(versions, change)
     place = flaky_extent.settling(versions, change, rules) if chance > rules.alpha else None
     if place is None:
@@ -230,8 +232,8 @@ def _found(versions: RowVersions, rules: Rules) -> str:
         return "; ".join(conclusions)
     unclear = version_names(versions, (place for place, version in enumerate(versions) if _is_unclear(version)))
     if unclear:
-        return f"nothing bad was found, but it is unclear whether {unclear} is good: --trials for more"
-    return "both ends are good; a bad version in between would need --search full"
+        return f"nothing bad was found, but it is unclear whether {unclear} is good; launch more with --trials"
+    return "both ends are good; only --search full would find a bad version between them"
 
 
 def _is_unclear(version: VersionEvidence) -> bool:

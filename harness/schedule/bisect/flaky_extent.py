@@ -37,7 +37,7 @@ class Reach:
 
 
 def reach_of(versions: RowVersions, change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
-    """Return the posterior: all versions outwards, up to the next bad one, may be bad and lucky so far."""
+    """Return the posterior: each version outwards, up to the next bad one, may be bad and have been lucky so far."""
     outwards = -1 if change.worse else 1
     states = believed_states(versions, change.metric)
     places = [change.bad, *_until(states, versions, change.bad, step=outwards, stop=True)]
@@ -77,8 +77,8 @@ def most_informative(versions: RowVersions, change: StateChange, reach: Reach, r
 
 
 def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
-    """Return the index of the outermost place that is not known to be good yet, but would be if all launches that are
-    left from the bad side to there were good; 0 if there is none.
+    """Return the index of the outermost place that is not known to be good yet, but would be if all remaining launches
+    from the bad side up to that place were good; 0 if there is none.
     """
     fits = chances(reach.seen, left)[1:]
     missed = fits / fits[0]
@@ -89,7 +89,7 @@ def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
 
 def doubt(versions: RowVersions, change: StateChange) -> float:
     """Return the probability that the good version is bad, and ended well only because its failure was not due yet. It
-    is 0 where steps are not counted, as there is no evidence for it.
+    is 0 if steps are not counted, because there is no evidence then.
     """
     if not evidence_of(versions[change.bad], change.metric).timed:
         return 0.0
@@ -98,7 +98,7 @@ def doubt(versions: RowVersions, change: StateChange) -> float:
 
 
 def settling(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
-    """Return the side of a change whose next launch, if it ends like those before, leaves the smaller doubt."""
+    """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller `doubt`."""
     good, bad = (evidence_of(versions[place], change.metric) for place in (change.good, change.bad))
     (steps,) = _steps(versions, [change.good], change, rules)
     again = {
@@ -120,8 +120,8 @@ def _left(version: VersionEvidence, rules: Rules) -> int:
 
 
 def _steps(versions: RowVersions, places: Sequence[int], change: StateChange, rules: Rules) -> list[int | None]:
-    """Return how many steps the next launch of each version makes if it ends well: as many as the last such launch, or
-    as the longest one of any version. None where steps are not counted.
+    """Return the number of steps that the next launch of each version makes if it ends well: that of its last such
+    launch, or of the longest one of any version. None if steps are not counted.
     """
     survived = [evidence_of(version, change.metric).survived for version in versions]
     longest = max((max(each) for each in survived if each), default=None)

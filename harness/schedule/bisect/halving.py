@@ -12,13 +12,13 @@ def open_places(versions: RowVersions, change: StateChange, rules: Rules) -> lis
 
 
 def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
-    """Return the version that halves what is between the two sides, or None if nothing is left to launch.
+    """Return the version that halves the range between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
-    worst case. If the bad side has failed only once, the part next to it is smaller by one where that costs nothing: if
-    nothing else fails, the launch that is saved confirms the failure. Among these splits the best is an image at hand
-    (but not close to the edge, which would cost launches on average), then one far from versions that said nothing
-    (their neighbours often say nothing either), then the middle.
+    worst case. If the bad side has failed only once, the part next to it is smaller by one if that costs nothing: if
+    nothing else fails, the launch that is saved confirms the failure. Among these splits, the best is an image at hand
+    (but not close to the edge, which would cost launches on average), then one far from versions that gave no result
+    (their neighbours often give none either), then the middle.
     """
     places = open_places(versions, change, rules)
     if not places:

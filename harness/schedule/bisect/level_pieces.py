@@ -1,7 +1,7 @@
 """Fits a piecewise constant to step times that were compared side by side, to find where their level changes.
 
-Each round has an effect of its own (heat, clock, a neighbour), which is removed with the round's mean. Least squares
-fits steps at `cuts` to the rest; the noise is pooled over all launches.
+Each round has its own effect (heat, clock rate, other load), which is removed by subtracting the round's mean. Steps at
+`cuts` are fitted to the rest by least squares; the noise is pooled over all launches.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from harness.schedule.bisect.records import RowVersions
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
-"""Chance of a false first step, and of each further one, in one look at the rounds so far."""
+"""Largest p-value of the first step, and of each further one, in one look at the rounds so far."""
 USUAL = 0.02
-"""Prior standard deviation of launches, a log, which counts as one pair of launches."""
+"""Prior standard deviation of a launch's log step time, with the weight of one pair of launches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The figures of all rounds with two or more versions. `places` are the versions with any, oldest first; `index`
-    gives the place of each figure, and `values` are logs without their round's mean.
+    """The figures of all rounds with two or more versions. `places`: the versions with at least one figure, oldest
+    first; `index`: for each figure, its index into `places`; `values`: logs minus the mean of their round.
     """
 
     places: tuple[int, ...]
@@ -47,8 +47,8 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseFit:
-    """Steps at `cuts` (indices into places) with their `sizes` in logs; `rest` is the residual sum of squares, `spread`
-    the residual standard deviation of a launch.
+    """Steps at `cuts` (indices into places) with their `sizes` in logs and the standard `errors` of these. `rest`: the
+    residual sum of squares; `freedom`: the degrees of freedom; `spread`: the residual standard deviation of a launch.
     """
 
     cuts: tuple[int, ...]
@@ -59,12 +59,12 @@ class PiecewiseFit:
     spread: float
 
     def p(self, number: int, *, places: int) -> float:
-        """Return the chance of a step as clear as this at any of `places` places, if there is none."""
+        """Return the p-value of a step: a t test, Bonferroni-corrected for the `places` places where it may be."""
         score = abs(float(self.sizes[number] / self.errors[number]))
         return min(1.0, 2 * float(stdtr(self.freedom, -score)) * places)
 
     def interval(self, number: int) -> Interval:
-        """Return the 95 % interval of a size."""
+        """Return the 95 % confidence interval of a size."""
         size, margin = float(self.sizes[number]), float(self.errors[number] * stdtrit(self.freedom, 0.975))
         return size - margin, size + margin
 
@@ -92,7 +92,7 @@ def figures_of(versions: RowVersions) -> Figures | None:
 
 
 def fit_steps(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
-    """Fit one step at each cut by least squares. Cuts that no round separates have size 0 and an infinite error."""
+    """Fit one step at each cut by least squares. A cut that no round spans has size 0 and an infinite error."""
     freedom = len(figures.values) - figures.rounds - len(cuts)
     rest = float(figures.values @ figures.values)
     sizes: Floats = np.zeros(0)
@@ -126,12 +126,12 @@ def find_steps(figures: Figures, *, limit: float) -> PiecewiseFit:
 
 
 def p_of_a_step(figures: Figures) -> float:
-    """Return the chance of a step as clear as the clearest one, if there is none."""
+    """Return the p-value of the clearest single step."""
     return _one_more(figures, fit_steps(figures, ()))[1]
 
 
 def _one_more(figures: Figures, present: PiecewiseFit) -> tuple[PiecewiseFit, float]:
-    """Return the step that fits best beside the present ones, with its p-value over all places where it may be."""
+    """Add the best-fitting step to the present ones; return the fit, and the p-value of that step over all places."""
     free = [cut for cut in range(1, len(figures.places)) if cut not in present.cuts]
     if not free:
         return present, 1.0
@@ -141,7 +141,7 @@ def _one_more(figures: Figures, present: PiecewiseFit) -> tuple[PiecewiseFit, fl
 
 
 def _settled(figures: Figures, present: PiecewiseFit) -> PiecewiseFit:
-    """Move the cuts, one at a time, to where they fit best beside the others."""
+    """Move the cuts, one at a time, to where they fit best with the others fixed."""
     for number in range(len(present.cuts)):
         present = min(_moved(figures, present, number).values(), key=lambda each: each.rest)
     return present
@@ -171,7 +171,7 @@ def first_of(figures: Figures, present: PiecewiseFit, number: int, *, testable: 
 
 
 def widest_unseen(figures: Figures) -> float:
-    """Return the largest step that may have been missed (its 99 % bound, at any place), while none is found."""
+    """Return the largest step that may have been missed: the maximum over all places of its 99 % confidence bound."""
     bounds = []
     for cut in range(1, len(figures.places)):
         single = fit_steps(figures, (cut,))

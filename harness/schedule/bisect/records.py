@@ -1,4 +1,4 @@
-"""Records of a bisection: the evidence of each version, and its answers. Positions are places in the series."""
+"""Records of a bisection: the evidence for each version, and the answers. Positions are places in the series."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.model import Interval
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
 LEVEL = "step_time"
-"""The metric whose levels are searched; those of other figures are only compared."""
+"""The metric whose level changes are searched for; levels of other figures are only compared."""
 MOST_LOGGED = 20
 """Most entries of a posterior that are logged."""
 
@@ -20,8 +20,8 @@ MOST_LOGGED = 20
 class Evidence:
     """Number of launches of one version that were good, bad or unsure, by one metric.
 
-    `failed_at` are the steps in which the bad ones failed; `survived` is how many steps each of the good ones made.
-    Both are empty where steps are not counted or say nothing.
+    `failed_at`: the steps in which the bad launches failed; `survived`: how many steps each good launch made. Both are
+    empty if steps are not counted or show nothing.
     """
 
     good: int = 0
@@ -53,8 +53,8 @@ class VersionEvidence:
 
     The caller must ensure that each requested launch changes its version's evidence: `launches` grows, or `testable`
     becomes False for good. `launches` counts those that gave any result, `states` holds the result by metric
-    ("outcome", "memory", "slowdown"). `step_times` are logs of its step times by round; only those of one round are
-    compared, so rounds of different days need different numbers. `at_hand`: no pull or build is needed.
+    ("outcome", "memory", "slowdown"). `step_times` are logs of its step times by round; only step times of one round
+    are compared, so rounds of different days need different numbers. `at_hand`: no pull or build is needed.
     """
 
     name: str = ""
@@ -65,7 +65,7 @@ class VersionEvidence:
     step_times: Mapping[int, float] = field(default_factory=dict)
 
     def launchable(self, rules: Rules) -> bool:
-        """Return whether it may be launched again."""
+        """Return whether the version may be launched again."""
         return self.testable and self.launches < rules.most
 
 
@@ -79,10 +79,11 @@ class Rules:
 
     `agree`: launches on each side of a change that must agree before a version is named. `failures`: launches that
     should have failed, in all versions from the named one on, if the search can still afford it. `least`: launches of
-    each end before two equal ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
-    right version out of an answer. `step_limit`: the log of the ratio of step times that counts (log1p of the matrix's
-    limit); None if they are not compared. `baseline` is launched with the ends. `whole`: the next launches make as many
-    steps as any can; otherwise a version's next launch may stop where its last one did.
+    each end before two equal ends are believed. `most`: launches of any version. `alpha`: the probability of leaving
+    the right version out of an answer. `step_limit`: the log of the ratio of step times that counts (log1p of the
+    matrix's limit); None if step times are not compared. `baseline`: the position of the version that is launched with
+    the ends. `whole`: the next launches make as many steps as possible; otherwise a version's next launch may stop
+    where its last one did.
     """
 
     agree: int = 2
@@ -121,7 +122,7 @@ class Boundary:
 
     `before` is None if the change may be older than the series. `worse`: from good to bad (levels: to more).
     `confirmed`: each side has `rules.agree` launches that agree. `size`: the log of the ratio between two levels, with
-    its 95 % interval; `p`: the chance of a step as clear as this if there were none.
+    its 95 % confidence interval; `p`: the p-value of the step.
     """
 
     metric: str
@@ -137,7 +138,7 @@ class Boundary:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """Launches of a bisection: with nothing to find, with one clear change, and at most."""
+    """Number of launches of a bisection: with nothing to find, with one clear change, and at most."""
 
     least: int
     typical: int
@@ -154,13 +155,13 @@ def version_names(versions: RowVersions, places: Iterable[int]) -> str:
 
 
 def likeliest(chances: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
-    """Return the places with their probabilities, as they are logged: the likeliest first."""
+    """Return the places with their probabilities as they are logged: likeliest first, rounded to 4 digits."""
     order = sorted(chances, key=lambda each: -each[1])
     return tuple((place, round(chance, 4)) for place, chance in order[:MOST_LOGGED])
 
 
 def expected_launches(versions: int, *, rules: Rules) -> Expected:
-    """Return the launches of a block of `versions` that can be launched, before anything is known.
+    """Return the expected launches of a block with this number of testable `versions`, before any result.
 
     `typical` is for outcomes; a step of a level takes more launches than a clear outcome.
     """

@@ -27,7 +27,7 @@ from harness.schedule.bisect.records import (
 )
 
 SPREAD = (4, 8)
-"""Versions of a round while nothing is found, both ends included: first this many, then more after ROUNDS rounds."""
+"""Number of versions in a round while no step is found, both ends included: in the first ROUNDS rounds, and later."""
 HINT = 0.05
 """Largest p-value of a step that justifies more rounds."""
 CLEAR = 4.0
@@ -35,14 +35,14 @@ CLEAR = 4.0
 APART = 7.0
 """Wanted size of a step, in standard errors of the rounds in which both its sides ran together."""
 BEYOND = 0.01
-"""Largest chance that a version beside a step lies beyond the next one."""
+"""Largest probability that a version used next to a step lies beyond the next step."""
 ROUNDS = 3
-"""Fewest rounds in which both sides of a step must have been side by side."""
+"""Fewest rounds in which both sides of a step must have run together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a level: the probability of each place to be the first of the new level."""
+    """A step of a level. `chances`: the probability of each place to be the first of the new level."""
 
     number: int
     chances: Mapping[int, float]
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundEvidence:
-    """The step times in all rounds so far. `able` are the versions that have one or may give one."""
+    """The step times in all rounds so far. `able`: the versions that have a step time or may still give one."""
 
     figures: Figures
     fit: PiecewiseFit
@@ -95,7 +95,7 @@ def compare_levels(versions: RowVersions, rules: Rules) -> Decision | None:
 
 
 def level_boundaries(versions: RowVersions, rules: Rules) -> tuple[Boundary, ...]:
-    """Return the steps that were found, each as an interval that misses the right version with a chance of alpha."""
+    """Return the steps that were found, each as an interval that misses the right version with probability `alpha`."""
     evidence = round_evidence(versions, rules)
     return () if evidence is None else tuple(_boundary(versions, evidence, step, rules) for step in evidence.steps)
 
@@ -120,13 +120,13 @@ def _look(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decis
 
 
 def _spread(places: Sequence[int], count: int) -> list[int]:
-    """Return so many of the places, at regular intervals from the first to the last."""
+    """Return `count` of the places, at regular intervals from the first to the last."""
     last = len(places) - 1
     return sorted({places[round(last * part / (count - 1))] for part in range(count)}) if places else []
 
 
 def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
-    """Decide to launch, side by side, two versions for each step not placed yet, and one surely on each side."""
+    """Decide to launch, side by side, two versions for each step not located yet, and versions surely on each side."""
     chosen: set[int] = set()
     for step in evidence.steps:
         probes = _probes(versions, evidence, step, rules)
@@ -148,9 +148,9 @@ def _probes(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: R
 
 
 def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
-    """Return versions that are surely on the old level next to a step, and as many surely on the new one. One each if
-    the step stands out of the noise; otherwise more, as a round's mean would be as uncertain as what is compared with
-    it.
+    """Return versions that are surely on the old level next to a step, and as many surely on the new one: one each if
+    the step stands out of the noise, otherwise more, because the mean of a round would be as uncertain as the figures
+    that are compared with it.
     """
     stands_out = abs(float(evidence.fit.sizes[step.number])) / evidence.fit.spread
     count = 1 if stands_out >= CLEAR else 2 if stands_out >= CLEAR / 2 else 3
@@ -164,12 +164,12 @@ def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: R
 
 
 def _cost(version: VersionEvidence) -> tuple[bool, int]:
-    """Rank versions: those with the most launches are known best, and one without any may have to be pulled first."""
+    """Rank versions: those with the most launches are known best, and a version without any may need a pull first."""
     return not version.launches and not version.at_hand, -version.launches
 
 
 def _sure(evidence: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
-    """Return whether a place belongs to the level beside `step`, and not to the one beyond the next step."""
+    """Return whether a place belongs to the level next to `step`, and not to the one beyond the next step."""
     next_number = step.number + side
     if not 0 <= next_number < len(evidence.steps):
         return True
@@ -204,7 +204,7 @@ def _round(versions: RowVersions, evidence: RoundEvidence, places: Sequence[int]
 
 
 def _boundary(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> Boundary:
-    """Return the measured versions that enclose the step; it is beyond each with a chance of at most alpha / 2."""
+    """Return the measured versions that enclose the step; it lies beyond each with probability alpha / 2 at most."""
     measured = evidence.figures.places
     before = max(p for p in measured if step.reached(p) <= rules.alpha / 2 or p == measured[0])
     after = min(p for p in measured if step.reached(p) >= 1 - rules.alpha / 2 or p == measured[-1])

@@ -1,4 +1,4 @@
-"""Gives the state of each version by one metric (good, bad or unknown), and where states change."""
+"""Determines the state of each version by one metric (good, bad or unknown), and where states change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.schedule.bisect.survival import chance_of_luck
 PATIENCE = 3
 """Launches without a result after which a version is skipped."""
 BELIEVED = 3e-4
-"""Chance of luck below which good launches between two bad versions are believed: two more changes are rare, too."""
+"""Probability of luck below which good launches between two bad versions are believed, as two more changes are rare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def metrics_of(versions: RowVersions) -> list[str]:
 
 
 def version_state(version: VersionEvidence, metric: str) -> State:
-    """Return the state: one crash is enough for bad; a leak must show in more launches than it is absent from."""
+    """Return the state. One crash is enough for bad; a leak must show in more launches than it is absent from."""
     seen = version.states.get(metric)
     if seen is None:
         return None
@@ -86,7 +86,7 @@ def believed_states(versions: RowVersions, metric: str) -> list[State]:
 
 
 def doubtful_runs(versions: RowVersions, metric: str) -> list[list[int]]:
-    """Return the runs of good versions between two bad ones that have too few good launches to exclude luck."""
+    """Return the runs of good versions between two bad ones that have too few good launches to rule out luck."""
     decided = [
         (place, bad) for place, version in enumerate(versions) if (bad := version_state(version, metric)) is not None
     ]
@@ -103,7 +103,7 @@ def doubtful_runs(versions: RowVersions, metric: str) -> list[list[int]]:
 
 
 def is_mixed(versions: RowVersions, metric: str) -> bool:
-    """Return whether a failure is flaky, or may be: it was seen to come in only some of the launches."""
+    """Return whether a failure is flaky, or may be: it was seen in only some of the launches that can show it."""
     bad = [evidence_of(version, metric) for version in versions if version_state(version, metric)]
     return any(seen.good for seen in bad) or bool(doubtful_runs(versions, metric))
 
@@ -117,7 +117,7 @@ def failures_from(versions: RowVersions, change: StateChange) -> int:
 
 
 def enough_failures(versions: RowVersions, change: StateChange, rules: Rules) -> bool:
-    """Return whether the failures rule out a flaky one, or are all that the launches for a clear outcome allow."""
+    """Return whether the failures suffice to rule out a flaky one, or the launches for a clear outcome are spent."""
     if change.metric != "outcome" or failures_from(versions, change) >= rules.failures:
         return True
     testable = sum(version.testable for version in versions)

@@ -1,7 +1,7 @@
 """Models failures as survival times: how likely the good launches of a bad version are, by luck or by an early end.
 
 A launch that failed at step t is a survival time; one that ended well is censored after its last step. Survival times
-are Weibull distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
+are Weibull-distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
 the same step.
 """
 
@@ -23,10 +23,11 @@ SHAPES: Floats = np.array([4.0**power for power in range(9)])
 SAME_STEP = 0.9
 """Prior probability of the last shape; the others are equally likely."""
 OWN = 0.1
-"""Prior probability that each version fails at a time of its own, as two launches that fail in one step show. With a
-larger value, two that nearly do so by chance would hide that failures may come at any step."""
+"""Prior probability that each version has its own time of failure, which two launches that fail in the same step
+suggest. With a larger value, two launches that fail in nearly the same step by chance would hide that failures may come
+at any step."""
 RANGE = 8.0
-"""Log of the range in which a version's time of failure may lie, if each has one of its own."""
+"""Log of the range in which a version's time of failure may lie, if each version has its own."""
 
 
 def chances(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
@@ -39,7 +40,7 @@ def chances(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
 @lru_cache(maxsize=64)
 def _chances(bad: tuple[Evidence, ...], further: tuple[Evidence, ...]) -> Floats:
-    """Compute `chances` once for the several steps of a decision that need it."""
+    """Compute `chances`; cached, because several steps of a decision need it."""
     fits = np.asarray(ALWAYS * chances_in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
     fits.flags.writeable = False
     return fits
@@ -52,10 +53,10 @@ def chance_of_luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:
 
 
 def chances_in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
-    """Return the probability that all launches that ended well did so before a failure that comes in every launch:
-    those of `bad` and of the first i of `further`, for i from 0 on.
+    """Return the probability that every launch that ended well did so before a failure that comes in every launch. The
+    launches are those of `bad` and of the first i of `further`, for i from 0 on.
 
-    At a known shape k the k-th powers of the times are exponential. With the prior 1/rate, the posterior of their rate
+    At a known shape k, the k-th powers of the times are exponential. With the prior 1/rate, the posterior of their rate
     is Gamma(n, T) after n failures whose powered times add up to T; launches whose powers add up to S all survive with
     probability (T / (T + S))^n (Bernardo and Smith, Bayesian Theory, 1994, appendix A, exponential model, reference
     posterior). The result is averaged over the shapes.
@@ -73,7 +74,7 @@ def chances_in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Flo
 
 def _in_part(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
     """Return the same for a failure that comes in a share of the launches, times the probability of the failures. A
-    launch that ended before others had failed counts only as far as it could have shown one.
+    launch that ended earlier than others failed counts only by the share of the failures that it could have shown.
     """
     rates = weights(sum(each.bad for each in bad), 0)[:-1]
     shown = np.ones(_ends(bad, further)[-1])
@@ -97,7 +98,7 @@ def _survived(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 def _failures(by_version: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
     """Return, by shape, the log of the sum of the powered times of failure, and the shape's posterior probability.
 
-    All versions share a scale, or each has its own.
+    The posterior averages over two cases: all versions share a scale, or each version has its own.
     """
     times = [np.log(np.array(steps) - 0.5) for steps in by_version]
     together = np.concatenate(times)

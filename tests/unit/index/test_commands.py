@@ -110,7 +110,7 @@ def test_history_says_what_was_never_measured_and_what_follows_from_another_find
     """
     threads = made.begins("1.0", "1.1", metric="threads", verdict="growth", effect=None)
     leak = made.begins("1.0", "1.1", consequence_of="threads")
-    never = build.unknown("untested", "no trial was run")
+    never = build.unknown("untested", "no trial was finished")
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": made.bad(), "1.2": never}, findings=[threads, leak])
     told = harness(tmp_path, "history").stdout
     assert [line.split("  ")[-1].strip() for line in told.splitlines()[2:5]] == [
@@ -134,13 +134,13 @@ def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("history", "ap"), "no series 'ap'; there are: app"),
-        (("history", "--matrix", "x"), "--matrix: no runs of 'x'; there are: nightly"),
-        (("history", "--host", "x"), "no history fits; hosts: local; variants: pop size=8"),
+        (("history", "ap"), "no series 'ap'; known: app"),
+        (("history", "--matrix", "x"), "--matrix: no runs of 'x'; known: nightly"),
+        (("history", "--host", "x"), "no history matches; hosts: local; variants: pop size=8"),
         (("history", "--signal", "x"), "--signal: no signal 'x'"),
         (("history", "--since", "x"), "--since: 'x' is not an age; write 12h, 30d or 8w"),
-        (("history", "--csv", "--json"), "--csv and --json: give one of them"),
-        (("history", "--all", "--last", "1"), "--all and --last: give one of them"),
+        (("history", "--csv", "--json"), "--csv and --json: give only one of them"),
+        (("history", "--all", "--last", "1"), "--all and --last: give only one of them"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:

@@ -46,6 +46,16 @@ def test_a_single_figure_that_is_far_off_is_no_change():
     assert judged(np.concatenate([ONE, [1.5]])).odd == (25,)
 
 
+def test_where_single_figures_are_often_far_off_two_in_a_row_are_no_level():
+    """A quarter of the histories in which one figure in ten is half as large again had a finding."""
+    found = 0
+    for seed in range(20):
+        slow = np.random.default_rng([seed, 1]).random(60) < 0.1
+        found += bool(judged(np.where(slow, 1.5, 1.0), sigma=0.005, seed=seed).changes)
+    assert found <= 2
+    assert told(judged([*[1.0] * 56, 1.3, 1.3])) == [("first_bad", 55, 56)], "no other figure is odd"
+
+
 def test_changes_do_not_pass_for_noise():
     """Differences between neighbours are small, except for a few."""
     found = judged(np.repeat([1, 1.25, 1, 1.3, 0.9], 15))

@@ -14,6 +14,7 @@ from harness.judge.comparison.level_figures import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late
+from harness.judge.remedies import more_launches
 from harness.judge.signal_verdicts import Resolution, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
@@ -55,7 +56,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 
-@pytest.mark.parametrize(("share", "launches"), [(0.5, 12), (0.28, 39), (0.27, None), (0.01, None)])
+@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 19), (0.05, None), (0.01, None)])
 def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
     """With a limit of 10 %, the advice for a host where only 890 % would have shown was `--trials 12`."""
     noisy = [
@@ -235,6 +236,12 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
     assert told(apart, searched=True)[2].signals["step_time"].seen == "good"
 
 
+def test_two_launches_are_never_enough_to_rule_out_more() -> None:
+    """The only advice after `--trials 2` was a wider limit, where a third launch shows a sixth of the change."""
+    assert more_launches(2, visible=50.0, limit=0.1) == "more launches (`--trials 12`)"
+    assert more_launches(3, visible=50.0, limit=0.1) == ""
+
+
 def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_the_rounds() -> None:
     """The advice for it was `--trials 12`, although for other versions no number of launches was enough."""
     noisy = [
@@ -243,7 +250,7 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
     ]
     noisy[2] = noisy[2][:1]
     seen = [cell.signals["step_time"] for cell in told(noisy)]
-    assert seen[2].why == "it was not measured in the same rounds as the others"
+    assert seen[2].why == "too few of its launches can be compared with those of the others"
     assert seen[2].remedy == seen[0].remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 

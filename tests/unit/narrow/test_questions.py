@@ -58,7 +58,7 @@ def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, t
 
 
 def test_a_repair_is_no_finding_to_narrow(run: StoredRun) -> None:
-    assert "is where it was fixed; narrow takes a finding that something became worse" in refused(run, run.findings[1])
+    assert "is where a fault was fixed; give narrow a finding at which" in refused(run, run.findings[1])
 
 
 def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
@@ -68,18 +68,18 @@ def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
 def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
     lane = run.findings[0].lane
     slurm = replace(lane, host=replace(lane.host, engine="slurm"))
-    assert "give --good and --bad on a node" in refused(run, replace(run.findings[0], lane=slurm))
+    assert "run it on a node with --good and --bad" in refused(run, replace(run.findings[0], lane=slurm))
 
 
 def test_a_value_that_the_run_withholds_is_named(tmp_path: Path) -> None:
     run = read_run(stored_run.write(tmp_path))
-    assert "the value of API_TOKEN is withheld in it, so it cannot be launched" in refused(run, run.findings[0])
+    assert "withholds the value of API_TOKEN, which a launch needs" in refused(run, run.findings[0])
 
 
 def test_a_run_without_its_script_says_so(run: StoredRun) -> None:
     for path in (run.path / "inputs").iterdir():
         path.unlink()
-    assert "is not in it" in refused(run, run.findings[0])
+    assert ": lacks " in refused(run, run.findings[0])
 
 
 def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    return lambda: None\n") -> Files:
@@ -92,7 +92,7 @@ def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    re
 @pytest.mark.parametrize(
     ("good", "bad", "told"),
     [
-        ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same, so there is nothing to find"),
+        ("six==1.15.0\n", "# the same\nsix==1.15.0\n", "ask for the same packages, so there is nothing to find"),
         ("", "six==1.15.0\n", "contains no requirement"),
         ("six==1.15.0\n", "-r other.txt\n", "is an option"),
         ("six==1.15.0 --hash=sha256:no\n", "six==1.16.0\n", "'sha256:no' is not a hash"),
@@ -137,7 +137,7 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
 @pytest.mark.parametrize("command", ["./check.sh", "/nowhere/check.sh"])
 def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(command: str, tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=(command,))
-    with pytest.raises(UsageError, match=f"^{command}: there is no such file"):
+    with pytest.raises(UsageError, match=f"^{command}: no such file"):
         plan_of_files(asked, seed=1)
 
 

@@ -183,21 +183,21 @@ def test_what_one_launch_shows_is_told_when_interrupted() -> None:
     why = "step time is 300 times that of the version before, in 1 launch"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
-    assert "So far: provisional: multidict" in text
+    assert "So far: multidict 6.6.4 seems bad first (provisional; multidict_pop, local): step time is 300" in text
     assert "step time is 300 times that of the version before, in 1 launch; 6.6.3 before it is good so far." in text
 
 
 @pytest.mark.parametrize(
     ("unmeasured", "told"),
     [
-        ((), "multidict 6.6.4 seems bad first (multidict_pop, local)"),
+        ((), "multidict 6.6.4 seems bad first (provisional; multidict_pop, local)"),
         (
             (-2,),
-            "6.6.4 seems bad (multidict_pop, local): step time; 6.5.0 is good so far, and 1 version betw",
+            "6.6.4 seems bad (provisional; multidict_pop, local): step time; 6.5.0 is good so far, and 1 version betw",
         ),
         (
             range(-10, -1),
-            "6.6.4 seems bad (multidict_pop, local): step time; 9 versions before it are not measured yet",
+            "6.6.4 seems bad (provisional; multidict_pop, local): step time; 9 versions before it are not measured yet",
         ),
     ],
 )
@@ -208,7 +208,7 @@ def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measure
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why="step time"))
     cells = list(result.cells)
     for place in unmeasured:
-        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was run"))
+        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was finished"))
     assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))
 
 
@@ -218,7 +218,7 @@ def growing_early(lowest: float) -> CellVerdict:
     return replace(told, trials=1, steps=30, rate_kib_per_step=7.467, rate_ci=(lowest, 18.15))
 
 
-@pytest.mark.parametrize(("lowest", "told"), [(0.0, ""), (5.0, "provisional: multidict 6.0.5 seems bad (")])
+@pytest.mark.parametrize(("lowest", "told"), [(0.0, ""), (5.0, "multidict 6.0.5 seems bad (provisional; ")])
 def test_the_oldest_version_is_not_called_bad_first_by_a_growth_that_may_be_none(lowest: float, told: str) -> None:
     """It read "4.17.3 seems bad first" for the oldest version, whose memory grows by 0 to 18.15 KiB a step."""
     oldest, *rest = build.quiet().cells

@@ -78,9 +78,9 @@ def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
         for now_s in range(0, 150, 10):
             clock.now_s = now_s
             watch.preparing(
-                lane="local", image="lease", text=Waiting("waiting: root@lab, process 4711, uses this host")
+                lane="local", image="lease", text=Waiting("waiting: this host is in use by root@lab, process 4711")
             )
-    line = "note local: waiting: root@lab, process 4711, uses this host"
+    line = "note local: waiting: this host is in use by root@lab, process 4711"
     assert stream.getvalue().splitlines() == [line, f"{line}, for 1 min so far", f"{line}, for 2 min so far"]
 
 

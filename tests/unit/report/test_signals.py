@@ -390,6 +390,14 @@ def test_what_was_not_compared_says_so() -> None:
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
 
 
+def test_outcomes_are_not_called_uncompared() -> None:
+    ended = {True: build.seen(build.crash(), outcome=SignalVerdict(seen="bad", value=1.0)),
+             False: build.seen(build.flat(), outcome=SignalVerdict(seen="good", value=0.0))}  # fmt: skip
+    rows = [(build.ORJSON, [build.HERE], [build.DELETED])]
+    (row,) = table.tables(build.run(rows, lambda version, *_: ended[version == "3.7.10"]))[0].verdicts
+    assert old_to_new.line(row).endswith("outcome 0 % → 100 % failed")
+
+
 def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
     """Return a result in which these versions ran side by side with others, so that they have no step time."""
     cells = tuple(

@@ -169,7 +169,7 @@ def test_a_site_that_something_else_made_stays_as_it_is(tmp_path: Path, content:
     site.mkdir()
     (site / "index.html").write_text("mine")
     (site / "site.json").write_text(content)
-    assert "site.json: not of this harness; choose a new or an empty folder" in str(publish(runs, site).exception)
+    assert "site.json: was not written by harness; choose a new or empty folder" in str(publish(runs, site).exception)
     assert (site / "index.html").read_text() == "mine"
 
 

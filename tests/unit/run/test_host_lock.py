@@ -58,5 +58,5 @@ def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
         second = host_lock.held(tmp_path, place="x", say=said.append, stopped=lambda: next(waits))
         with pytest.raises(Interrupted), second:
             pytest.fail("it was held twice")
-    assert said == ["waiting: ?[2Jada?fine uses this host"]
+    assert said == ["waiting: this host is in use by ?[2Jada?fine"]
     assert host_lock.holder(tmp_path) is None

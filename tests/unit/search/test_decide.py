@@ -76,7 +76,7 @@ def test_a_leak_seen_once_beside_noisy_versions_is_asked_again():
 
 def test_two_good_ends_are_not_called_a_good_series():
     spots, log = play(fresh(20), lambda place: "bad" if 5 < place < 9 else "good")
-    assert log[-1].reason == "both ends are good; a bad version in between would need --search full"
+    assert log[-1].reason == "both ends are good; only --search full would find a bad version between them"
     assert launches(log) == 2 * RULES.least
     assert conclude(spots, rules=RULES) == ()
 

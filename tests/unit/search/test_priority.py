@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import COSTLY, NEAR, ORDER, REASONS, RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import (
+    COSTLY,
+    NEAR,
+    ORDER,
+    REASONS,
+    RowStanding,
+    RowState,
+    Urgency,
+    by_urgency,
+    choose,
+    gives_way,
+)
 
 STANDINGS = st.builds(
     RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
@@ -25,13 +36,18 @@ def seconds(row: RowState) -> float:
 
 
 @given(ROWS)
+@example([RowState(), RowState(next_s=1.0, standing=RowStanding(nearness=1.0))])
 def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: list[RowState]) -> None:
     choice = choose(rows)
     assert choice is not None
     chosen = rows[choice]
     same = [row for row in rows if row.group == chosen.group]
     assert chosen.group == min(row.group for row in rows)
-    assert all(ORDER.index(chosen.urgency) <= ORDER.index(row.urgency) or row.urgency == "first" for row in same)
+    sharing: list[set[Urgency]] = [{"first", "confirm"}, {"near", "good"}]  # the seconds that come next decide
+    assert all(
+        ORDER.index(chosen.urgency) <= ORDER.index(row.urgency) or {chosen.urgency, row.urgency} in sharing
+        for row in same
+    )
     assert REASONS[chosen.urgency]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import given
@@ -200,7 +200,9 @@ class WideRounds:
 
 
 def wide(name: str, rounds: int, versions: int) -> BlockRun:
-    runs = tuple(block(name, 0).cells[0] for _ in range(versions))
+    (run,) = block(name, 0).cells
+    images = [replace(run.cell.image, version=str(version)) for version in range(versions)]
+    runs = tuple(CellRun(cell=replace(run.cell, image=image)) for image in images)
     return BlockRun(cells=runs, scheduler=WideRounds(runs, rounds))
 
 

@@ -13,10 +13,10 @@ from harness.run.engine import Engine
 
 @dataclass(kw_only=True)
 class OpenHost:
-    """One machine as it was found: with an engine, or with the one line that says why it cannot be used.
+    """One machine as it was found: with an engine, or with the one-line problem that makes it unusable.
 
-    `host`: the machine, which is that of the plan or one of its pool (`part_of`). `lanes`: those that its GPUs make, if
-    it was asked.
+    `part_of`: the host of the plan. `host`: this machine, which is that host itself or a machine of its pool. `lanes`:
+    the lanes of its GPUs, if the machine was asked for them.
     """
 
     host: Host
@@ -25,16 +25,16 @@ class OpenHost:
     lanes: tuple[Lane, ...] = ()
     problem: str | None = None
     opened_s: float | None = None
-    """When it was open, by the monotonic clock."""
+    """When the machine was opened, in seconds of the monotonic clock."""
 
     @property
     def awaited(self) -> bool:
-        """Return whether it is a node of a pool that the queue has not given yet."""
+        """Return whether this is a node of a pool that the queue has not granted yet."""
         return self.engine is None and self.problem is None and self.host.slurm is not None
 
     @property
     def seen(self) -> MachineSeen:
-        """Return the properties by which the machines of its pool are compared."""
+        """Return the properties by which the machines of a pool are compared."""
         return MachineSeen(
             name=self.host.machine, facts=self.facts, gpus=tuple(gpu for lane in self.lanes for gpu in lane.gpus)
         )
@@ -60,22 +60,22 @@ class OpenHost:
         return replace(cell, lane=lanes.get(cell.lane.gpu, replace(cell.lane, host=self.host)))
 
     def await_another(self) -> None:
-        """Let its place ask the queue for another node."""
+        """Free the place of this node, so that it asks the queue for another node."""
         assert self.host.slurm is not None
         self.host = self.part_of.machines[self.host.slurm.place - 1]
         self.engine, self.lanes, self.opened_s = None, (), None
 
     def close(self) -> None:
-        """Close its engine. A node of a cluster goes back to the queue."""
+        """Close the engine. A node of a cluster goes back to the queue."""
         if self.engine is not None:
             self.engine.close()
 
 
 def leave_out(each: OpenHost, difference: str) -> None:
     """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
-    remedy = "make it equal, or a host of its own"
+    remedy = "make it equal, or give it a host of its own"
     if each.host.slurm is not None:
-        remedy = "let `select` name equal nodes alone, or name this one in `nodes` of another host"
+        remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
         each.close()
     each.problem = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
 
@@ -100,7 +100,7 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
-    """Return the problems of single machines in pools that were used nevertheless."""
+    """Return the problems of individual machines in pools that were used nevertheless."""
     used = {each.part_of for each in machines if each.usable}
     return tuple(
         each.problem for each in machines if each.part_of.pool and each.part_of in used and each.problem is not None
@@ -108,7 +108,7 @@ def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
 
 
 def lanes_of(machines: Sequence[OpenHost]) -> dict[str, tuple[Lane, ...]]:
-    """Return the lanes by host, of those whose GPUs are known; those of a pool are the first equal machine's."""
+    """Return the lanes of each host whose GPUs are known, by name. A pool has the lanes of its first usable machine."""
     found: dict[str, tuple[Lane, ...]] = {}
     for each in machines:
         if each.lanes and (each.usable or not each.part_of.pool):
@@ -121,6 +121,6 @@ def hosts_of(plan: Plan) -> list[Host]:
 
 
 def images_on(plan: Plan, host: Host) -> list[Image]:
-    """Return the images that will run there, each once. A container engine asks for its GPUs in one of them."""
+    """Return the images that will run on a host, each once. Container engines list their GPUs from inside an image."""
     cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
     return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

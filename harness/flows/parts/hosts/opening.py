@@ -20,19 +20,19 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 
 GATHER_S = 10.0
-"""How long a pool of a cluster waits for more nodes once it has one, before it is used; the others join it later."""
+"""Seconds that a pool of a cluster waits for more nodes once it has one. Later nodes join it while it runs."""
 
 
 @contextmanager
 def using_hosts(
     plan: Plan, context: RunContext, *, one: bool = False, homes: Mapping[tuple[str, str, str], str] | None = None
 ) -> Iterator[list[OpenHost]]:
-    """Yield every machine of the plan, in its order, each with its `problem` if it has one. Their engines are closed on
-    leaving, and if opening one of them raises.
+    """Yield every machine of the plan, in the plan's order, each with its `problem` if it has one. The engines are
+    closed on exit, and also if opening one of them raises.
 
-    Once `context` is stopped, some may have neither an engine nor a problem. Nodes of a pool that the queue does not
-    give soon are `awaited`. `one`: of such a pool, a single node is enough. `homes`: the machine that measured a row
-    in an earlier run, by the row's place; those nodes are asked for first.
+    Once `context` is stopped, some machines may have neither an engine nor a problem. Nodes of a pool that the queue
+    does not grant soon are `awaited`. `one`: open only one node of such a pool. `homes`: the machine that measured each
+    row in an earlier run, by the row's place; these nodes are asked for first.
     """
     machines = [
         OpenHost(host=_preferring(machine, place, _nodes_of(host, homes or {})), part_of=host)
@@ -67,11 +67,11 @@ def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> No
 
 
 class _Late(Exception):
-    """The rest of the pool is there, and does not wait for this node any longer."""
+    """Raised when the rest of the pool is open and no longer waits for this node."""
 
 
 def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequence[Image], context: RunContext) -> None:
-    """Open a machine; a node of a pool is awaited no longer than GATHER_S after the first one was there."""
+    """Open a machine. Stop waiting for a node of a pool GATHER_S after the pool's first node was opened."""
 
     def is_late() -> bool:
         opened = [other.opened_s for other in others if other.opened_s is not None]
@@ -85,7 +85,7 @@ def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequen
 
 
 def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *, over: Callable[[], bool]) -> None:
-    """Open a machine, or set its `problem`. Raises Interrupted once `over`."""
+    """Open a machine, or set its `problem`. Raises Interrupted once `over` returns True."""
 
     def say(text: str) -> None:
         if over():
@@ -110,8 +110,8 @@ def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *
 
 
 def _name_machine(each: OpenHost, engine: Engine, images: Sequence[Image], say: Say) -> None:
-    """Add the machine to the engine's facts, so that it is in the record and the key of every trial: a row that is
-    taken up again takes over no trials of another machine. A node has its name as soon as the queue has given it.
+    """Add the machine to the engine's facts, and so to the record and the key of every trial: a row that is resumed
+    takes over no trials of another machine. A node gets its name when the queue grants it.
     """
     cpu = engine.cpu(images, say)
     if each.host.slurm is not None:
@@ -120,13 +120,13 @@ def _name_machine(each: OpenHost, engine: Engine, images: Sequence[Image], say: 
 
 
 def _nodes_of(host: Host, homes: Mapping[tuple[str, str, str], str]) -> list[str]:
-    """Return the nodes of a pool that measured rows before, the one with the most rows first."""
+    """Return the nodes of a pool that measured rows before, the node with the most rows first."""
     lanes = [machine for (_, lane, _), machine in homes.items() if lane.partition("/")[0] == host.name]
     return [name for name, _ in Counter(lanes).most_common()]
 
 
 def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
-    """Return a machine that asks the queue for the node that measured rows before."""
+    """Return the machine, which asks the queue for one of the nodes that measured rows before if `place` has one."""
     if machine.slurm is None or place >= len(nodes) or not machine.machine:
         return machine
     return replace(machine, slurm=replace(machine.slurm, preferred=nodes[place]))
@@ -134,8 +134,8 @@ def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
 
 @contextmanager
 def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> Iterator[Lease]:
-    """Lease an open machine, announce its use to other sweeps, and remove what killed runs left there. Raises
-    Interrupted once `over`, EngineUnreachable.
+    """Lease an open machine, announce its use to other sweeps, and remove what killed runs left on it. Raises
+    Interrupted once `over` returns True, EngineUnreachable.
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
@@ -143,5 +143,5 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
     with engine.lease(say, over) as lease, announced:
         if removed := engine.remove_leftovers():
-            progress.note(f"{each.name}: removed {removed} left behind by a run that was killed")
+            progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")
         yield lease

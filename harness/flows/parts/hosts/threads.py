@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from harness.errors import Interrupted
 
 REMOVAL_S = 30.0
-"""How long an interrupted run waits for its hosts to remove what they started."""
+"""Seconds that an interrupted run waits for its hosts to remove what they started."""
 
 
 def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) -> None:
     """Run the tasks in threads to their end; once stopped, wait at most REMOVAL_S for them to clean up.
 
-    Raises the first error of a task, after stopping the others; but not Interrupted, which `stopped` shows.
+    Raises the first error of a task after stopping the others, except Interrupted, which `stopped` shows.
     """
     failures = _in_threads(tasks, failed=stopped.set, stopped=stopped)
     for error in failures:
@@ -24,7 +24,7 @@ def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) 
 
 
 def at_once(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run the tasks in threads, each to its own end even if others fail. Raises the error of the first that failed."""
+    """Run the tasks in threads, each to its end even if others fail. Raises the error of the first task that failed."""
     for error in _in_threads(tasks):
         raise error
 
@@ -35,8 +35,8 @@ def _in_threads(
     failed: Callable[[], None] = lambda: None,
     stopped: threading.Event | None = None,
 ) -> list[BaseException]:
-    """Return the errors of the tasks, in the order of time; `failed` is called at once for each. Wait for all tasks;
-    once `stopped`, for REMOVAL_S at most.
+    """Run the tasks, and return their errors in the order in which they occurred. `failed` is called immediately for
+    each. Wait for all tasks; once `stopped` is set, for at most REMOVAL_S.
     """
     failures: list[BaseException] = []
 

@@ -49,6 +49,10 @@ def _of_few(table: Floats, *, spread: Spread, alpha: float) -> float:
     rounds, versions = table.shape
     tried = 2 * (2 * (versions - 1))
     paired = _by_t(spread, rounds=rounds, tried=tried, alpha=alpha) * spread.deviation
-    within = math.sqrt(float(table.var(axis=0, ddof=1).mean()))
-    apart = -float(stdtrit(2 * (rounds - 1), alpha / (2 * tried))) * within / math.sqrt(rounds)
+    variances = table.var(axis=0, ddof=1)
+    freedom = 2.0 * (rounds - 1)
+    if rounds == versions == 2 and variances.any():  # one version's launches are often far closer together
+        freedom = float(variances.sum() ** 2 / (variances**2).sum())
+    within = math.sqrt(float(variances.mean()))
+    apart = -float(stdtrit(freedom, alpha / (2 * tried))) * within / math.sqrt(rounds)
     return float(np.minimum(paired, apart)) * math.sqrt(versions / (versions - 1))

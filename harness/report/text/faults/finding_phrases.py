@@ -51,7 +51,7 @@ def verb(same: Sequence[Finding], size: str) -> str:
     if finding.verdict == "slowdown":
         return "gets slower step by step"
     if finding.verdict == "nan":
-        return f"returns NaN or infinity as its {plain(signal_of(finding.metric).title)}"
+        return f"returns NaN or infinity as `{plain(signal_of(finding.metric).title)}`"
     if signal_of(finding.metric).kind == "value" and size.endswith((" more", " less")):
         return f"returns {size} `{plain(signal_of(finding.metric).title)}`"
     said = plain(signal_of(finding.metric).verb)
@@ -71,7 +71,7 @@ def more(size: str, before: str) -> str:
     """Return the size of a fault that got worse: `0.68 KiB a step instead of 0.12`."""
     if not size or not before:
         return f"a further {size}" if size else ""
-    return f"{size} instead of {_without_end(before, size)}"
+    return f"{size} instead of {numbers.without_unit(before, size)}"
 
 
 # ---------------------------------------------------------------- sizes
@@ -90,15 +90,7 @@ def sizes(effects: Sequence[Effect]) -> str:
     low, high = size(least), size(most)
     if low == high:
         return high
-    return f"{_without_end(low, high)} to {high or 'all launches'}"
-
-
-def _without_end(text: str, other: str) -> str:
-    """Return `text` without the words at its end that `other` also ends with, such as a shared unit."""
-    parts, others = text.split(), other.split()
-    while len(parts) > 1 and parts[-1:] == others[-1:]:
-        parts, others = parts[:-1], others[:-1]
-    return " ".join(parts)
+    return f"{numbers.without_unit(low, high)} to {high or 'all launches'}"
 
 
 def _meet(least: Effect, most: Effect) -> bool:

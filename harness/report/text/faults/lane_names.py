@@ -34,10 +34,14 @@ class Names:
 
     def one(self, lane: Lane) -> str:
         """Return `the RTX 4090` if only this lane has that card, otherwise the lane's full name."""
+        return self._noun(lane) or words.lane_text(lane)
+
+    def _noun(self, lane: Lane) -> str:
+        """Return `the RTX 4090` or `this machine`; "" if only its full name tells the lane from others."""
         twins = [other for other in self._lanes if other.gpu == lane.gpu]
         if _has_name(lane) and len(twins) == 1:
             return f"the {plain(lane.gpu or '')}"
-        return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else words.lane_text(lane)
+        return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else ""
 
     def on(self, lanes: Sequence[Lane]) -> str:
         """Return `on both cards`; "" if the run has only one lane and its card has no name."""
@@ -57,7 +61,7 @@ class Names:
 
     def kinds(self, lanes: Sequence[Lane]) -> str:
         """Return the plural of `kind`."""
-        return " or ".join(f"{noun}s" for noun in self.kind(lanes).split(" or "))
+        return "hosts or cards" if self.kind(lanes) == _EITHER else f"{self.kind(lanes)}s"
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
         """Return the card or host to blame: `the RTX 4090` or `host new`."""
@@ -65,8 +69,8 @@ class Names:
 
     def faults(self, lanes: Sequence[Lane]) -> str:
         """Return the possessive phrase: `the RTX 4090's fault` or `the fault of a and b`."""
-        name = self.blamed(lanes)
-        return f"{name}'s fault" if name.startswith(("the ", "this ")) and len(lanes) == 1 else f"the fault of {name}"
+        noun = self._noun(lanes[0]) if len(lanes) == 1 else ""
+        return f"{noun}'s fault" if noun else f"the fault of {self.blamed(lanes)}"
 
     def good_with(self, attribution: Attribution) -> str:
         """Return where the bad images are good: `22.12 is good on the RTX 3090`, `the same images are good on …`."""

@@ -30,7 +30,7 @@ from harness.model import (
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
@@ -273,7 +273,7 @@ def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails
     messages = {trial.message for trial in trials if trial.end == "infrastructure"}
     assert len(messages) == 1
     (message,) = messages
-    assert message.startswith("a bug in the harness ended this launch: AttributeError at test_lanes.py:")
+    assert message.startswith("a bug in the harness ended this launch: AttributeError at test_host_run.py:")
     assert "\n" not in message
 
 
