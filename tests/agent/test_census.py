@@ -46,6 +46,9 @@ def keep(kind):
     elif kind == "log":
         with open(os.path.join(os.environ["HOME"], "log"), "ab") as file:
             file.write(b"x" * 10240)
+    elif kind == "deleted":
+        KEPT or KEPT.append(tempfile.TemporaryFile(buffering=0))
+        KEPT[0].write(b"x" * 10240)
     elif kind == "shm":
         with open("/dev/shm/not-the-%d-%d" % (os.getppid(), len(KEPT)), "wb") as file:
             file.write(b"x" * 8192)
@@ -83,6 +86,7 @@ GROWS = {
     "zombies": {"zombies": 1},
     "temporary": {"disk": 10},
     "log": {"disk": 10},
+    "deleted": {"disk": 10},
     "shm": {"shm": 8},
 }
 

@@ -109,9 +109,15 @@ def searched(versions: int, *, first_bad: int) -> JudgedBlock:
     return judge_block(block, runs, least=1, seed=1, searched=search)
 
 
-def test_a_ratio_to_what_hardly_prints_is_no_size() -> None:
-    """Output of 856 B/step was "8.56 times" that of a silent version: the ratio to the smallest amount that is
-    compared.
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [((0, 856, 8560), [(0, 1, True), (1, 2, False)]), ((5, 155, 155), [(0, 1, True)]), ((5, 95, 95), [])],
+)
+def test_what_prints_more_than_a_version_that_hardly_prints(
+    sizes: tuple[int, ...], expected: list[tuple[int, int, bool]]
+) -> None:
+    """A ratio to output that hardly exists is no size: 856 B/step was "8.56 times" that of a silent version, the ratio
+    to the smallest amount that is compared. And 155 B/step after 5 B/step was called good, though the limit is 100 B.
     """
     series = build.series("msgpack", ["1.0.4", "1.0.5", "1.0.6"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
@@ -120,8 +126,8 @@ def test_a_ratio_to_what_hardly_prints_is_no_size() -> None:
         CellRun(cell=cell, trials=[
             replace(one, round=place, output_bytes=size * (one.last_step or 0)) for place, one in enumerate(own)
         ])
-        for cell, own, size in zip(cells, trials, (0, 856, 8560), strict=True)
+        for cell, own, size in zip(cells, trials, sizes, strict=True)
     ]  # fmt: skip
     block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     found = [change for change in judge_block(block, runs, least=3, seed=1).changes if change.metric == "output"]
-    assert [(one.before, one.after, one.effect is None) for one in found] == [(0, 1, True), (1, 2, False)]
+    assert [(one.before, one.after, one.effect is None) for one in found] == expected

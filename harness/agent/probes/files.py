@@ -1,4 +1,6 @@
-"""Adds up the bytes of files where a trial may write: in its own folder, folders for temporary files, and its home."""
+"""Adds up the bytes of files where a trial may write: in its own folder, folders for temporary files, and its home.
+Deleted files that a process still holds open count, too.
+"""
 
 import os
 import stat
@@ -32,6 +34,7 @@ class Places(object):
         root = os.path.realpath(root)
         named = (environment.get("TMPDIR"), environment.get("HOME"), *TEMPORARY)
         places = {os.path.realpath(path) for path in named if path}
+        self._places = {root, *places}
         self._shared = root in places
         others = sorted(path for path in places if os.path.isdir(path) and not _is_in(path, root))
         self._skipped = {root, os.path.realpath(SHARED_MEMORY), *others}
@@ -57,9 +60,14 @@ class Places(object):
     def _disk_bytes(self):
         if not (self._own or self._whole or self._partly):
             raise Beyond()
-        own = _sum(self._own, self._all)
+        own = _sum(self._own, self._all) + self._deleted_bytes()
         others = _sum(self._whole, self._changed) + _sum(self._partly, self._changed_folders)
         return own + (self._written_there(own, others) if self._shared else others)
+
+    def _deleted_bytes(self):
+        """Return the bytes of deleted files in all places that a process of the trial still holds open."""
+        held = process_counts.deleted_files(Bounds())
+        return sum(_taken(file_stat) for path, file_stat in held if any(_is_in(path, place) for place in self._places))
 
     def _written_there(self, own, others):
         """Return how many bytes in shared places may be this trial's: what it has written since the first count,

@@ -7,6 +7,7 @@ from .bounds import Beyond, Bounds
 
 COUNTED = ("open_files", "sockets", "pipes", "threads", "processes", "zombies")
 KINDS = {"socket": "sockets", "pipe": "pipes"}
+DELETED = " (deleted)"
 
 
 def count_held(pid):
@@ -47,6 +48,33 @@ def written_bytes():
         except (OSError, IndexError, ValueError):
             return None
     return written
+
+
+def deleted_files(bounds):
+    """Yield (path, stat) of every deleted file that the tree holds open: it takes space, but no folder has it."""
+    seen = set()
+    for pid in tree.descendants(bounds=bounds):
+        for entry in _descriptors(pid):
+            bounds.count()
+            path = target(entry.path)
+            if not path.endswith(DELETED):
+                continue
+            try:
+                file_stat = os.stat(entry.path)
+            except OSError:
+                continue  # it was closed meanwhile
+            inode = (file_stat.st_dev, file_stat.st_ino)
+            if file_stat.st_nlink == 0 and inode not in seen:
+                seen.add(inode)
+                yield path[: -len(DELETED)], file_stat
+
+
+def _descriptors(pid):
+    try:
+        with os.scandir("/proc/%d/fd" % pid) as entries:
+            yield from entries
+    except OSError:
+        return  # it has ended, or belongs to another user
 
 
 def _open_files(pids, bounds):

@@ -45,6 +45,10 @@ MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 """Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
 """Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
+HARDLY = SIGNALS["output"].least / 10
+"""Output below this, in bytes per step, is compared as if it were this. It is far below the smallest change that
+counts, so that this change also counts for a version that prints hardly anything.
+"""
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
@@ -268,7 +272,7 @@ RULES: Mapping[str, FigureRule] = {
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
-    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=SIGNALS["output"].least),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=HARDLY),
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""

@@ -31,8 +31,10 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two positive values, else None: of negative values, "20 % more" would say the opposite."""
-    if min(old, new) <= 0 or not math.isfinite(new / old):
+    """Return the ratio of two different positive values, else None: of negative values, "20 % more" would say the
+    opposite, and of equal values, which differ in other steps, "0 % more" would say nothing.
+    """
+    if min(old, new) <= 0 or old == new or not math.isfinite(new / old):
         return None
     return Effect(value=new / old, unit="ratio")
 

@@ -26,6 +26,9 @@ KEEPS = 0.8
 """Minimum ratio of the rates of two successive stretches of a leak. A lower ratio reports filling caches as leaks."""
 FEWEST = 4
 """Minimum rise of a leak, in pieces (PIECE): a smaller rise may be chance."""
+CLIMBS = 0.5
+"""Minimum rise of the lowest counts of saw-teeth that climb, as a share of the rise at the limit. Their lowest counts
+are closer to each other than their highest."""
 LARGEST_JUMP = 0.5
 """Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
 FEWEST_ROWS = 8
@@ -91,10 +94,14 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
-    highest_before = float(values[lately].max())
+    before, late = values[lately], values[step > begin[0]]
+    highest_before = float(before.max())
     piece = PIECE.get(name, 1.0)
     excluded = max(0.0, edges[-1][1] - max(highest_before, begin[1]) + piece) / span
-    if excluded < limit or edges[-1][1] <= highest_before:
+    # Saw-teeth that climb may end low: then both the highest and the lowest counts rise.
+    peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
+    climbs = peaks + piece >= limit * span and floor >= CLIMBS * limit * span
+    if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
         return CountGrowth(signal=name, state="good", rate=rate, excluded=excluded)
     if len(paces) < FEWEST_STRETCHES:
         return _unknown(name)
@@ -103,6 +110,8 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
     unmet = f"it rose by {rise:.4g} in the last {span:,.0f} steps, but not at one rate; more steps would settle it"
+    if rise <= 0:
+        unmet = "it rises and falls, and both its highest and its lowest counts rise; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 

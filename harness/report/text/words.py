@@ -83,6 +83,8 @@ def _word(name: str, verdict: CellVerdict) -> str:
     """Return the word for a verdict; for `growth`, the title of the signal that grows."""
     if name == "nan":
         return "NaN or inf"
+    if name == "flat" and verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
+        return "exit 0"
     growing = _bad_of("growth", verdict) if name == "growth" else None
     return name if growing is None else signal_words.shown_signal(growing).title
 

@@ -55,6 +55,24 @@ def test_counts_that_come_and_go_are_good() -> None:
     assert state(counted(values, step=step)) == "good"
 
 
+def teeth(step: Floats, *, period: int, lost: float) -> Floats:
+    """Return a count that rises by one in ten steps; after each period, only `lost` a step of it remain."""
+    return np.floor((step % period) / 10) + np.floor(step / period) * lost * period
+
+
+@given(period=st.integers(200, 1000), lost=st.floats(0.02, 0.04))
+def test_files_that_are_lost_once_an_epoch_are_not_called_good(period: int, lost: float) -> None:
+    """A launch that ends just after an epoch holds fewer files than in the middle of the epoch before."""
+    step = np.arange(40.0, 4001.0, 40)
+    assert state(counted(teeth(step, period=period, lost=lost), step=step)) != "good"
+
+
+@given(period=st.integers(100, 1900), phase=st.integers(0, 1900))
+def test_files_that_are_all_closed_once_an_epoch_are_never_accused(period: int, phase: int) -> None:
+    step = np.arange(40.0, 4001.0, 40)
+    assert state(counted(teeth(step + phase, period=period, lost=0.0), step=step)) == "good"
+
+
 def test_the_reason_names_the_steps_in_which_it_rose() -> None:
     """The count at step 500 stands for the count at half time, step 600; a rise in between is not
     one of the last half.

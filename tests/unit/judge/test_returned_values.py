@@ -197,6 +197,16 @@ def test_a_version_whose_launches_all_failed_is_not_said_to_return_nothing(limit
     assert (seen.seen, seen.why) == ("none", "not measured: no launch completed its steps")
 
 
+def test_a_checksum_that_differs_in_one_step_has_no_ratio() -> None:
+    """Its finding said "returns 0 % more `checksum`"."""
+    trials = versions([42.0, 42.0, 42.0])
+    for trial in trials[2]:
+        assert trial.trace is not None
+        trial.trace.metrics["loss"][-2] = 41.0
+    (change,) = judged(trials, limit("equal")).changes
+    assert (change.kind, change.after, change.effect) == ("first_bad", 2, None)
+
+
 def test_a_change_of_a_negative_value_has_no_ratio() -> None:
     """A loss that fell from -1 to -1.5 was "50 % more"."""
     (change,) = judged(versions([-1.0, -1.0, -1.5, -1.5], noise=0.001), limit("change", 0.1)).changes

@@ -48,6 +48,17 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
     assert "run 20.12 on the RTX 4090 to settle it" in other, "not run yet"
 
 
+def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
+    """It said "there is nothing good to compare with … run 22.12 to settle it" of a cell that had passed 4 launches."""
+    result = run({NEW: "uub"})
+    passed = [
+        replace(cell, verdict=replace(cell.verdict, verdict="flat", trials=4)) if cell.verdict.trials == 0 else cell
+        for cell in result.cells
+    ]
+    assert "there is nothing good" not in (text := sentence(replace(result, cells=tuple(passed))))
+    assert "passed 4 launches, too few to rule this fault out there, so the cause is undecided: run more" in text
+
+
 @pytest.mark.parametrize(
     ("square", "text"),
     [
@@ -142,6 +153,7 @@ def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> N
     assert sentence(run({NEW: "ggb"}, controls=many)).endswith(
         "t0, t1, t2 and 3 more scenarios stay good there. Layer: native heap."
     )
+    assert "t2 and 1 more scenario stay good" in sentence(run({NEW: "ggb"}, controls=many[:4]))
     assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
 
 

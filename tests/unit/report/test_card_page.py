@@ -107,6 +107,16 @@ def test_the_page_opens_with_a_card_for_each_finding() -> None:
     assert 'class="cards"' not in html_page.render(build.quiet())
 
 
+def test_names_of_metrics_are_code_in_the_title_of_a_card() -> None:
+    """The title read `returns 20 % more `count``, with the backticks."""
+    result = build.quickstart()
+    findings = [replace(one, metric="metrics.count", verdict="bad") for one in result.findings]
+    page = html_page.render(build.with_findings(result, findings))
+    titles = re.findall("<h3>(.*?)</h3>", page)
+    assert any("<code>count</code>" in title for title in titles)
+    assert not any("`" in title for title in titles)
+
+
 def test_what_is_bad_by_another_finding_is_pale() -> None:
     page = html_page.render(build.quickstart())
     assert (page.count('<g class="bad">'), page.count('<g class="bad other">')) == (4, 4)

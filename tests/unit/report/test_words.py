@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Skip, Variant
+from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, SignalVerdict, Skip, Variant
 from harness.report.content import table, totals
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, gaps, sensitivity, words
 from tests.unit.report import build
+
+GOOD_END = SignalVerdict(seen="good")
+"""All that a cell by `judge: exit` has: it said "flat", and no memory was measured."""
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,7 @@ from tests.unit.report import build
         (build.leak(7.838), "leak 7.84 KiB/step"),
         (build.leak(7.838, also=["slowdown"]), "leak, slowdown 7.84 KiB/step"),
         (build.flat(0.0174), "flat ≤0.0174 KiB/step"),
+        (replace(build.flat(), excluded_kib_per_step=None, signals={"outcome": GOOD_END}), "exit 0"),
         (build.crash(), "crash SIGSEGV"),
         (build.crash(signal=None), "crash"),
         (build.crash(signal=999), "crash signal 999"),

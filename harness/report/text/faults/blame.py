@@ -90,7 +90,8 @@ def fault_text(attribution: Attribution, result: RunResult) -> str:
 
 
 def _controls(names: Sequence[str]) -> str:
-    shown = words.some_of([plain(name) for name in names], _MOST_CONTROLS, rest="{} more scenarios")
+    noun = "scenario" if len(names) == _MOST_CONTROLS + 1 else "scenarios"
+    shown = words.some_of([plain(name) for name in names], _MOST_CONTROLS, rest=f"{{}} more {noun}")
     return f"{shown} {'stays' if len(names) == 1 else 'stay'} good"
 
 
@@ -159,6 +160,10 @@ def _interaction(attribution: Attribution, names: Names) -> str:
 
 def _undecided(attribution: Attribution, names: Names) -> str:
     lanes = names.blamed(attribution.bad_lanes)
+    passed = names.passed(attribution.missing[0]) if attribution.missing else ""
+    if attribution.doubt == "nothing good" and passed:
+        rest = "too few to rule this fault out there, so the cause is undecided: run more of them (`--trials`)"
+        return f"{passed}, {rest}"
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",

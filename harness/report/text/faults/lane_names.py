@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import UNSURE, Attribution, Cell, Lane, RunResult
+from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Lane, RunResult
 from harness.report.bad_ranges import place_of_cell
-from harness.report.text import words
+from harness.report.text import numbers, words
 from harness.report.text.clean import plain, version
 
 _EITHER = "host or card"
@@ -78,14 +78,26 @@ class Names:
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
+    def passed(self, cell: Cell) -> str:
+        """Return `1.2 passed 4 launches` for a cell that is good, though in too few launches to compare with; or ""."""
+        tried = self._tried(cell)
+        if tried is None or tried.verdict not in GOOD:
+            return ""
+        return f"{self._what(cell)} passed {numbers.count(tried.trials, 'launch')}"
+
     def way_out(self, cell: Cell) -> str:
         """Return how to settle the question with this cell: run it, or give it more steps."""
-        what = f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
-        tried = next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
+        what, tried = self._what(cell), self._tried(cell)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
             return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches: give it more steps"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
         return f"run {what}{left_out} to settle it"
+
+    def _what(self, cell: Cell) -> str:
+        return f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
+
+    def _tried(self, cell: Cell) -> CellVerdict | None:
+        return next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
 
 
 def _has_name(lane: Lane) -> bool:
