@@ -117,7 +117,7 @@ def test_a_holder_elsewhere_is_believed_as_long_as_it_gives_signs(
         assert docker.engine.remove_leftovers() == 0
         with pytest.raises(Interrupted), docker.engine.lease(said.append, after(0.5)):
             pytest.fail("it was held twice")
-    assert said[0].startswith("waiting: eve@elsewhere, process 1, since 20")
+    assert said[0].startswith("waiting: this host is in use by eve@elsewhere, process 1, since 20")
     with of_another_machine(client, silent_s=EXPIRES_S + 10), docker.engine.lease(quiet, after(30)) as held:
         held.check()
 

@@ -64,7 +64,7 @@ def test_launches_that_disturb_each_other_accuse_no_version(harness: Harness) ->
     matrix = harness.write(text.replace(f"{ROOT}/scenarios/planted.py", str(script)))
     ended = harness.run("sweep", matrix)
     found = trials(harness)
-    assert any("beside" in one["message"] for one in found), "two launches were to meet"
+    assert any("alongside" in one["message"] for one in found), "two launches were to meet"
     assert {one["end"] for one in found} <= {"completed", "stopped", "infrastructure"}
     assert not harness.summary()["findings"], ended.out
     assert {cell["verdict"] for cell in harness.summary()["cells"]} <= {"flat", "plateau"}, ended.out

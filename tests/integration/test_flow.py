@@ -416,7 +416,7 @@ def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
     assert [cell.verdict.verdict for cell in result.cells] == ["flat", "crash"]
     (finding,) = result.findings
     assert (finding.before, finding.after, finding.untestable) == (None, "3", ("2",))
-    (warning,) = (one for one in result.warnings if "luck" in one)
+    (warning,) = (one for one in result.warnings if "rule out" in one)
     assert warning.startswith("s 2 on one, quiet: passed in too few launches")
     assert warning.endswith("(`--trials`) to narrow it")
 

@@ -52,7 +52,9 @@ counts, so that this change also counts for a version that prints hardly anythin
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
-"""Least processor seconds of a launch that are compared: fewer cannot be distinguished from those of the agent."""
+"""Least processor seconds of a launch that are compared: fewer cannot be distinguished from those of the agent, and
+count as this many. A version that begins to use the processor is thus compared with versions that hardly did.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,20 +180,25 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 def _cpu(launches: Launches) -> LaunchFigure:
     """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
-    at the same step, up to the last look of each. It is None if the median is below SHORTEST_CPU_S.
+    at the same step, up to the last look of each. Fewer seconds than SHORTEST_CPU_S count as SHORTEST_CPU_S, and the
+    figure is None if no version's median is above that.
     """
-    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    cpu_s = [values for trace in traces if (values := look_values(trace.looks, "cpu_s"))]
-    common = max(set.intersection(*map(set, cpu_s)), default=0) if cpu_s else 0
-    spent = [values[common or max(values)] for values in cpu_s]
-    is_enough = bool(spent) and float(np.median(spent)) >= SHORTEST_CPU_S
+    looks = [[values for trial in version if (values := _cpu_looks(trial))] for version in launches]
+    steps = [set(values) for version in looks for values in version]
+    common = max(set.intersection(*steps), default=0) if steps else 0
+    medians = [float(np.median([values[common or max(values)] for values in version])) for version in looks if version]
+    is_enough = max(medians, default=0.0) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
-        values = {} if trial.trace is None or not is_enough else look_values(trial.trace.looks, "cpu_s")
+        values = _cpu_looks(trial) if is_enough else {}
         step = common or max(values, default=0)
-        return values[step] / step if step in values and step else None
+        return max(values[step], SHORTEST_CPU_S) / step if step in values and step else None
 
     return per_step
+
+
+def _cpu_looks(trial: Trial) -> Mapping[int, float]:
+    return {} if trial.trace is None else look_values(trial.trace.looks, "cpu_s")
 
 
 # ---------------------------------------------------------------- memory

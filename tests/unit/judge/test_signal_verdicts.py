@@ -157,6 +157,23 @@ def test_processor_time_is_that_of_steps() -> None:
     assert told(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
 
 
+def using(cpu_s: float, trial: Trial) -> Trial:
+    """The launch with the processor time `cpu_s` in seconds per step."""
+    assert trial.trace is not None
+    looks = tuple(Look(step=step, cpu_s=cpu_s * step) for step in (500, 1000))
+    return replace(trial, trace=replace(trial.trace, looks=looks))
+
+
+def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
+    """A busy child process was "not checked: too little processor time", because most launches hardly had any."""
+    rates = (1e-6, 1e-6, 1e-6, 0.002)
+    trials = [[using(rate, one) for one in each] for rate, each in zip(rates, block(), strict=True)]
+    changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
+    idle = [[using(1e-6, one) for one in each] for each in block()]
+    assert told(idle)[0].signals["cpu_time"].value is None
+
+
 def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> Change:
     return Change(metric=metric, kind=kind, before=before, after=after)
 
