@@ -79,10 +79,10 @@ from harness.model.signals import (
     LIMITED,
     METRIC_PREFIX,
     SIGNALS,
-    SINGULAR,
     TIMES,
     Group,
     Signal,
     signal_of,
+    unit_after,
 )
 from harness.model.watching import ProgressListener

@@ -203,8 +203,14 @@ TIMES = tuple(
 METRIC_PREFIX = "metrics."
 
 
-SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
+_SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
 """The units that have another form after `1`."""
+
+
+def unit_after(number: str, unit: str) -> str:
+    """Return the unit in the form that follows this number: `file/step` after `1`, else `files/step`."""
+    noun, slash, per = unit.partition("/")
+    return f"{_SINGULAR.get(noun, noun) if number == '1' else noun}{slash}{per}"
 
 
 def signal_of(name: str) -> Signal:

@@ -83,7 +83,7 @@ class Running:
             each.problem = error.text_at(each.host.where)
         if each.problem is not None:
             _give_up_host(runs, each.problem, least=self.plan.trials.least)
-            self.context.progress.note(f"{each.host.where}: {each.problem}")
+            self.context.progress.note(each.placed_problem)
 
     def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
         return PoolRun(

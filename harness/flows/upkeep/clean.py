@@ -39,20 +39,21 @@ class Cleaned:
         """Return the text to print: the counts, then one name per line."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
-        count = len(self.leftovers)
-        counts = [f"{count} {'leftover' if count == 1 else 'leftovers'} of killed runs"] if self.leftovers else []
+        counts = [f"{_counted(len(self.leftovers), 'leftover')} of killed runs"] if self.leftovers else []
         if self.images is not None:
-            counts.append(f"{len(self.images)} {'image' if len(self.images) == 1 else 'images'}")
+            counts.append(_counted(len(self.images), "image"))
         did = "would remove" if self.dry_run else "removed"
         told = f"{did} {', '.join(counts)}" if self._names() else "nothing to remove"
         if self.kept:
-            told += (
-                f"; {self.kept} {'image' if self.kept == 1 else 'images'} kept (`--images` removes those not in use)"
-            )
+            told += f"; {_counted(self.kept, 'image')} kept (`--images` removes those not in use)"
         return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in self._names())])
 
     def _names(self) -> tuple[str, ...]:
         return (*self.leftovers, *(self.images or ()))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.model import GROWTHS, SIGNALS, SINGULAR, Floats, Limits, Trace
+from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace, unit_after
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -55,8 +55,8 @@ class CountGrowth:
     @property
     def pace(self) -> str:
         """Return the rate with its unit: `4 KiB/step`."""
-        amount, (unit, slash, per) = f"{self.rate:.3g}", SIGNALS[self.signal].unit.partition("/")
-        return f"{amount} {SINGULAR.get(unit, unit) if amount == '1' else unit}{slash}{per}"
+        amount = f"{self.rate:.3g}"
+        return f"{amount} {unit_after(amount, SIGNALS[self.signal].unit)}"
 
     def __str__(self) -> str:
         signal = SIGNALS[self.signal]

@@ -21,7 +21,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCondition:
-    """What an engine reports about itself. Anything that it does not report is None.
+    """Records what an engine reports about itself; anything that it does not report is None.
 
     `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who has its lease.
     `leftovers`: names of what killed runs left there. `kept_bytes`: size of the images and environments that the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from harness.model import SINGULAR, Effect, Interval
+from harness.model import Effect, Interval, unit_after
 
 
 def number(value: float, *, zeros: bool = False) -> str:
@@ -101,8 +101,8 @@ def without_unit(text: str, other: str) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Return a value with its unit: `0.5 files/step` or `1 file/step`."""
-    told, (noun, slash, per) = number(value), unit.partition("/")
-    return f"{told} {SINGULAR.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
+    shown = number(value)
+    return f"{shown} {unit_after(shown, unit)}".rstrip()
 
 
 def change(value: Effect) -> str:

@@ -59,6 +59,11 @@ class OpenHost:
         lanes = {lane.gpu: lane for lane in self.lanes}
         return replace(cell, lane=lanes.get(cell.lane.gpu, replace(cell.lane, host=self.host)))
 
+    @property
+    def placed_problem(self) -> str:
+        """Return its problem after its place in the matrix file."""
+        return f"{self.host.where}: {self.problem}"
+
     def await_another(self) -> None:
         """Free the place of this node, so that another node is requested from the queue."""
         assert self.host.slurm is not None
@@ -103,7 +108,9 @@ def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
     """Return the problems of individual machines in pools that were used nevertheless."""
     used = {each.part_of for each in machines if each.usable}
     return tuple(
-        each.problem for each in machines if each.part_of.pool and each.part_of in used and each.problem is not None
+        each.placed_problem
+        for each in machines
+        if each.part_of.pool and each.part_of in used and each.problem is not None
     )
 
 

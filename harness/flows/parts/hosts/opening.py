@@ -63,7 +63,7 @@ def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> No
         leave_out(usable[name], difference)
     for each in machines:
         if each.problem is not None:
-            context.progress.note(f"{each.host.where}: {each.problem}")
+            context.progress.note(each.placed_problem)
 
 
 class _Late(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.model import SINGULAR, Effect, Finding, signal_of
+from harness.model import Effect, Finding, signal_of, unit_after
 from harness.model.episodes import EpisodeBounds
 from harness.report.text import numbers
 from harness.report.text.clean import plain, version
@@ -122,7 +122,7 @@ def _rate(value: float, unit: str) -> str:
     if unit in _BYTES:
         return f"{_BYTES[unit](value)} a step"
     count = numbers.rough(value).removesuffix(".0")
-    return f"{count} {SINGULAR.get(unit, unit) if count == '1' else unit} a step"
+    return f"{count} {unit_after(count, unit)} a step"
 
 
 def _kib(value: float) -> str:

@@ -101,7 +101,7 @@ def printed_on_node(
     except FileNotFoundError as error:
         raise no_command("srun", place=allocation.place) from error
     if done.returncode != 0:
-        raise InfrastructureError(f"{allocation.why_gone() or slurm_complaint(done.stderr)}", place=place)
+        raise InfrastructureError(allocation.why_gone() or slurm_complaint(done.stderr), place=place)
     return done.stdout
 
 
