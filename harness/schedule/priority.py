@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.reasons import TurnReason
+
 Urgency = Literal["finish", "first", "confirm", "near", "good"]
-REASONS: Mapping[Urgency, str] = {
-    "finish": "a round that was begun is finished first",
-    "first": "the first round of every row comes before the second of any",
-    "confirm": "what looks bad is confirmed before more is launched of what looks good",
-    "near": "this row takes the fewest seconds of those near a limit",
-    "good": "no row has anything to confirm; this one takes the fewest seconds",
+REASONS: Mapping[Urgency, TurnReason] = {
+    "finish": TurnReason.FINISH,
+    "first": TurnReason.FIRST,
+    "confirm": TurnReason.CONFIRM,
+    "near": TurnReason.NEAR,
+    "good": TurnReason.GOOD,
 }
 """Why a row comes before the others, the most urgent first."""
 ORDER: tuple[Urgency, ...] = tuple(REASONS)

@@ -111,7 +111,7 @@ class RowQueue:
         batch, is_single = row.proposal, self._is_split(row)
         if is_single:
             batch = self._single(row, ready)
-        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency])
+        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency]())
 
     def put_back(self, block: BlockRun) -> None:
         """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""
