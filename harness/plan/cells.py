@@ -28,6 +28,7 @@ from harness.model import (
     Variant,
     written,
 )
+from harness.reasons import PlanReason
 
 
 def make_plan(
@@ -153,7 +154,7 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    return Excluded(why="needs a container engine") if _needs_engine(image, lane) else None
+    return Excluded(why=PlanReason.NEEDS_ENGINE()) if _needs_engine(image, lane) else None
 
 
 def _needs_engine(image: Image, lane: Lane) -> bool:

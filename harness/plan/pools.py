@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.gpus import Gpu
+from harness.reasons import MachineReason
 
 GIB = 1 << 30
 HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
@@ -88,7 +89,7 @@ def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
     usual_ms = statistics.median_low(control_ms.values())
     ratios = {name: own_ms / usual_ms for name, own_ms in control_ms.items()}
     return {
-        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than usual in this pool"
+        name: (MachineReason.SLOWER if ratio > 1 else MachineReason.FASTER)(percent=100 * abs(ratio - 1))
         for name, ratio in ratios.items()
         if not 1 / (1 + APART) <= ratio <= 1 + APART
     }

@@ -5,7 +5,25 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
+from harness.reasons.bisections import BisectReason
+from harness.reasons.launches import LaunchReason
+from harness.reasons.machines import MachineReason
+from harness.reasons.narrowing import NarrowName, NarrowReason
+from harness.reasons.plans import PlanReason
 from harness.reasons.reason import Reason
+from harness.reasons.skips import SkipReason
+from harness.reasons.trials import TrialReason
 from harness.reasons.turns import TurnReason
 
-__all__ = ["Reason", "TurnReason"]
+__all__ = [
+    "BisectReason",
+    "LaunchReason",
+    "MachineReason",
+    "NarrowName",
+    "NarrowReason",
+    "PlanReason",
+    "Reason",
+    "SkipReason",
+    "TrialReason",
+    "TurnReason",
+]
