@@ -48,10 +48,10 @@ class BisectReason(Reason):
 
     NAMED = "{metric}: {version} is the {what}{doubt}"
     MAYBE_NAMED = "{metric}: {version} may be the {what}, without {agree} launches that agree on both sides{doubt}"
-    BETWEEN = "{metric}: the {what} lies between {start} and {after}; {count} between are unclear"
+    BETWEEN = "{metric}: the {what} lies between {start} and {after}; {unclear} between are unclear"
     MAYBE_BETWEEN = (
         "{metric}: the {what} lies between {start} and {after};"
-        " {count} between are unclear, without {agree} launches that agree on both sides"
+        " {unclear} between are unclear, without {agree} launches that agree on both sides"
     )
     FIRST_BAD = "first bad"
     FIRST_GOOD = "first good again"

@@ -249,15 +249,12 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
         if boundary.confirmed:
             return BisectReason.NAMED(metric=metric, version=after, what=what, doubt=doubt)
         return BisectReason.MAYBE_NAMED(metric=metric, version=after, what=what, agree=rules.agree, doubt=doubt)
-    start, count = (
-        "the start" if boundary.before is None else version_name(versions, boundary.before),
-        len(boundary.between),
-    )
+    start = "the start" if boundary.before is None else version_name(versions, boundary.before)
+    unclear = len(boundary.between)
     if boundary.confirmed:
-        return BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, count=count)
-    return BisectReason.MAYBE_BETWEEN(
-        metric=metric, what=what, start=start, after=after, count=count, agree=rules.agree
-    )
+        return BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
+    agree = rules.agree
+    return BisectReason.MAYBE_BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear, agree=agree)
 
 
 def _what(boundary: Boundary) -> str:
