@@ -201,7 +201,7 @@ def test_what_looks_bad_comes_before_what_could_not_run() -> None:
 def test_what_looks_bad_comes_before_the_option_that_ended_the_sweep() -> None:
     stopped = [replace(cell, skipped=Skip(by="stop", why="stopped by --quick")) for cell in suspected().cells]
     text = sentence(replace(suspected(), cells=tuple(stopped), verdict="inconclusive"))
-    assert text.startswith("Not confirmed: multidict 6.6.4 seems bad first (provisional; multidict_pop, local): step ti")
+    assert text.startswith("Not confirmed: multidict 6.6.4 seems bad first (provisional; multidict_pop, local): step ")
     assert text.endswith("; 6.6.3 before it is good so far. Stopped by --quick.")
 
 
