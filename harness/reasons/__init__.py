@@ -12,18 +12,24 @@ from harness.reasons.narrowing import NarrowName, NarrowReason
 from harness.reasons.plans import PlanReason
 from harness.reasons.reason import Reason
 from harness.reasons.skips import SkipReason
+from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
 from harness.reasons.trials import TrialReason
 from harness.reasons.turns import TurnReason
 
 __all__ = [
     "BisectReason",
+    "CountReason",
+    "GrowthReason",
     "LaunchReason",
+    "LayerName",
     "MachineReason",
+    "MemoryName",
     "NarrowName",
     "NarrowReason",
     "PlanReason",
     "Reason",
     "SkipReason",
+    "TraceReason",
     "TrialReason",
     "TurnReason",
 ]
