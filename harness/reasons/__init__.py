@@ -10,16 +10,22 @@ from harness.reasons.reason import Reason
 from harness.reasons.rounds import RoundReason
 from harness.reasons.rows import RowWarning
 from harness.reasons.signals import Remedy, SignalReason
+from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
 from harness.reasons.turns import TurnReason
 from harness.reasons.values import ValueReason
 
 __all__ = [
+    "CountReason",
+    "GrowthReason",
+    "LayerName",
+    "MemoryName",
     "ObservedDifference",
     "Reason",
     "Remedy",
     "RoundReason",
     "RowWarning",
     "SignalReason",
+    "TraceReason",
     "TurnReason",
     "ValueReason",
 ]

@@ -27,6 +27,7 @@ WITHOUT_SENTENCES = (
     "judge/history",
     "judge/remedies.py",
     "judge/signal_verdicts.py",
+    "judge/trace",
     "judge/unpaired.py",
     "schedule/priority.py",
     "schedule/row_queue.py",
