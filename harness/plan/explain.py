@@ -104,5 +104,5 @@ def _source_text(image: Image, host: Host) -> str:
     packages = masking.without_credentials(" ".join(source.packages))
     if not host.in_environments:
         return PlanReason.INSTALL(name=name, packages=packages, base=source.base, mark=mark)
-    python = f"Python {source.python}" if source.python else "the running Python"
+    python = f"Python {source.python}" if source.python else PlanReason.RUNNING_PYTHON()
     return PlanReason.INSTALL_IN_ENVIRONMENT(name=name, packages=packages, python=python, mark=mark)

@@ -6,6 +6,18 @@ from enum import unique
 
 from harness.reasons.reason import Reason
 
+HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
+"""Fact of an engine -> its name in messages. Clock frequencies are left out, because they change by themselves."""
+GPU_FIELDS = {
+    "name": "GPU",
+    "driver": "GPU driver",
+    "memory_mib": "GPU memory (MiB)",
+    "power_limit_w": "GPU power limit (W)",
+    "ecc": "GPU ECC",
+    "mig": "GPU MIG",
+}
+"""Property of a GPU -> its name in messages."""
+
 
 @unique
 class MachineReason(Reason):

@@ -17,3 +17,4 @@ class PlanReason(Reason):
     BUILD = "{name}: build {context} with {args}{mark}"
     INSTALL = "{name}: install {packages} over {base}{mark}"
     INSTALL_IN_ENVIRONMENT = "{name}: install {packages} in a virtual environment of {python}{mark}"
+    RUNNING_PYTHON = "the running Python"

@@ -7,23 +7,37 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import pytest
 
 import harness
 from harness import reasons
+from harness.model import Doubt
+from harness.schedule.narrow_launches import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
+    "assess",
+    "judge/attribution",
+    "judge/changed_signals.py",
+    "judge/comparable.py",
+    "judge/comparison",
+    "judge/history",
+    "judge/remedies.py",
+    "judge/signal_verdicts.py",
     "judge/trace",
+    "judge/unpaired.py",
     "narrow",
     "plan",
     "schedule",
 )
 """Rooms and files that give reasons and have no sentence of their own; messages of raised errors are exempt."""
 WORDS_OF_A_SENTENCE = 3
+CODES = frozenset((*get_args(Doubt), TRACEBACK))
+"""Texts of three words that files hold as codes, and the line with which Python begins a traceback."""
 
 
 def members() -> Iterator[tuple[str, reasons.Reason]]:
@@ -88,9 +102,7 @@ def test_rooms_that_give_reasons_have_no_sentences(room: str) -> None:
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the texts of three words or more of a file, with their lines: no docstrings, no messages of errors. Names
-    and abbreviations, which have a capital letter, are not counted.
-    """
+    """Yield the texts of three words or more of a file, with their lines: no docstrings, no messages of errors."""
     tree = source.tree(path)
     exempt: set[int] = set()
     for node in ast.walk(tree):
@@ -108,6 +120,7 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        words = [word for word in text.split() if word.isalpha() and word.islower()]
-        if id(node) not in exempt and len(words) >= WORDS_OF_A_SENTENCE:
+        if id(node) in exempt or text in CODES:
+            continue
+        if len([word for word in text.split() if word.isalpha()]) >= WORDS_OF_A_SENTENCE:
             yield node.lineno, text
