@@ -74,13 +74,13 @@ def judge_block(
     seed: int,
     noise: Noise | None = None,
     searched: BisectScheduler | None = None,
-    rows: int = SHOWN_ROWS,
+    trace_rows: int = SHOWN_ROWS,
     blocks: int = 1,
 ) -> JudgedBlock:
     """Judge a block whose launches are done.
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, `searched`
-    the scheduler that chose its launches if it was bisected, `rows` the number of rows to keep of each trace, and
+    the scheduler that chose its launches if it was bisected, `trace_rows` the number of rows to keep of each trace, and
     `blocks` the number of blocks of its scenario.
     """
     cells = [judge_run(run, least=least) for run in runs]
@@ -100,7 +100,7 @@ def judge_block(
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
-        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=rows) for cell in cells),
+        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=trace_rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),

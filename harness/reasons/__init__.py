@@ -6,6 +6,7 @@ every sentence can be rewritten here without a change elsewhere.
 """
 
 from harness.reasons.reason import Reason
+from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
 from harness.reasons.turns import TurnReason
 
-__all__ = ["Reason", "TurnReason"]
+__all__ = ["CountReason", "GrowthReason", "LayerName", "MemoryName", "Reason", "TraceReason", "TurnReason"]

@@ -71,7 +71,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     whole = batch.whole or verdict.needs_whole_budget(
         trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
-    usual_s = pace.usual_step_s([other.measured for other in batch.row])
+    usual_s = pace.usual_step_s([other.measured for other in batch.row_runs])
     if scenario.judge_exit or limits.step_time is None or usual_s is None:
         return Length(whole=whole)
     own_s = pace.own_step_s(trials)

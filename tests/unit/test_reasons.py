@@ -17,6 +17,7 @@ from tests.unit import source
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
+    "judge/trace",
     "schedule/priority.py",
     "schedule/row_queue.py",
 )
