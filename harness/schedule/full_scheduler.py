@@ -68,7 +68,7 @@ class FullScheduler:
         batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
-        return replace(batch, whole=block_fails_late(self.runs) or self._differs_late(), row=self.runs)
+        return replace(batch, whole=block_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
 
     def early(self) -> list[Batch]:
         """Return the launches to make while images are prepared. If step times are compared, enough launches are left

@@ -71,7 +71,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     whole = batch.whole or verdict.needs_whole_budget(
         trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
-    usual_s = pace.usual_step_s([other.measured for other in batch.row])
+    usual_s = pace.usual_step_s([other.measured for other in batch.row_runs])
     if scenario.judge_exit or limits.step_time is None or usual_s is None:
         return Length(whole=whole)
     own_s = pace.own_step_s(trials)
@@ -165,7 +165,7 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
         judged = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
     if problem and judged.verdict in GOOD and len(run.measured) < least:
-        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {judged.why}"
+        why = f"only {len(run.measured)} of {least} trials could run; so far: {judged.why}"
         judged = replace(judged, verdict="inconclusive", verdicts=("inconclusive",), why=why)
     if not problem and len(run.measured) < least and run.measured:
         judged = judge_so_far(cell, trials)

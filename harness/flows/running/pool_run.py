@@ -32,15 +32,15 @@ BROKEN = "the machine was lost in the middle of its round"
 class PoolRun:
     """The run of one pool.
 
-    `rows`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none is
-    left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
-    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial
-    whose round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
+    `make_queue`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none
+    is left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
+    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial whose
+    round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
     """
 
     machines: Sequence[OpenHost]
     context: RunContext
-    rows: Callable[[Sequence[BlockRun]], RowQueue]
+    make_queue: Callable[[Sequence[BlockRun]], RowQueue]
     use: Callable[[OpenHost, RowQueue, Callable[[], bool]], None]
     is_done: Callable[[BlockRun], bool]
     begun: Callable[[BlockRun], None]
@@ -76,7 +76,7 @@ class PoolRun:
 
     def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
         """Return the queue of these rows, in which a machine finishes its row before it begins another."""
-        queue = self.rows(blocks)
+        queue = self.make_queue(blocks)
         queue.most, queue.begin, queue.may = 1, self._begin, self._may
         return queue
 

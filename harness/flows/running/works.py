@@ -201,7 +201,7 @@ class Works:
             seed=self.plan.seed,
             noise=self._noises.get(place),
             searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
-            rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
+            trace_rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
             blocks=self._blocks[work.block.variant.scenario.name],
         )
         unfound = () if judged.changes else work.conclusion()

@@ -47,14 +47,14 @@ class Worker:
         turn = self.queue.take(self.name)
         if turn is None:
             return False
-        row = str(turn.block.cells[0].cell.variant)
+        name = str(turn.block.cells[0].cell.variant)
         if turn.batch is None:
-            self.began.append(row)
+            self.began.append(name)
         for run in turn.batch.runs if turn.batch else ():
             run.trials.append(
                 Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed", duration_s=self.launch_s)
             )
-            self.launched.append(row)
+            self.launched.append(name)
         if turn.batch is not None and not turn.batch.runs:
             self.queue.close(turn.block)
         else:
@@ -91,7 +91,7 @@ def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
     assert [len(each.cells[0].trials) for each in blocks] == rounds
     for worker in workers:
         assert set(worker.launched) <= set(worker.began)
-    assert sorted(row for worker in workers for row in worker.began) == sorted(f"row{k}" for k in range(len(rounds)))
+    assert sorted(name for worker in workers for name in worker.began) == sorted(f"row{k}" for k in range(len(rounds)))
 
 
 def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
@@ -102,12 +102,12 @@ def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
 
 
 def test_what_looks_bad_goes_on_before_the_others() -> None:
-    rows = RowQueue(
+    shared = RowQueue(
         standing=lambda block: RowStanding(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
     )
     for name in "abc":
-        rows.add(block(name, 3))
-    worker = Worker("one", rows)
+        shared.add(block(name, 3))
+    worker = Worker("one", shared)
     while worker.turn():
         pass
     assert worker.launched == list("abcbbaacc")
@@ -115,10 +115,10 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
 
 def test_rows_of_a_later_group_wait() -> None:
     """If images have to make room for each other, alternating rounds of two series would pull all images repeatedly."""
-    rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
-    rows.add(block("a", 2), group=0)
-    rows.add(block("b", 2), group=1)
-    worker = Worker("one", rows)
+    shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
+    shared.add(block("a", 2), group=0)
+    shared.add(block("b", 2), group=1)
+    worker = Worker("one", shared)
     while worker.turn():
         pass
     assert worker.launched == list("aabb")
