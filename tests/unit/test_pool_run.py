@@ -17,8 +17,9 @@ from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.machine_progress import MachineProgress
-from harness.flows.running.pool_run import BROKEN, PoolRun
+from harness.flows.running.pool_run import PoolRun
 from harness.model import Host, Trial
+from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
@@ -202,7 +203,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
         runs_of=lambda block: block.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
-    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", BROKEN)]
+    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]
     assert world.broken == run.trials
 
 
