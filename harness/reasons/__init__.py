@@ -5,8 +5,30 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
+from harness.reasons.cell import CellReason, RepeatReason
+from harness.reasons.observed import ObservedDifference
 from harness.reasons.reason import Reason
+from harness.reasons.rounds import RoundReason
+from harness.reasons.rows import RowWarning
+from harness.reasons.signals import Remedy, SignalReason
 from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
 from harness.reasons.turns import TurnReason
+from harness.reasons.values import ValueReason
 
-__all__ = ["CountReason", "GrowthReason", "LayerName", "MemoryName", "Reason", "TraceReason", "TurnReason"]
+__all__ = [
+    "CellReason",
+    "CountReason",
+    "GrowthReason",
+    "LayerName",
+    "MemoryName",
+    "ObservedDifference",
+    "Reason",
+    "Remedy",
+    "RepeatReason",
+    "RoundReason",
+    "RowWarning",
+    "SignalReason",
+    "TraceReason",
+    "TurnReason",
+    "ValueReason",
+]

@@ -141,9 +141,9 @@ def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str
     """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if longest.trace_verdict is None:
-        exited = all(launch.trial.exit_code == 0 for launch in good)
-        reason = CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED
-        return reason(good=len(good), launches=len(launches))
+        if all(launch.trial.exit_code == 0 for launch in good):
+            return CellReason.EXITED_0(good=len(good), launches=len(launches))
+        return CellReason.NOTHING_MEASURED(good=len(good), launches=len(launches))
     words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
     return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=words, why=longest.why)
 
