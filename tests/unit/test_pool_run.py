@@ -23,7 +23,7 @@ from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
-from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue
+from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
 from tests.unit.test_pools import Opened
 
 LOST = "the engine does not answer any more"
@@ -104,7 +104,7 @@ class World:
 
 
 def some_rows(count: int, rounds: int = 2) -> list[BlockRun]:
-    return [block(f"row{number}", rounds) for number in range(count)]
+    return [a_row(f"row{number}", rounds) for number in range(count)]
 
 
 @settings(max_examples=20, deadline=None)  # each starts threads
@@ -186,7 +186,7 @@ def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
 
 def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     """Their times are from minutes before the rest of the round."""
-    made = block("row", 2)
+    made = a_row("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
     both = BlockRun(cells=(run, other), scheduler=Pairs((run, other)))
