@@ -6,6 +6,7 @@ every sentence can be rewritten here without a change elsewhere.
 """
 
 from harness.reasons.bisections import BisectReason
+from harness.reasons.cell import CellReason, RepeatReason
 from harness.reasons.launches import LaunchReason
 from harness.reasons.machines import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
@@ -23,6 +24,7 @@ from harness.reasons.values import ValueReason
 
 __all__ = [
     "BisectReason",
+    "CellReason",
     "CountReason",
     "GrowthReason",
     "LaunchReason",
@@ -35,6 +37,7 @@ __all__ = [
     "PlanReason",
     "Reason",
     "Remedy",
+    "RepeatReason",
     "RoundReason",
     "RowWarning",
     "SignalReason",

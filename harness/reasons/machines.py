@@ -21,7 +21,23 @@ GPU_FIELDS = {
 
 @unique
 class MachineReason(Reason):
-    """How a machine of a pool differs from the others."""
+    """Why a machine of a pool, or the row on it, is given up, and how a machine differs from the others."""
+
+    LEFT_OUT = (
+        "{machine} is left out of the pool: it differs in {difference}; make it equal, or give it a host of its own"
+    )
+    NODE_LEFT_OUT = (
+        "{machine} is left out of the pool: it differs in {difference}; make `select` match equal nodes only, or name "
+        "this one in `nodes` of another host"
+    )
+    NONE_USABLE = "no machine of the pool can be used: {problems}"
+    LOST = "{machine} was lost: {error}"
+    LOST_AND_CHANGED = "{machine} was lost: {error}; it came back with {difference}"
+    LOST_AND_TAKEN = "{machine} was lost, and another sweep uses it now"
+
+    LOST_DURING_ROUND = "the machine was lost in the middle of its round"
+    LOST_DURING_ROW = "{machine} was lost while it measured this row"
+    SEVERAL_LOST_DURING_ROW = "{count} machines were lost one after the other while they measured this row: {machines}"
 
     SLOWER = "{percent:.0f} % slower than usual in this pool"
     FASTER = "{percent:.0f} % faster than usual in this pool"

@@ -18,3 +18,8 @@ class SkipReason(Reason):
     BAD_SINCE = "{seen}; bad since {version}, where launches agree: the search needed no more of this version"
 
     NOT_TO_DECIDE = "not measured, and not needed for --decide"
+
+    STOPPED_AT_FIRST_BAD = "stopped by --until first-bad"
+    STOPPED_BY_QUICK = "stopped by --quick"
+    STOPPED_AFTER_LOOK = "stopped after a first look"
+    STOPPED_BY_TIME = "stopped by --time"

@@ -22,6 +22,10 @@ ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name
 WITHOUT_SENTENCES = (
     "assess",
     "judge/attribution",
+    "judge/cell/agreement.py",
+    "judge/cell/own_signals.py",
+    "judge/cell/trial_verdict.py",
+    "judge/cell/verdict.py",
     "judge/changed_signals.py",
     "judge/comparable.py",
     "judge/comparison",
