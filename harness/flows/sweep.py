@@ -14,10 +14,10 @@ from pathlib import Path
 from harness.assess import findings
 from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
-from harness.flows import deciding
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
 from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.running import undecided
 from harness.flows.running.plan_run import Running
 from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
@@ -83,7 +83,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     with using_hosts(selection.images, context, homes=homes) as opened:
         plan, only = make_plan(selection, lanes_of(opened)), None
         if options.decide:
-            plan, only = deciding.cells_to_run(plan, opened, directory, context)
+            plan, only = undecided.cells_to_run(plan, opened, directory, context)
         told = plan_to_json(
             plan,
             payload=payload_hash,
