@@ -5,7 +5,27 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
+from harness.reasons.observed import ObservedDifference
 from harness.reasons.reason import Reason
+from harness.reasons.rounds import RoundReason
+from harness.reasons.rows import RowWarning
+from harness.reasons.signals import Remedy, SignalReason
+from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
 from harness.reasons.turns import TurnReason
+from harness.reasons.values import ValueReason
 
-__all__ = ["Reason", "TurnReason"]
+__all__ = [
+    "CountReason",
+    "GrowthReason",
+    "LayerName",
+    "MemoryName",
+    "ObservedDifference",
+    "Reason",
+    "Remedy",
+    "RoundReason",
+    "RowWarning",
+    "SignalReason",
+    "TraceReason",
+    "TurnReason",
+    "ValueReason",
+]

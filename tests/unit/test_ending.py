@@ -15,7 +15,7 @@ from benchmarks.no_engine import Silent, framed
 from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
 from harness.flows.parts.context import RunContext
 from harness.flows.running.ending import FIRST_BAD, QUICK, TIME, Ending
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult, Stop
 from harness.report.text import gaps, headline
 from harness.run.engine import LaunchRequest, Session
@@ -75,7 +75,7 @@ def swept(
     options = SweepOptions(out=folder / "reports", seed=1, stop=stop)
     progress: Any = Silent()
     context = RunContext(environ={}, progress=progress, stopped=stopped or threading.Event(), open_engine=world.open)
-    result, _ = sweep(plan_sweep(matrix, options, {}), options, context)
+    result, _ = sweep(selected(matrix, options, {}), options, context)
     return result, world.launched
 
 

@@ -7,21 +7,35 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import pytest
 
 import harness
 from harness import reasons
+from harness.model import Doubt
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
+    "assess",
+    "judge/attribution",
+    "judge/changed_signals.py",
+    "judge/comparable.py",
+    "judge/comparison",
+    "judge/history",
+    "judge/remedies.py",
+    "judge/signal_verdicts.py",
+    "judge/trace",
+    "judge/unpaired.py",
     "schedule/priority.py",
     "schedule/row_queue.py",
 )
 """Rooms and files that give reasons and have no sentence of their own; messages of raised errors are exempt."""
 WORDS_OF_A_SENTENCE = 3
+CODES = frozenset(get_args(Doubt))
+"""Texts of three words that files hold as codes."""
 
 
 def members() -> Iterator[tuple[str, reasons.Reason]]:
@@ -96,5 +110,7 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        if id(node) not in exempt and len([word for word in text.split() if word.isalpha()]) >= WORDS_OF_A_SENTENCE:
+        if id(node) in exempt or text in CODES:
+            continue
+        if len([word for word in text.split() if word.isalpha()]) >= WORDS_OF_A_SENTENCE:
             yield node.lineno, text

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
 from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.needs import disk_of
@@ -59,7 +59,7 @@ class MachineRun:
         disk = disk_of(
             host,
             engine,
-            images_on(self.plan, machine.part_of),
+            machine.images,
             registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
             note=self.context.progress.note,
         )

@@ -10,7 +10,7 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.running.ending import Ending
 from harness.flows.running.machine_run import MachineRun
@@ -97,7 +97,6 @@ class Running:
             runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
-            images=images_on(self.plan, machines[0].part_of),
         )
 
     def _queue(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:

@@ -17,7 +17,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import at_once
-from harness.model import Image, Trial
+from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
@@ -48,7 +48,6 @@ class PoolRun:
     runs_of: Callable[[BlockRun], Sequence[CellRun]]
     note_broken: Callable[[Trial, CellRun], None]
     homes: Mapping[tuple[str, str, str], str]
-    images: Sequence[Image] = ()
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     """The machines that were lost while they measured a row, by the row's place."""
     gone: dict[str, MachineSeen] = field(default_factory=dict)
@@ -126,7 +125,7 @@ class PoolRun:
         """Wait for a node that the queue has not granted yet; return whether the node joined the pool. A lost node that
         is granted again, unchanged, goes on with its row.
         """
-        open_machine(each, self.images, self.context, over=over)
+        open_machine(each, self.context, over=over)
         name = each.host.machine
         equal = next((other for other in self.machines if other is not each and other.usable), None)
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
@@ -150,7 +149,7 @@ class PoolRun:
         until_s = time.monotonic() + wait_s
         while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
             try:
-                difference = _reopened(each, self.images, self.context)
+                difference = _reopened(each, self.context)
             except HarnessError:  # it does not answer yet
                 continue
             if not difference:
@@ -203,12 +202,12 @@ class PoolRun:
         return None
 
 
-def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> str:
+def _reopened(each: OpenHost, context: RunContext) -> str:
     """Open a machine again and compare it with what it was; return the difference, or "" if there is none. Raises
     HarnessError.
     """
-    new = OpenHost(host=each.host, part_of=each.part_of)
-    open_machine(new, images, context, over=context.stopped.is_set)
+    new = OpenHost(host=each.host, part_of=each.part_of, images=each.images)
+    open_machine(new, context, over=context.stopped.is_set)
     if new.problem is not None:
         new.close()
         raise EngineUnreachable(new.problem, place=each.host.where)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from harness.judge.cell.agreement import growing
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
-from harness.judge.remedies import SETTLED
 from harness.judge.trace.gpu_memory import undecided
 from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
+from harness.reasons import Remedy
 
 MISSED = 0.05
 """Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
@@ -39,7 +39,7 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -
     if not failed:
         return SignalVerdict(seen="good", value=share, visible=visible)
     why = f"{failed} of {len(launches)} launches failed"
-    return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=SETTLED)
+    return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=Remedy.SETTLED())
 
 
 def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps) -> SignalVerdict:
