@@ -47,3 +47,5 @@ class Remedy(Reason):
     WIDER_LIMIT = "a wider limit (`{limit}`, or none)"
     QUIETER_HOST = "a quieter host"
     FRESH = "`--fresh` measures all versions again, side by side"
+    SAME_SWEEP = "run the same sweep again to continue"
+    SWEEP_WITHOUT_STOP = "{why}; run the same sweep without it to continue"
