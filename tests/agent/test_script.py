@@ -342,7 +342,8 @@ def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None
 def test_a_metric_that_a_later_step_returns_first_has_a_column(tmp_path: Path, thorough_python: str) -> None:
     """A loss of every tenth step was said to be returned by no step."""
     text = "import itertools\ndef setup():\n    numbers = itertools.count(1)\n    def step():\n"
-    text += "        number = next(numbers)\n        return None if number % 10 else {'loss': number}\n    return step\n"
+    text += "        number = next(numbers)\n"
+    text += "        return None if number % 10 else {'loss': number}\n    return step\n"
     told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "late.py", text))
 
     loss = told.column("loss")
