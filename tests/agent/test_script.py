@@ -110,7 +110,7 @@ def test_failure_in_a_step(
         ("import_error", r"setup: ModuleNotFoundError: No module named 'planted_module"),
         (
             "no_step",
-            r"^setup must return the step function; it returned NoneType \(planted.py:\d+ in ",
+            r"^setup: it must return the step function; it returned NoneType \(planted.py:\d+ in ",
         ),
     ],
 )
@@ -154,6 +154,14 @@ def test_a_script_that_is_no_scenario(
 
     assert told.done["end"] == "setup"
     assert re.search(message, told.done["message"]), told.done["message"]
+
+
+@pytest.mark.parametrize(("raised", "is_oom"), [("MemoryError()", True), ("ValueError('out of memory')", False)])
+def test_memory_that_runs_out_in_setup(tmp_path: Path, thorough_python: str, raised: str, is_oom: bool) -> None:
+    """It was found by words of the message, which Python's own error does not have."""
+    text = f"def setup():\n    raise {raised}\n"
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "raises.py", text))
+    assert (told.done["end"], told.done["oom_in_setup"]) == ("setup", is_oom)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,7 @@ def test_a_hang_tells_where(tmp_path: Path, thorough_python: str, fault: str) ->
     told = run(tmp_path, thorough_python, params={"fault": fault, "at": 20}, timeout_s=3.0)
 
     assert told.done["end"] == "hang"
-    assert "no progress in step 20 at the time limit of 3 s (planted.py:" in told.done["message"]
+    assert "step 20: no progress at the time limit of 3 s (planted.py:" in told.done["message"]
     assert f"in {fault}" in told.done["stacks"]
     assert "harness_agent" not in told.done["stacks"]
     assert told.column("step") == list(range(1, 20))
@@ -337,6 +345,19 @@ def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None
     assert set(told.column("ratio")) == {0.5}
     assert set(told.column("nan")) == {None}
     assert told.done["not_finite"] == {"nan": [100, 1]}
+
+
+def test_a_metric_that_a_later_step_returns_first_has_a_column(tmp_path: Path, thorough_python: str) -> None:
+    """A loss of every tenth step was said to be returned by no step."""
+    text = "import itertools\ndef setup():\n    numbers = itertools.count(1)\n    def step():\n"
+    text += "        number = next(numbers)\n"
+    text += "        return None if number % 10 else {'loss': number}\n    return step\n"
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "late.py", text))
+
+    loss = told.column("loss")
+    assert {place + 1: value for place, value in enumerate(loss) if value is not None} == {
+        number: number for number in range(10, 101, 10)
+    }
 
 
 def test_a_number_returned_is_items(tmp_path: Path, thorough_python: str) -> None:
