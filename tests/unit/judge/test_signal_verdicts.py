@@ -170,6 +170,7 @@ def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     trials = [[using(rate, one) for one in each] for rate, each in zip(rates, block(), strict=True)]
     changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
     assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
+    assert [cell.signals["cpu_time"].value for cell in told(trials)] == pytest.approx(rates)  # not the least compared
     idle = [[using(1e-6, one) for one in each] for each in block()]
     assert told(idle)[0].signals["cpu_time"].value is None
 
