@@ -127,10 +127,14 @@ def limit_text(name: str, limit: float | None) -> str:
     return f"{numbers.number(100 * limit)} %{least}"
 
 
+_TIMES = ((1, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"))
+
+
 def _least(signal: Signal) -> str:
     """Return the smallest absolute change that counts, `0.5 s`, without the trailing zeros of a measured figure."""
     if signal.unit == "s":
-        return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
+        scale, unit = next(known for known in _TIMES if signal.least * known[0] >= 0.1)
+        return f"{signal.least * scale:g} {unit}"
     return _in_unit(signal.least, signal.unit)
 
 

@@ -288,6 +288,18 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
     assert of_block(trials).levels("output", limit=1.0)[0][0] == pytest.approx(HARDLY)
 
 
+def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
+    """Steps of 0.3 µs, which the processor took in one of two paces, had a version "71.9 % slower", p < 0.0001."""
+    fast, slow = 0.28e-3, 0.47e-3
+    paces = [(fast, fast, fast), (slow, slow, slow), (28.0, 28.1, 28.2), (28.0, 28.1, 28.2)]
+    trials = [
+        [trial_of(number, ms=ms, seed=10 * place + number, steps=4000) for number, ms in enumerate(own)]
+        for place, own in enumerate(paces)
+    ]
+    changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    assert [(one.before, one.after) for one in changes if one.metric == "step_time"] == [(1, 2)]
+
+
 @pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
 def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
     """A host that is 30 % slower at times hides a version whose late steps are slower by as much."""
