@@ -23,6 +23,7 @@ from benchmarks.accuracy_traces import LEAKS, LIMITS, QUIET, RATES, STEP, STEPS
 from harness.judge.trace.growth.leak_patterns import LeakRate, SampledSeries
 from harness.judge.trace.verdict import judge_trace
 from harness.model import Floats, Trace
+from harness.reasons import GrowthReason
 
 PATTERNS: Mapping[str, str] = {
     "steady from the second quarter on": "",
@@ -54,7 +55,7 @@ def without(method: str) -> Iterator[None]:
 
     def leak(series: SampledSeries) -> LeakRate | None:
         if series.unmet is None:
-            series.__dict__["unmet"] = "switched off"
+            series.__dict__["unmet"] = GrowthReason.NO_STEADY_GROWTH
         return whole(series)
 
     with mock.patch.object(SampledSeries, "leak", leak):

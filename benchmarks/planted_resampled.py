@@ -17,8 +17,9 @@ from typing import TypeVar
 from benchmarks.planted_sweeps import Swept
 from harness.assess.findings import find
 from harness.assess.row_verdicts import JudgedBlock, judge_block
-from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.sweep import SweepOptions, selected
 from harness.model import BAD, Block, Cell, Noise, Plan, Trial, Variant
+from harness.plan.cells import make_plan
 from harness.run.engine import Prepared
 from harness.run.scheduler import CellRun
 from harness.schedule.full_scheduler import FullScheduler
@@ -41,7 +42,7 @@ class Pool:
 
 def plan_of(swept: Swept) -> Plan:
     """The sweep's plan, with the limits and steps of its matrix file."""
-    return plan_sweep(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ)
+    return make_plan(selected(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ))
 
 
 def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:

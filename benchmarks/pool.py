@@ -271,17 +271,17 @@ class Simulation:
 
 def scale(options: argparse.Namespace) -> int:
     """Print the share of machines that are busy until no row is left to begin, and the cost of decisions."""
-    machines, rows, chance = options.machines or 64, options.rows or 10_000, random.Random(options.seed)
+    machines, count, chance = options.machines or 64, options.rows or 10_000, random.Random(options.seed)
     names = [f"gpu{number}" for number in range(machines)]
     tracemalloc.start(1)
     pool = _pool(names)
-    blocks = sorted((_block(number, chance) for number in range(rows)), key=length, reverse=True)
-    seen = Simulation(queue=pool.queue(blocks), chance=chance, rows=rows, free=[(0.0, name) for name in names])
+    blocks = sorted((_block(number, chance) for number in range(count)), key=length, reverse=True)
+    seen = Simulation(queue=pool.queue(blocks), chance=chance, rows=count, free=[(0.0, name) for name in names])
     seen.run()
     tracemalloc.stop()
     busy, whole = (seen.busy(until_s) / (machines * until_s) for until_s in (seen.emptied_s, seen.ended_s))
     decision_s, growth = seen.decided_s / seen.launches, seen.memory[-1] / seen.memory[0]
-    print(f"{machines} machines, {rows:,} rows, {seen.launches:,} launches")
+    print(f"{machines} machines, {count:,} rows, {seen.launches:,} launches")
     print(f"busy until the queue is empty: {busy:.1%} (bound {BUSY:.0%}); until the last row ends: {whole:.1%}")
     print(f"decisions per launch: {1000 * decision_s:.2f} ms (bound {1000 * DECISION_S:.0f} ms)", end="; ")
     print(f"longest turn: {1000 * seen.longest_s:.0f} ms")
@@ -295,7 +295,7 @@ def _pool(names: Sequence[str]) -> PoolRun:
     return PoolRun(
         machines=[OpenHost(host=machine, part_of=host) for machine in host.machines],
         context=RunContext(environ={}, progress=nobody, stopped=threading.Event()),
-        rows=_queue,
+        make_queue=_queue,
         use=nobody, is_done=nobody, again=nobody, runs_of=nobody, note_broken=nobody,
         begun=lambda block: None,
         homes={},

@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks.no_engine import DONE, EngineAtHand, Silent, framed
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Host
 from harness.run.engine import Exit, LaunchRequest, Session
 
@@ -111,10 +111,10 @@ def main() -> int:
             )
 
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
-        plan = plan_sweep(matrix, asked, os.environ)
+        selection = selected(matrix, asked, os.environ)
         context = RunContext(environ=os.environ, progress=Silent(), stopped=threading.Event(), open_engine=open_engine)  # type: ignore[arg-type]
         begun_s, used_s = time.perf_counter(), time.process_time()
-        result, _ = sweep(plan, asked, context)
+        result, _ = sweep(selection, asked, context)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
     assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}, result.cells[0].verdict
     return report(used_s, took_s, memory, options)

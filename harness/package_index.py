@@ -139,7 +139,7 @@ class PackageIndex:
         try:
             answer = self._exchange.ask(question)
         except RegistryTrouble as error:
-            trouble = IndexSilent(str(error).partition(";")[0])  # the remedy differs from that for a registry
+            trouble = IndexSilent(error.problem)
             self._silent = trouble if isinstance(error, RegistrySilent) else None
             raise trouble from None
         if answer.status == 404:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from harness.cli.shared.results import write_result
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress
 
@@ -84,7 +84,7 @@ def swept(
         asked = SweepOptions(out=reports, seed=7)
         beside = threading.Thread(target=meanwhile, args=(reports,), daemon=True)
         beside.start()
-        result, directory = sweep(plan_sweep(matrix, asked, environ), asked, context)
+        result, directory = sweep(selected(matrix, asked, environ), asked, context)
         beside.join(30)
     write_result(result, directory)
     return result

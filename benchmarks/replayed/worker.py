@@ -26,7 +26,7 @@ from benchmarks.replayed.histories import History, read
 from harness.assess import findings
 from harness.assess.row_verdicts import baseline_of, judge_block
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Block, Plan, RunResult, SearchMode, Trial
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
@@ -60,12 +60,12 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
             environ=os.environ, progress=Silent(), stopped=threading.Event(),
             open_engine=lambda host, **_: ReplayingEngine(by_name, ended.append, clock),  # type: ignore[arg-type]
         )  # fmt: skip
-        result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
+        result, directory = sweep(selected(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
     launches = [_told(result, one) for one in ended]
     blocks = {block.variant.scenario.name: block for block in result.plan.blocks}
-    rows = {name: _row(by_name[name], result.plan, block, trials, search) for name, block in blocks.items()}
-    return {"launches": launches, "rows": rows}
+    told = {name: _told_of(by_name[name], result.plan, block, trials, search) for name, block in blocks.items()}
+    return {"launches": launches, "rows": told}
 
 
 def matrix_of(histories: Sequence[History]) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ def _told(result: RunResult, one: Ended) -> dict[str, Any]:
     return {**told, "twin": one.cell.endswith("-twin"), "steps": one.steps, "seconds": one.seconds}
 
 
-def _row(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
+def _told_of(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
     """Return after which launch the right version was first, and was named, each until the end of the sweep."""
     ids = {cell.id for cell in block.cells}
     ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]

@@ -24,23 +24,23 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
     trials make the sweep cheaper than estimated.
     """
     runs = newest_runs(folder)
-    rows = [_Row(block=block, files=_trial_files(runs, block)) for block in plan.blocks]
-    known = [row for row in rows if row.files]
+    measured = [_Measured(block=block, files=_trial_files(runs, block)) for block in plan.blocks]
+    known = [one for one in measured if one.files]
     if not known:
         return None
     took_s = _durations(known)
     usual_s = median(took_s.values()) if took_s else 0.0
     by_lane = dict.fromkeys((str(block.lane) for block in plan.blocks), 0)
     seconds = dict.fromkeys(by_lane, 0.0)
-    for row in rows:
-        lane, launches = str(row.block.lane), len(row.files) or _likely_launches(row, known, least=plan.trials.least)
+    for one in measured:
+        lane, launches = str(one.block.lane), len(one.files) or _likely_launches(one, known, least=plan.trials.least)
         by_lane[lane] += launches
-        seconds[lane] += launches * took_s.get(row.scenario, usual_s)
+        seconds[lane] += launches * took_s.get(one.scenario, usual_s)
     return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class _Measured:
     """A block, and its trial files from the run that has the most of them; other runs may have been interrupted."""
 
     block: Block
@@ -61,21 +61,21 @@ def _trial_files(runs: Sequence[Path], block: Block) -> list[Path]:
     return max(by_run, key=len, default=[])
 
 
-def _likely_launches(row: _Row, known: Sequence[_Row], *, least: int) -> int:
+def _likely_launches(new: _Measured, known: Sequence[_Measured], *, least: int) -> int:
     """Return the number of launches of a new row: per cell, the median of the scenario's other rows, else `least`."""
-    rates = [len(other.files) / other.cells for other in known if other.scenario == row.scenario]
-    return round((median(rates) if rates else float(least)) * row.cells)
+    rates = [len(other.files) / other.cells for other in known if other.scenario == new.scenario]
+    return round((median(rates) if rates else float(least)) * new.cells)
 
 
-def _durations(rows: Sequence[_Row]) -> dict[str, float]:
+def _durations(measured: Sequence[_Measured]) -> dict[str, float]:
     """Return the median duration of a launch, in seconds, by scenario."""
-    files_a_row = max(1, MOST_READ // len(rows))
+    files_a_row = max(1, MOST_READ // len(measured))
     durations_s: dict[str, list[float]] = {}
-    for row in rows[:: max(1, len(rows) // MOST_READ)]:
-        for path in row.files[:: max(1, len(row.files) // files_a_row)][:files_a_row]:
+    for one in measured[:: max(1, len(measured) // MOST_READ)]:
+        for path in one.files[:: max(1, len(one.files) // files_a_row)][:files_a_row]:
             trial = known_trial(path)
             if trial is not None:
-                durations_s.setdefault(row.scenario, []).append(trial.duration_s)
+                durations_s.setdefault(one.scenario, []).append(trial.duration_s)
     return {scenario: median(values) for scenario, values in durations_s.items()}
 
 

@@ -16,9 +16,9 @@ from harness.model import Change, Finding, Metric, Observation, signal_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """A change of a block; `row` is the position of the block among all blocks."""
+    """A change of a block; `position` is that of the block among all blocks."""
 
-    row: int
+    position: int
     block: JudgedBlock
     change: Change
 
@@ -50,7 +50,9 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     corrected. A finding that another finding explains is marked as its consequence.
     """
     changes = [
-        _Found(row=row, block=block, change=change) for row, block in enumerate(blocks) for change in block.changes
+        _Found(position=position, block=block, change=change)
+        for position, block in enumerate(blocks)
+        for change in block.changes
     ]
     held = _holm(changes, blocks)
     kept = _begun(
@@ -58,13 +60,13 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
         for item in changes
         if not item.is_level or (item in held and item.launches >= signal_of(item.change.metric).rounds)
     )
-    of_row: dict[int, list[Change]] = {}
+    of_position: dict[int, list[Change]] = {}
     for item in kept:
-        of_row.setdefault(item.row, []).append(item.change)
+        of_position.setdefault(item.position, []).append(item.change)
     versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
     return Findings(
         findings=with_consequences(list(map(_finding, kept)), versions),
-        blocks=tuple(_with_changes(block, of_row.get(row, [])) for row, block in enumerate(blocks)),
+        blocks=tuple(_with_changes(block, of_position.get(position, [])) for position, block in enumerate(blocks)),
     )
 
 
@@ -76,7 +78,7 @@ def _begun(items: Iterable[_Found]) -> list[_Found]:
     bad: set[tuple[int, Metric, str]] = set()
     for item in items:
         change = item.change
-        place = (item.row, change.metric, change.verdict if signal_of(change.metric).kind == "value" else "")
+        place = (item.position, change.metric, change.verdict if signal_of(change.metric).kind == "value" else "")
         kind = change.kind
         if item.is_level and place not in bad:
             if kind == "first_fixed":
@@ -105,13 +107,13 @@ def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Foun
             for item in changes
             if item.block.scenario == scenario and item.is_level and (p := item.change.p) is not None
         ]
-        changed = {(item.row, item.change.metric) for item, _ in family}
+        changed = {(item.position, item.change.metric) for item, _ in family}
         unchanged = [
             name
-            for row, block in enumerate(blocks)
+            for position, block in enumerate(blocks)
             if block.scenario == scenario
             for name in block.tested
-            if (row, name) not in changed
+            if (position, name) not in changed
         ]
         names = [*(item.change.metric for item, _ in family), *unchanged]
         p_values = [*(p for _, p in family), *(1.0 for _ in unchanged)]

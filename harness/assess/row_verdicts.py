@@ -20,6 +20,7 @@ from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
 from harness.model import GOOD, LEVELS, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
+from harness.reasons import RowWarning
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -74,13 +75,13 @@ def judge_block(
     seed: int,
     noise: Noise | None = None,
     searched: BisectScheduler | None = None,
-    rows: int = SHOWN_ROWS,
+    trace_rows: int = SHOWN_ROWS,
     blocks: int = 1,
 ) -> JudgedBlock:
     """Judge a block whose launches are done.
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, `searched`
-    the scheduler that chose its launches if it was bisected, `rows` the number of rows to keep of each trace, and
+    the scheduler that chose its launches if it was bisected, `trace_rows` the number of rows to keep of each trace, and
     `blocks` the number of blocks of its scenario.
     """
     cells = [judge_run(run, least=least) for run in runs]
@@ -100,7 +101,7 @@ def judge_block(
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
-        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=rows) for cell in cells),
+        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=trace_rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
@@ -156,9 +157,8 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
 def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
     """Warn of changed step times that were measured while other lanes of the host were busy."""
     if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
-        yield (
-            f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
-            f"{block.lane.host.name} were busy (`parallel: true`); run it alone before relying on them"
+        yield RowWarning.BUSY_HOST(
+            series=block.series.name, lane=block.lane, variant=block.variant, host=block.lane.host.name
         )
 
 
@@ -186,10 +186,7 @@ def _changes(
 def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
-        yield (
-            f"{block.series.name} on {block.lane}: after a bisection, versions that were not launched may differ "
-            "from their neighbours; --search full runs them all"
-        )
+        yield RowWarning.NOT_LAUNCHED(series=block.series.name, lane=block.lane)
 
 
 def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
@@ -205,10 +202,8 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
     )
     if doubted:
         versions = ", ".join(block.cells[place].image.version for place in doubted)
-        yield (
-            f"{block.series.name} {versions} on {block.lane}, {block.variant}: passed in too few launches to rule out "
-            "the failure of the neighbouring version, so the finding names a range of versions; run more launches "
-            "(`--trials`) to narrow it"
+        yield RowWarning.MAY_BE_LUCKY(
+            series=block.series.name, versions=versions, lane=block.lane, variant=block.variant
         )
 
 
@@ -224,10 +219,16 @@ def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequenc
         for name in _installed(cells[after]):
             old, new = _kind(cells[before], name), _kind(cells[after], name)
             if old is not None and new is not None and old[0] != new[0]:
-                yield (
-                    f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed "
-                    f"as {old[0]} ({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}), which "
-                    "may be the cause"
+                yield RowWarning.INSTALLED_OTHERWISE(
+                    series=block.series.name,
+                    lane=block.lane,
+                    package=name,
+                    before=cells[before].cell.image.version,
+                    old=old[0],
+                    old_tag=old[1],
+                    after=cells[after].cell.image.version,
+                    new=new[0],
+                    new_tag=new[1],
                 )
 
 
@@ -258,30 +259,17 @@ def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
     """Warn, with the remedy, of trials that the findings leave out: measured under other conditions, not side by side,
     or against a baseline that was not measured.
     """
-    place = f"on {block.lane}, {block.variant}"
-    scenario = block.variant.scenario
+    series, lane, variant, scenario = block.series, block.lane, block.variant, block.variant.scenario
     compared = not searched and scenario.limits.step_time is not None
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(block.cells[number].image.version for number in apart)
     usual = baseline_of(block)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
-        yield (
-            f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so a version is "
-            "bad if it is worse than the one before, and a series that begins worse than the baseline is not reported"
-        )
-    if apart:
-        yield (
-            f"{block.series.name} {versions} {place}: measured in {_other_runs(apart, trials)}, so step times are not "
-            "compared; --fresh measures all versions side by side"
-        )
+        yield RowWarning.NO_BASELINE(series=series.name, lane=lane, variant=variant, baseline=series.baseline)
+    if apart and any(version and place not in apart for place, version in enumerate(trials)):
+        yield RowWarning.IN_ANOTHER_RUN(series=series.name, versions=versions, lane=lane, variant=variant)
+    elif apart:
+        yield RowWarning.IN_SEVERAL_RUNS(series=series.name, versions=versions, lane=lane, variant=variant)
     left_out = "; ".join(map(str, set_apart(trials)[1]))
     if left_out:
-        yield (
-            f"{block.series.name} {place}: some trials are not compared with the others, because they differ in: "
-            f"{left_out}; --fresh measures all under the same conditions"
-        )
-
-
-def _other_runs(apart: Sequence[int], trials: Sequence[Sequence[Trial]]) -> str:
-    is_rest = any(version and place not in apart for place, version in enumerate(trials))
-    return "a different run from the others" if is_rest else "different runs"
+        yield RowWarning.OTHER_CONDITIONS(series=series.name, lane=lane, variant=variant, differences=left_out)

@@ -141,7 +141,7 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
     code.
     """
     from harness.cli.shared.interrupt import stop_on_signals
-    from harness.cli.shared.results import print_result, run_plan
+    from harness.cli.shared.results import print_result, swept
     from harness.flows.first import init as flow
     from harness.flows.first import try_ as try_flow
     from harness.flows.sweep import SweepOptions
@@ -157,7 +157,7 @@ def _run_first(drafted: Draft, matrix: Path, out: Path) -> int:
         if result is None or not stopped.is_set():
             if result is not None and (budget := flow.fit(drafted, matrix, result)) is not None:
                 say(ENDED.format(steps=budget))
-            result = run_plan(try_flow.plan_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
+            result = swept(try_flow.selection_of(matrix, options, os.environ, places=(0, -1)), options, stopped)
     print_result(result)
     say(f"each version had only one or two launches; for the whole sweep: harness sweep {matrix}")
     return result.exit_code

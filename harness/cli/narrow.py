@@ -111,23 +111,25 @@ def _of_files(
     fresh: bool,
     stopped: threading.Event,
 ) -> Narrowed | None:
-    from harness.cli.shared.results import run_plan
+    from harness.cli.shared.results import swept
     from harness.flows.narrow import questions
     from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
+    from harness.plan.cells import make_plan
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
         good=good, bad=bad, script=Path(words[0]) if is_script else None, command=() if is_script else words,
         python=python,
     )  # fmt: skip
-    plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    selection = questions.selection_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    plan = make_plan(selection)
     if dry_run:
         _tell_differences(plan, None, stopped)
         return None
     with shown_progress(stopped) as context:
         contents = narrow_sides.checked(plan, context)
-    result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
+    result = swept(selection, SweepOptions(out=out, fresh=fresh), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; the results so far are in {result.directory}, and the same command resumes")
     question = questions.question_of(result)

@@ -41,16 +41,16 @@ def probe(
     from harness.flows import probe as probing
     from harness.flows.parts import reread
     from harness.flows.runs.history import remember
-    from harness.flows.sweep import SweepOptions, plan_sweep
+    from harness.flows.sweep import SweepOptions, selected
     from harness.report.terminal import probes as probe_report
     from harness.store import RunDirectory
     from harness.store.saved_probes import added_to_newest_run
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
-        plan = plan_sweep(matrix, options, os.environ)
-        found, directory = probing.probe(plan, options, context, names=names)
-    with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
+        selection = selected(matrix, options, os.environ)
+        found, directory = probing.probe(selection, options, context, names=names)
+    with added_to_newest_run(directory, out=out, matrix=selection.matrix.name) as run:
         if run is not None:
             write_readable(reread.read_result(run), RunDirectory(run))
     remember(out, say=say)

@@ -75,25 +75,25 @@ def sweep(
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
-    from harness.cli.shared.results import print_result, run_plan
+    from harness.cli.shared.results import print_result, swept
     from harness.flows import deciding
-    from harness.flows.sweep import SweepOptions, explained, plan_sweep
+    from harness.flows.sweep import SweepOptions, explained, selected
 
     options = SweepOptions(
         only=only, hosts=hosts, series=series, trials=trials_of(trials),
         search=search, seed=seed, decide=decide, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out,
     )  # fmt: skip
     with stop_on_signals() as stopped:
-        plan = plan_sweep(matrix, options, os.environ)
+        selection = selected(matrix, options, os.environ)
         if dry_run:
-            _print_plan(explained(plan, options), as_json=as_json)
+            _print_plan(explained(selection, options), as_json=as_json)
             return
-        if decide and (known := deciding.settled(plan, options)) is not None:
+        if decide and (known := deciding.settled(selection, options)) is not None:
             _print_settled(known, as_json=as_json)
             sys.exit(known.exit_code)
         if stopped.is_set():
             raise Interrupted("interrupted before anything was started")
-        result = run_plan(plan, options, stopped)
+        result = swept(selection, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
 

@@ -82,14 +82,14 @@ def demo(*, folder: Path, out: Path) -> None:
     Exit status: 1, because it finds the leaks; else as for sweep.
     """
     from harness import exit_codes
-    from harness.cli.shared.results import print_result, swept
+    from harness.cli.shared.results import print_result, swept_file
     from harness.flows.first import demo as demo_flow
     from harness.flows.sweep import SweepOptions
 
     matrix = demo_flow.write(folder)
     say(f"the demo is {matrix}: read it and change it")
     say(f"this command runs it again: harness sweep {matrix}")
-    result = swept(matrix, SweepOptions(out=out))
+    result = swept_file(matrix, SweepOptions(out=out))
     print_result(result)
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was meant to find")
@@ -163,7 +163,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
     sweep it. Return the exit code. If nothing was launched, remove all files again.
     """
     from harness.cli.shared.interrupt import stop_on_signals
-    from harness.cli.shared.results import print_result, swept
+    from harness.cli.shared.results import print_result, swept_file
     from harness.flows.first import try_ as flow
 
     matrix = flow.write(drafted, out=options.out)
@@ -181,7 +181,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
         matrix, budget = flow.fit(drafted, matrix, first, out=options.out)
         if budget is not None:
             say(ENDED.format(steps=budget))
-    results.append(swept(matrix, options))
+    results.append(swept_file(matrix, options))
     _refuse(flow.unlaunched(results), matrix, results, options)
     say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
     print_result(results[-1], as_json=as_json)
@@ -208,7 +208,7 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
     version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
-    from harness.cli.shared.results import run_plan
+    from harness.cli.shared.results import swept
     from harness.flows.first import first_launch
     from harness.flows.first import try_ as flow
     from harness.model import Stop, Trials
@@ -219,7 +219,7 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
 
     def launch(place: int, *, launches: int) -> RunResult:
         some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
-        return run_plan(flow.plan_of(matrix, some, os.environ, places=(place,)), some, stopped)
+        return swept(flow.selection_of(matrix, some, os.environ, places=(place,)), some, stopped)
 
     results = [launch(0, launches=launches)]
     try:

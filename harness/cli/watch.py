@@ -16,8 +16,9 @@ from harness.cli.shared.common import FILE, OUT, option, say, to_stdout
 from harness.cli.shared.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
-    from harness.model import Plan, RunResult
+    from harness.model import RunResult
     from harness.model.answers.seen import RegistryLook
+    from harness.plan.cells import Selection
 
 
 @click.command()
@@ -94,11 +95,11 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
     return bool(drifting)
 
 
-def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
+def _sweep(selection: Selection, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
     # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
-    from harness.cli.shared.results import print_result, run_plan
+    from harness.cli.shared.results import print_result, swept
     from harness.flows.sweep import SweepOptions
 
-    result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)
+    result = swept(selection, SweepOptions(fresh=fresh, out=out), stopped)
     print_result(result, as_json=as_json)
     return result

@@ -11,7 +11,8 @@ from harness.errors import UsageError
 from harness.flows.parts import reread
 from harness.flows.sweep import SweepOptions
 from harness.judge.attribution.cause import deciding_cells
-from harness.model import Lane, Plan, RunResult
+from harness.model import Lane, RunResult
+from harness.plan.cells import Selection, make_plan
 from harness.run.trial.payload import payload_hash
 from harness.store import result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
@@ -19,23 +20,25 @@ from harness.store.plan_entries import PlanFile
 from harness.store.plan_file import plan_to_json
 
 
-def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
+def settled(selection: Selection, options: SweepOptions) -> RunResult | None:
     """Return the newest run of a matrix if it had exactly this plan, ran to its end and left nothing undecided.
 
     Return None otherwise. No engine is asked: only a sweep can check whether images and hosts are still the same.
     Raises UsageError if the matrix has no run yet.
     """
-    runs = sorted((path.parent for path in (options.out / plan.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
+    runs = sorted(
+        (path.parent for path in (options.out / selection.matrix.name).glob("[0-9]*/plan.json")), reverse=True
+    )
     if not runs:
         to_do = "sweep it without --decide first, or name another folder with --out"
-        raise UsageError(f"--decide: {options.out} has no run of {plan.matrix.name} yet; {to_do}")
-    if not _is_of(plan, runs[0], options) or not (runs[0] / result_file.FILE).exists():
+        raise UsageError(f"--decide: {options.out} has no run of {selection.matrix.name} yet; {to_do}")
+    if not _is_of(selection, runs[0]) or not (runs[0] / result_file.FILE).exists():
         return None
     result = reread.read_result(runs[0])
     return None if result.verdict == "interrupted" or deciding_cells(result.attribution) else result
 
 
-def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
+def _is_of(selection: Selection, run: Path) -> bool:
     """Return whether a run had this plan: the same cells, scripts and settings, on the lanes that the run found.
     Return False for a run that cannot be read.
     """
@@ -43,13 +46,13 @@ def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
         stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)
     except UsageError:
         return False
-    hosts = {block.lane.host.name: block.lane.host for block in plan.blocks}
+    hosts = {host.name: host for _, _, host in selection.combinations}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
     for name, gpu in dict.fromkeys((block["host"], block["gpu"]) for block in stored["blocks"]):
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
-    ours = plan_to_json(options.plan(plan.matrix, seed=plan.seed, lanes=lanes), payload=payload_hash)
+    ours = plan_to_json(make_plan(selection, lanes), payload=payload_hash)
     return _compared(json.loads(json.dumps(ours))) == _compared(stored)
 
 

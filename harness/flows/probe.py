@@ -8,12 +8,13 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.machines import OpenHost, first_usable, lanes_of
 from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.looking_inside import Looked, Looking
-from harness.flows.sweep import SweepOptions, with_lanes
+from harness.flows.sweep import SweepOptions
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
+from harness.plan.cells import Selection, make_plan
 from harness.probes.files import Unreadable, read_lines, read_ops
 from harness.probes.largest import search_largest
 from harness.probes.leaks import read_leaks
@@ -30,21 +31,22 @@ NO_OPS = (
 )
 
 
-def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
-    """Run the probes that the plan's scenarios ask for, one after the other; if `names` is not empty, only those.
+def probe(
+    selection: Selection, options: SweepOptions, context: RunContext, *, names: Sequence[str]
+) -> tuple[list[Probed], Path]:
+    """Run the probes that the selected scenarios ask for, one after the other; if `names` is not empty, only those.
 
     Return their results, and the directory that holds them: `probes.json`, and a folder of files for each probe.
     Raises UsageError if there is no probe to run, Interrupted, EngineUnreachable.
     """
-    asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
-    if not asked:
-        raise UsageError(_nothing(plan, names))
-    with using_hosts(plan, context, one=True) as opened:
+    if not any(_probes(variant, names) for variant, _, _ in selection.combinations):
+        raise UsageError(_nothing(selection, names))
+    with using_hosts(selection.images, context, one=True) as opened:
         if context.stopped.is_set():
             raise Interrupted("interrupted; nothing was started")
-        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=context.now())
+        directory = RunDirectory.create(out=options.out, matrix=f"{selection.matrix.name}-probes", now=context.now())
         found: list[Probed] = []
-        for each in _all(with_lanes(plan, opened, options), opened, names, context):
+        for each in _all(make_plan(selection, lanes_of(opened)), opened, names, context):
             found.append(each)
             keep_probes(found, directory)  # after each probe, so that an interruption loses no result
     return found, directory.path
@@ -54,13 +56,13 @@ def _probes(variant: Variant, names: Sequence[str]) -> list[Probe]:
     return [each for each in variant.scenario.probes if not names or each.name in names]
 
 
-def _nothing(plan: Plan, names: Sequence[str]) -> str:
-    scenarios = {cell.variant.scenario.name: cell.variant.scenario for cell in plan.cells}
+def _nothing(selection: Selection, names: Sequence[str]) -> str:
+    scenarios = {variant.scenario.name: variant.scenario for variant, _, _ in selection.combinations}
     requested = "; ".join(
         f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items()
     )
     what = f"probe {' or '.join(names)}" if names else "probes"
-    return f"{plan.matrix.path}: no selected scenario has {what} (scenarios.NAME.probes); they have: {requested}"
+    return f"{selection.matrix.path}: no selected scenario has {what} (scenarios.NAME.probes); they have: {requested}"
 
 
 PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]

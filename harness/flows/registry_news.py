@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from harness.model import Image, Matrix, Pull
 from harness.model.answers.seen import ImageRef
-from harness.plan.cells import make_plan
+from harness.plan.cells import select
 from harness.registry.client import TagSource
 from harness.registry.errors import RegistryDenied
 from harness.registry.names import split_tag
@@ -64,9 +65,9 @@ class View:
 
 
 def watched(matrix: Matrix) -> dict[ImageRef, Image]:
-    """Return the images that a sweep of the matrix would run, in its order."""
-    cells = make_plan(matrix, seed=0).cells
-    return {ImageRef(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
+    """Return the images that a sweep of the matrix would run."""
+    images = itertools.chain.from_iterable(select(matrix, seed=0).images.values())
+    return {ImageRef(image.series, image.version): image for image in images}
 
 
 def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:

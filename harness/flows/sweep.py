@@ -22,8 +22,8 @@ from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.running.plan_run import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
-from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
-from harness.plan.cells import including, make_plan
+from harness.model import Explanation, Matrix, Plan, RunResult, SearchMode, Stop, Trials
+from harness.plan.cells import Selection, including, make_plan, select
 from harness.plan.explain import explain
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
@@ -47,42 +47,42 @@ class SweepOptions:
     fresh: bool = False
     out: Path = Path("reports")
 
-    def plan(self, matrix: Matrix, *, seed: int, lanes: Mapping[str, Sequence[Lane]] | None = None) -> Plan:
-        """Return the plan. `lanes`: by host name, the lanes of the hosts that were asked for their GPUs."""
-        return make_plan(
+    def select(self, matrix: Matrix) -> Selection:
+        return select(
             matrix,
-            seed=seed,
+            seed=self.seed if self.seed is not None else random.SystemRandom().randrange(2**31),
             only=self.only,
             hosts=self.hosts,
             series=self.series,
             trials=self.trials,
             search=self.search,
-            lanes=lanes,
             stop=self.stop,
         )
 
 
-def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
-    """Read a matrix and plan its sweep. Apart from the files that the matrix names, only the package index is read."""
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
-    return options.plan(load_matrix(matrix, environ=environ), seed=seed)
+def selected(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Selection:
+    """Read a matrix and return what to sweep. Apart from the files that the matrix names, only the package index is
+    read.
+    """
+    return options.select(load_matrix(matrix, environ=environ))
 
 
-def explained(plan: Plan, options: SweepOptions) -> Explanation:
+def explained(selection: Selection, options: SweepOptions) -> Explanation:
     """Return what a sweep would do and, if earlier runs allow an estimate, its probable cost. Starts nothing."""
+    plan = make_plan(selection)
     return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
 
 
-def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
+def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
     """Run the missing trials, judge them, and return the result with the directory of the run.
 
     If the run is interrupted or a host is lost, the result covers what was run.
     """
     began, clock = context.now(), time.monotonic()
-    directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
+    directory = RunDirectory.create(out=options.out, matrix=selection.matrix.name, now=began)
     homes = {} if options.fresh else directory.machines()
-    with using_hosts(plan, context, homes=homes) as opened:
-        plan = with_lanes(plan, opened, options)
+    with using_hosts(selection.images, context, homes=homes) as opened:
+        plan = make_plan(selection, lanes_of(opened))
         only = None
         if options.decide:
             plan, only = _deciding(
@@ -132,13 +132,6 @@ def _result(
         warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
         observations=findings.observations(judged.blocks),
         replicates=sum(block.replicates for block in judged.blocks),
-    )
-
-
-def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
-    """Return the plan with the lanes that were found on its hosts."""
-    return replace(options, trials=plan.trials, search=plan.search, stop=plan.stop).plan(
-        plan.matrix, seed=plan.seed, lanes=lanes_of(opened)
     )
 
 

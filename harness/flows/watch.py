@@ -14,18 +14,18 @@ from typing import Protocol
 from harness.errors import HarnessError, Interrupted
 from harness.flows.registry_news import Digests, ImageRegistry, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
-from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
+from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Pull, RunResult, Series
 from harness.model.answers.seen import ImageRef, RegistryLook
-from harness.plan.cells import make_plan
+from harness.plan.cells import Selection, select
 from harness.registry.errors import RegistryTrouble
 from harness.store.watch_state import ImageStanding, Known, Memory, only_one, read_memory, write_memory
 
 
 class Run(Protocol):
-    """Sweeps a plan and writes its reports. A run is remembered only once its reports exist."""
+    """Sweeps a selection and writes its reports. A run is remembered only once its reports exist."""
 
-    def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
-        """Sweep the plan. `fresh`: measure everything again, and take over no trials of earlier runs."""
+    def __call__(self, selection: Selection, *, fresh: bool) -> RunResult:
+        """Sweep the selection. `fresh`: measure everything again, and take over no trials of earlier runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class WatchedMatrix:
         beside = any(
             memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
         )
-        return self.run(make_plan(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
+        return self.run(select(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
 
 
 # ---------------------------------------------------------------- what is run

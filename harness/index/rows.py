@@ -130,7 +130,7 @@ def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
 
 def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
     verdict = result_file.verdict_of(entry)
-    why = verdict.why if not entry.problem or entry.problem in verdict.why else f"{entry.problem}; {verdict.why}"
+    why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
     digest = None if entry.digest is None else _text(entry.digest)
     row = (
         _text(version), digest, verdict.verdict, verdict.state, _text(why), verdict.trials, verdict.failed,

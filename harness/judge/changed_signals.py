@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.model import GROWTHS, METRIC_PREFIX, CellVerdict, Change, SignalState, SignalVerdict, signal_of
+from harness.reasons import SignalReason
 
 
 def with_changes(
@@ -41,8 +42,8 @@ def _is_covered(name: str, signal: SignalVerdict) -> bool:
 def _unconfirmed(name: str, cell: CellVerdict) -> str:
     """Return why a change of a level or a value is not a finding."""
     if cell.trials < signal_of(name).rounds:
-        return f"a change that needs {signal_of(name).rounds} launches of each version to be confirmed"
-    return "a change that may be due to chance among so many comparisons"
+        return SignalReason.UNCONFIRMED(launches=signal_of(name).rounds)
+    return SignalReason.MAY_BE_CHANCE()
 
 
 def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.model import Trial
+from harness.reasons.conditions import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
 HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
@@ -36,27 +37,6 @@ LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "T
 """Environment variables that the lane sets for its GPUs. They are not conditions of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
 """Fields of a GPU that are conditions."""
-NAMES = {
-    "host.name": "host name",
-    "host.machine": "machine",
-    "host.cpu": "CPU",
-    "host.cpus": "number of CPUs",
-    "host.seen_cpu": "CPU",
-    "host.memory_bytes": "memory",
-    "host.huge_pages": "transparent huge pages",
-    "host.page_kib": "page size",
-    "host.cgroup": "cgroup version",
-    "gpu.uuid": "GPU",
-    "gpu.name": "GPU model",
-    "gpu.driver": "GPU driver",
-    "gpu.cuda": "driver's CUDA version",
-    "gpu.power_limit_w": "GPU power limit",
-    "settings.budget": "steps",
-    "settings.memory_limit": "memory limit",
-    "settings.agent": "agent version",
-    "image.probes": "probes",
-}
-"""Field -> its name in messages, if it differs from the field."""
 LONGEST = 80
 """Characters of a value that a message shows."""
 
@@ -75,7 +55,7 @@ class Difference:
     @property
     def name(self) -> str:
         """Return the name of the field in messages, such as `host kernel`."""
-        return NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
+        return CONDITION_NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Collection[str]) -> tuple[Difference, ...]:

@@ -8,13 +8,12 @@ from dataclasses import replace
 from scipy.special import stdtrit
 
 from harness.model import CellVerdict
+from harness.reasons import Remedy
 
 MOST_LAUNCHES = 40
 """Most launches of each version that are suggested as a remedy."""
 SHARE = 0.001
 """Chance of a false alarm of one test, about that of each comparison of a sweep."""
-FRESH = "`--fresh` measures all versions again, side by side"
-SETTLED = "more launches would settle it"
 ENOUGH_LAUNCHES = 12
 """Launches that are suggested if too few agree or can be compared for the needed number to be computed."""
 
@@ -28,7 +27,7 @@ def more_launches(launches: int, *, visible: float, limit: float, versions: int 
     needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
     if needed is None and launches < 3:  # two hardly show how large the noise is
         needed = ENOUGH_LAUNCHES
-    return "" if needed is None else at_least(needed)
+    return "" if needed is None else Remedy.MORE_LAUNCHES(launches=needed)
 
 
 def _width(launches: int, versions: int) -> float:
@@ -37,16 +36,11 @@ def _width(launches: int, versions: int) -> float:
     return float(stdtrit(freedom, 1 - SHARE)) / math.sqrt(launches)
 
 
-def at_least(launches: int = ENOUGH_LAUNCHES) -> str:
-    """Return "more launches (`--trials N`)"."""
-    return f"more launches (`--trials {launches}`)"
-
-
 def wider(limit: str, *, more: str, timed: bool = True) -> str:
     """Return the remedies as one phrase: `more` launches (if any), a wider limit, and a quieter host if the figure is
     `timed`. `limit` is the limit as the matrix file has it: `limits: {tail: …}`.
     """
-    remedies = [more, f"a wider limit (`{limit}`, or none)", "a quieter host" if timed else ""]
+    remedies = [more, Remedy.WIDER_LIMIT(limit=limit), Remedy.QUIETER_HOST() if timed else ""]
     *others, last = filter(None, remedies)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -54,7 +48,7 @@ def wider(limit: str, *, more: str, timed: bool = True) -> str:
 def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
     """Return a cell of an unfinished row, with `remedy`, which finishes the row, in place of more launches."""
     signals = {
-        name: replace(signal, remedy=remedy) if signal.remedy not in ("", FRESH) else signal
+        name: replace(signal, remedy=remedy) if signal.remedy not in ("", Remedy.FRESH()) else signal
         for name, signal in cell.signals.items()
     }
     return replace(cell, signals=signals)

@@ -14,20 +14,13 @@ from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.level_figures import EXACT, RULES
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
-from harness.judge.remedies import ENOUGH_LAUNCHES, FRESH, SETTLED, at_least, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
+from harness.reasons import Remedy, SignalReason
 
-ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 ROUNDING = 1e-9
-OFF = "its limit is none"
-COLD = "no launch started with its files in the page cache while no other launch ran"
-UNUSABLE = "none of its launches can be compared"
-HASTY = "its steps are so slow that its launches ended early, and only their times are compared"
-SEARCHED = "a bisection does not compare this signal; `--search full` does"
-ROUNDS_APART = "it was not measured in the same rounds as the others"
-TOO_FEW_COUNT = "too few of its launches can be compared with those of the others"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +75,9 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
         for place, cell in enumerate(cells)
     ]
     verdicts = [
-        replace(verdict, why=HASTY) if verdict.seen == "blind" and verdict.value is None and is_slow else verdict
+        replace(verdict, why=SignalReason.ENDED_AS_SLOW())
+        if verdict.seen == "blind" and verdict.value is None and is_slow
+        else verdict
         for verdict, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
     ]
     if limit is not None:
@@ -116,8 +111,8 @@ def _absent(name: str, compared: Compared, place: int) -> str:
     if all(figure(trial) is None for trial in launches):
         return SIGNALS[name].absent
     if BAD & set(compared.cells[place].verdicts):
-        return f"this version is bad: {compared.cells[place].verdict}"
-    return COLD if rule.usable is is_warm else UNUSABLE
+        return SignalReason.BAD_VERSION(verdict=compared.cells[place].verdict)
+    return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()
 
 
 def _of_place(
@@ -128,25 +123,27 @@ def _of_place(
     value, ci = (None, None) if level is None else _figures(name, level)
     plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
     if limit is None or (why := _not_asked(name, cell, asked)):
-        return replace(plain, why=OFF if limit is None else why)
+        return replace(plain, why=SignalReason.LIMIT_IS_NONE() if limit is None else why)
     if value is None:
         return _without_figure(cell, plain, absent=absent, others=others)
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE if row.measured < 2 else "all versions but one leak or fail")
+        alone = SignalReason.NO_OTHER_VERSION if row.measured < 2 else SignalReason.OTHERS_ARE_BAD
+        return replace(plain, why=alone())
     # A bisection compares each version with only some of the others.
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        why = ROUNDS_APART if is_apart else TOO_FEW_COUNT
-        return replace(plain, seen="blind", why=why, remedy=FRESH if is_apart else _remedy(row, _more(row, limit)))
+        unlike = SignalReason.OTHER_ROUNDS if is_apart else SignalReason.TOO_FEW_LAUNCHES
+        remedy = Remedy.FRESH() if is_apart else _remedy(row, _more(row, limit))
+        return replace(plain, seen="blind", why=unlike(), remedy=remedy)
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
 def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
     """Return why a level is not judged; "" if it is. An untested image has a size, which must not count as good."""
     if cell.verdict == "untested":
-        return "not measured: untested"
-    return SEARCHED if asked.searched and name not in EXACT | {"step_time"} else ""
+        return SignalReason.UNTESTED()
+    return SignalReason.NOT_BISECTED() if asked.searched and name not in EXACT | {"step_time"} else ""
 
 
 def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, others: int) -> SignalVerdict:
@@ -154,12 +151,12 @@ def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, oth
     `none`.
     """
     if not cell.trials:
-        return replace(plain, why="not measured")
+        return replace(plain, why=SignalReason.NOT_MEASURED())
     if not others:
         return replace(plain, why=absent)
     if BAD & set(cell.verdicts):
-        return replace(plain, why=f"this version is bad: {cell.verdict}")
-    return replace(plain, seen="blind", why=f"{absent} here, unlike in other versions")
+        return replace(plain, why=SignalReason.BAD_VERSION(verdict=cell.verdict))
+    return replace(plain, seen="blind", why=SignalReason.ABSENT_HERE(absent=absent))
 
 
 def _is_little(row: _Row) -> bool:
@@ -174,12 +171,12 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
     name = row.name
     if row.asked.searched:
-        return replace(plain, seen="good", visible=None, why="according to the comparisons of the bisection")
+        return replace(plain, seen="good", visible=None, why=SignalReason.BISECTED())
     if _is_little(row):
         return replace(plain, seen="good")
     if plain.visible is None:
-        why = "too few rounds in which every version was measured"
-        return replace(plain, seen="blind", why=why, remedy=_remedy(row, _more(row, limit)))
+        remedy = _remedy(row, _more(row, limit))
+        return replace(plain, seen="blind", why=SignalReason.TOO_FEW_ROUNDS(), remedy=remedy)
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
         return replace(plain, seen="good")
     return replace(plain, seen="blind", remedy=_remedy(row, _more(row, limit)))
@@ -189,7 +186,7 @@ def _more(row: _Row, limit: float) -> str:
     """Return "more launches (`--trials N`)" with the N that would show a change by the limit; "" if there is none."""
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
-        return at_least() if row.launches < ENOUGH_LAUNCHES else ""
+        return Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if row.launches < ENOUGH_LAUNCHES else ""
     return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
 
 
@@ -226,10 +223,13 @@ def _with_suspects(
             continue
         ratio = old / new if falls else new / old
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
-            by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
-            earlier = "the version before" if place - before == 1 else "the last version before it that was measured"
-            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of {earlier}, in {by}"
-            marked[place] = replace(verdicts[place], seen="suspect", why=words, remedy=SETTLED)
+            signal, by = SIGNALS[name].title, f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
+            why = (
+                SignalReason.FAR_FROM_VERSION_BEFORE(signal=signal, ratio=new / old, launches=by)
+                if place - before == 1
+                else SignalReason.FAR_FROM_LAST_MEASURED(signal=signal, ratio=new / old, launches=by)
+            )
+            marked[place] = replace(verdicts[place], seen="suspect", why=why, remedy=Remedy.SETTLED())
     return marked
 
 

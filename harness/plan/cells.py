@@ -1,11 +1,12 @@
-"""Lists the cells of a matrix in the order of a plan. Pure."""
+"""Selects the part of a matrix that a sweep runs, and lists its cells in the order of a plan. Pure."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.errors import UsageError
@@ -28,9 +29,33 @@ from harness.model import (
     Variant,
     written,
 )
+from harness.reasons import PlanReason
 
 
-def make_plan(
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The part of a matrix that is run, as it is known before the hosts list their GPUs. `combinations` are in the
+    order of the plan that `make_plan` makes of them.
+    """
+
+    matrix: Matrix
+    combinations: tuple[tuple[Variant, Series, Host], ...]
+    trials: Trials
+    seed: int
+    search: SearchMode
+    stop: Stop
+
+    @property
+    def images(self) -> dict[Host, list[Image]]:
+        """Return the images that will run on each host, each image once."""
+        found: dict[Host, dict[Image, None]] = {}
+        for variant, series, host in self.combinations:
+            run = [image for image in series.images if _excluded(self.matrix, image, host, variant) is None]
+            found.setdefault(host, {}).update(dict.fromkeys(run))
+        return {host: list(images) for host, images in found.items()}
+
+
+def select(
     matrix: Matrix,
     *,
     seed: int,
@@ -39,38 +64,50 @@ def make_plan(
     series: Sequence[str] = (),
     trials: Trials | None = None,
     search: SearchMode = "full",
-    lanes: Mapping[str, Sequence[Lane]] | None = None,
     stop: Stop | None = None,
-) -> Plan:
-    """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
-
-    `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. `lanes` are the lanes of the
-    hosts whose GPUs are known (`choose_lanes`); other hosts have the lanes that the matrix names. Raises UsageError for
-    a name or pattern that matches nothing.
+) -> Selection:
+    """Return a part of a matrix. `only` are patterns for `matches`; `hosts` and `series` are names; empty means all.
+    Raises UsageError for a name or pattern that matches nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
-    chosen_lanes = [lane for host in chosen_hosts for lane in (lanes or {}).get(host.name) or _lanes(host)]
-    blocks = tuple(
-        Block(series=entry, lane=lane, variant=variant, cells=_cells(matrix, entry, lane, variant))
+    combinations = tuple(
+        (variant, entry, host)
         for variant in _chosen_variants(matrix, only)
         for entry in chosen_series
         if entry.name in (variant.scenario.series or (entry.name,))
-        for lane in chosen_lanes
-        if lane.host.name in (variant.scenario.hosts or (lane.host.name,))
+        for host in chosen_hosts
+        if host.name in (variant.scenario.hosts or (host.name,))
     )
-    if not blocks:
+    if not combinations:
         raise UsageError("no cell is left: no chosen scenario is for the chosen hosts and series; change these options")
-    return Plan(
-        matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed, search=search, stop=stop or matrix.stop
+    trials, stop = trials or matrix.trials, stop or matrix.stop
+    return Selection(matrix=matrix, combinations=combinations, trials=trials, seed=seed, search=search, stop=stop)
+
+
+def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = MappingProxyType({})) -> Plan:
+    """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
+    `lanes` are the lanes of the hosts whose GPUs are known (`choose_lanes`), by the name of the host; other hosts have
+    the lanes that the matrix names.
+    """
+    matrix = selection.matrix
+    blocks = tuple(
+        Block(series=series, lane=lane, variant=variant, cells=_cells(matrix, series, lane, variant))
+        for variant, series, host in selection.combinations
+        for lane in lanes.get(host.name) or _lanes(host)
     )
+    return Plan(
+        matrix=matrix, blocks=blocks, trials=selection.trials, seed=selection.seed, search=selection.search,
+        stop=selection.stop,
+    )  # fmt: skip
 
 
 def including(plan: Plan, cells: Collection[str]) -> Plan:
     """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
     def kept(cell: Cell) -> Cell:
-        return cell if cell.id not in cells or _needs_engine(cell.image, cell.lane) else replace(cell, excluded=None)
+        can_run = not _needs_engine(cell.image, cell.lane.host)
+        return replace(cell, excluded=None) if cell.id in cells and can_run else cell
 
     blocks = tuple(replace(block, cells=tuple(map(kept, block.cells))) for block in plan.blocks)
     return replace(plan, blocks=blocks)
@@ -137,27 +174,27 @@ def _lanes(host: Host) -> list[Lane]:
 def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
     """Return the cells of a block, oldest image first, including excluded ones, with the reason."""
     return tuple(
-        Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane, variant))
+        Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
         for image in series.images
     )
 
 
-def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Excluded | None:
+def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> Excluded | None:
     axes = {
         **dict(variant.params),
         "series": image.series,
         "image": image.version,
-        "host": lane.host.name,
+        "host": host.name,
         "scenario": variant.scenario.name,
     }
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    return Excluded(why="needs a container engine") if _needs_engine(image, lane) else None
+    return Excluded(why=PlanReason.NEEDS_ENGINE()) if _needs_engine(image, host) else None
 
 
-def _needs_engine(image: Image, lane: Lane) -> bool:
-    return lane.host.in_environments and not isinstance(image.source, Install)
+def _needs_engine(image: Image, host: Host) -> bool:
+    return host.in_environments and not isinstance(image.source, Install)
 
 
 def _same(a: Scalar, b: Scalar) -> bool:

@@ -107,9 +107,9 @@ class Exchange:
             trouble = f"answers with HTTP {answer.status}"
             pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._server_time_s(answer))
             if pause_s is not None and pause_s > self._patience.most_pause_s:
-                raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
+                raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s", hint="try again then")
         attempts = f" ({self._patience.attempts} attempts)" if self._patience.attempts > 1 else ""
-        raise RegistrySilent(f"{host}: {trouble}{attempts}; try again later")
+        raise RegistrySilent(f"{host}: {trouble}{attempts}", hint="try again later")
 
     def _server_time_s(self, answer: Response) -> float:
         """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
@@ -130,7 +130,7 @@ class Exchange:
             url = _joined(url, answer.headers.get("Location", ""))
             is_other = origin(url) != origin(question.url)
             if not may_lead(question.url, url) or (question.form is not None and is_other):
-                raise RegistryTrouble(f"{host_of(question.url)}: redirects to an unsafe address; not followed")
+                raise RegistryTrouble(f"{host_of(question.url)}: redirects to an unsafe address", hint="not followed")
         raise RegistryTrouble(f"{host_of(question.url)}: redirects too many times")
 
     def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Response:
@@ -191,9 +191,9 @@ def _body(response: requests.Response, *, most_bytes: int) -> bytes:
         size += len(part)
         values += sum(map(part.count, (b",", b"[", b"{")))
         if size > most_bytes:
-            raise RegistryTrouble(f"{host}: answers with more than {most_bytes >> 20} MiB; not read")
+            raise RegistryTrouble(f"{host}: answers with more than {most_bytes >> 20} MiB", hint="not read")
         if values > MOST_VALUES:
-            raise RegistryTrouble(f"{host}: answers with more than {MOST_VALUES} values; not read")
+            raise RegistryTrouble(f"{host}: answers with more than {MOST_VALUES} values", hint="not read")
         parts.append(part)
     return b"".join(parts)
 
@@ -202,8 +202,9 @@ def _explained(error: Exception, host: str) -> Exception:
     """Convert an error of requests. Its text may hold an address with secrets, so only its type is reported."""
     if isinstance(error, requests.exceptions.SSLError):
         return RegistryTrouble(
-            f"{host}: its certificate is not trusted; put its authority's into /etc/docker/certs.d/{host}/ca.crt, "
-            "where Docker looks for it, too, or set REQUESTS_CA_BUNDLE"
+            f"{host}: its certificate is not trusted",
+            hint=f"put its authority's into /etc/docker/certs.d/{host}/ca.crt, where Docker looks for it, too, or set "
+            "REQUESTS_CA_BUNDLE",
         )
     if isinstance(error, requests.Timeout):
         return Fleeting("does not answer in time")
@@ -212,7 +213,7 @@ def _explained(error: Exception, host: str) -> Exception:
     if isinstance(error, requests.ConnectionError):
         return Fleeting("cannot be reached")
     if isinstance(error, requests.RequestException):
-        return RegistryTrouble(f"{host}: the request failed ({type(error).__name__}); is the address right?")
+        return RegistryTrouble(f"{host}: the request failed ({type(error).__name__})", hint="is the address right?")
     return error
 
 

@@ -8,7 +8,14 @@ from harness.errors import InfrastructureError
 
 
 class RegistryTrouble(InfrastructureError):
-    """A registry does not answer, or answers unlike a registry; this permits no conclusion."""
+    """A registry does not answer, or answers unlike a registry; this permits no conclusion.
+
+    `problem` is the text without `hint`, which says what becomes of the answer, or what to do about a registry.
+    """
+
+    def __init__(self, problem: str, *, hint: str = "", place: object = "") -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem, place=place)
+        self.problem = problem
 
 
 class RegistrySilent(RegistryTrouble):

@@ -129,11 +129,11 @@ class Batch:
     `whole`: all launches use their whole budget. `depth`: which launches use it if `whole` is false. `only_known`:
     nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped`
     then gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`,
-    and the figures behind the decision. `row`: all versions of the row, if slow ones may have shorter launches.
+    and the figures behind the decision. `row_runs`: all versions of the row, if slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
-    row: Sequence[CellRun] = ()
+    row_runs: Sequence[CellRun] = ()
     round: int = 0
     whole: bool = False
     depth: Depth = "usual"
@@ -181,7 +181,7 @@ class Turn:
     why: str = ""
 
 
-class Rows(Protocol):
+class Queue(Protocol):
     """The rows that a worker may work on: those of its host, or those that the machines of a pool share."""
 
     def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:

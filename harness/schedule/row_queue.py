@@ -19,9 +19,10 @@ ASK_S = 0.5
 
 
 @dataclass(kw_only=True, eq=False)
-class _Row:
-    """A row. `worker` began it, and is the only one that continues it. `proposal`: its next launches, None until the
-    row is begun; `left`: those not handed out yet, if launches run side by side; `turns`: the number in progress.
+class _Entry:
+    """A row of the queue. `worker` began it, and is the only one that continues it. `proposal`: its next launches, None
+    until the row is begun; `left`: those not handed out yet, if launches run side by side; `turns`: the number in
+    progress.
     """
 
     block: BlockRun
@@ -52,7 +53,7 @@ def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: in
 
 @dataclass(kw_only=True)
 class RowQueue:
-    """The `Rows` of one or more workers, which work on them at the same time. Thread-safe.
+    """The rows of one or more workers, which work on them at the same time. Thread-safe.
 
     A row stays with the worker that began it, because results of two machines are never compared. Rows that no worker
     has begun go to the worker that asks first, in the order of the first rounds.
@@ -74,10 +75,10 @@ class RowQueue:
     begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
     most: int | None = None
     splits: Callable[[BlockRun], bool] | None = None
-    _rows: dict[BlockRun, _Row] = field(default_factory=dict)
-    """All rows by their blocks, in the plan's order; each is also in `_waiting` or in `_begun`."""
-    _waiting: dict[BlockRun, _Row] = field(default_factory=dict)
-    _begun: dict[Worker, dict[BlockRun, _Row]] = field(default_factory=dict)
+    _entries: dict[BlockRun, _Entry] = field(default_factory=dict)
+    """The entries of all rows, in the plan's order; each is also in `_waiting` or in `_begun`."""
+    _waiting: dict[BlockRun, _Entry] = field(default_factory=dict)
+    _begun: dict[Worker, dict[BlockRun, _Entry]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
     _launch_of: dict[BlockRun, float] = field(default_factory=dict)
@@ -87,52 +88,54 @@ class RowQueue:
 
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
-        row = _Row(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
-        self._rows[block] = self._waiting[block] = row
-        self._series[_series_of(row)] += 1
+        entry = _Entry(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
+        self._entries[block] = self._waiting[block] = entry
+        self._series[_series_of(entry)] += 1
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
         """Return a worker's next turn, whose row then belongs to the worker; None if nothing is left for it. If the
         launches of the row run side by side, one that is `ready` comes first.
         """
         with self._lock:
-            while (row := self._choose(worker)) is None:
+            while (entry := self._choose(worker)) is None:
                 if not self._may_bring_more(worker):
                     return None
                 self._lock.wait(ASK_S)
-            state = row.state
-            is_new, row.busy = self._give(row, worker), True
-            is_begun = bool(row.left)
-            row.turns += 1
+            state = entry.state
+            is_new, entry.busy = self._give(entry, worker), True
+            is_begun = bool(entry.left)
+            entry.turns += 1
         if is_new:
-            self.begin(worker, row.block)
+            self.begin(worker, entry.block)
         if not is_begun:
-            self.recall(row.block)
-        batch, is_single = row.proposal, self._is_split(row)
+            self.recall(entry.block)
+        batch, is_single = entry.proposal, self._is_split(entry)
         if is_single:
-            batch = self._single(row, ready)
-        return Turn(block=row.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency]())
+            batch = self._single(entry, ready)
+        return Turn(
+            block=entry.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency]()
+        )
 
     def put_back(self, block: BlockRun) -> None:
         """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""
-        row = self._row(block)
+        entry = self._entry(block)
         with self._lock:
-            row.turns = max(0, row.turns - 1)
-            if row.turns or (row.left and not self.stop(None)):
+            entry.turns = max(0, entry.turns - 1)
+            if entry.turns or (entry.left and not self.stop(None)):
                 return
-            row.busy, row.left = True, []
+            entry.busy, entry.left = True, []
         proposal, standing = block.scheduler.next(), self.standing(block)
         with self._lock:
-            row.state = _state(block, proposal, standing, group=row.state.group)
+            entry.state = _state(block, proposal, standing, group=entry.state.group)
             if launches := sum(len(run.measured) for run in block.cells):
-                self._launch_of[block] = row.state.spent_s / launches
-            row.proposal, row.busy = proposal, False
+                self._launch_of[block] = entry.state.spent_s / launches
+            entry.proposal, entry.busy = proposal, False
             self._lock.notify_all()
 
     def close(self, block: BlockRun) -> None:
         with self._lock:
-            row = self._rows.pop(block)
-            self._begun.get(row.worker or "", {}).pop(block, None)
+            entry = self._entries.pop(block)
+            self._begun.get(entry.worker or "", {}).pop(block, None)
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
@@ -144,18 +147,21 @@ class RowQueue:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
         with self._lock:
             if self.most is None:
-                rows = [row for row in self._rows.values() if self._is_open_to(worker, row)]
+                entries = [entry for entry in self._entries.values() if self._is_open_to(worker, entry)]
             else:
-                rows = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
-            return [rows[place].block for place in by_urgency([row.state for row in rows], launch_s=self._launch_s())]
+                entries = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
+            return [
+                entries[place].block
+                for place in by_urgency([entry.state for entry in entries], launch_s=self._launch_s())
+            ]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
         with self._lock:
-            row = self._rows.get(block)
-            if row is None or row.busy or row.turns or row.worker not in (None, worker):
+            entry = self._entries.get(block)
+            if entry is None or entry.busy or entry.turns or entry.worker not in (None, worker):
                 return False
-            is_new, row.busy = self._give(row, worker), True
-            row.turns += 1
+            is_new, entry.busy = self._give(entry, worker), True
+            entry.turns += 1
         if is_new:
             self.begin(worker, block)
         self.recall(block)
@@ -163,123 +169,123 @@ class RowQueue:
 
     def again(self, block: BlockRun) -> None:
         """Give back a claimed row after its launch. The row is judged again if it had a turn before."""
-        row = self._row(block)
-        if row.proposal is not None:
+        entry = self._entry(block)
+        if entry.proposal is not None:
             self.put_back(block)
             return
         with self._lock:
-            row.turns, row.busy = 0, False
+            entry.turns, entry.busy = 0, False
             self._lock.notify_all()
 
     def resume(self, worker: Worker) -> None:
         """Continue the rows on which a worker was working when it was lost."""
-        for row in [row for row in self._begun.get(worker, {}).values() if row.busy]:
-            row.turns = 0
-            if row.proposal is None:
-                row.busy = False
+        for entry in [entry for entry in self._begun.get(worker, {}).values() if entry.busy]:
+            entry.turns = 0
+            if entry.proposal is None:
+                entry.busy = False
             else:
-                self.put_back(row.block)
+                self.put_back(entry.block)
 
     def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
         """Return the rows that a worker began and did not end, each with the batch that was last proposed."""
         with self._lock:
-            return [(row.block, row.proposal) for row in self._begun.get(worker, {}).values()]
+            return [(entry.block, entry.proposal) for entry in self._begun.get(worker, {}).values()]
 
     def gives_way(self, block: BlockRun) -> bool:
-        row = self._row(block)
+        entry = self._entry(block)
         with self._lock:
             begun = [run for run in block.cells if run.measured]
-            if not row.state.first or row.proposal is None or not begun:
+            if not entry.state.first or entry.proposal is None or not begun:
                 return False
-            rest = replace(row.proposal, runs=tuple(run for run in row.proposal.runs if not run.measured))
-            state = replace(row.state, launches=len(rest.runs), next_s=expected_s(rest, block.cells))
-            others = [other.state for other in self._open_to(row.worker or "") if other is not row]
+            rest = replace(entry.proposal, runs=tuple(run for run in entry.proposal.runs if not run.measured))
+            state = replace(entry.state, launches=len(rest.runs), next_s=expected_s(rest, block.cells))
+            others = [other.state for other in self._open_to(entry.worker or "") if other is not entry]
             own_s = spent_s(block.cells) / sum(len(run.measured) for run in begun)
             return gives_way(state, others, launch_s=self._launch_s() or own_s)
 
     def stopped(self) -> bool:
         return bool(self.stop(None))
 
-    def _choose(self, worker: Worker) -> _Row | None:
+    def _choose(self, worker: Worker) -> _Entry | None:
         """Return the row whose turn it is, among those that are open to a worker; None if there is none."""
-        rows = self._open_to(worker)
-        place = choose([row.state for row in rows], launch_s=self._launch_s())
-        if place is not None and self.stop(rows[place].state):
-            rows = [
-                row for row in rows if row.proposal is not None and not row.proposal.runs
+        entries = self._open_to(worker)
+        place = choose([entry.state for entry in entries], launch_s=self._launch_s())
+        if place is not None and self.stop(entries[place].state):
+            entries = [
+                entry for entry in entries if entry.proposal is not None and not entry.proposal.runs
             ]  # such a proposal costs nothing
-            place = choose([row.state for row in rows])
-        return None if place is None else rows[place]
+            place = choose([entry.state for entry in entries])
+        return None if place is None else entries[place]
 
     def _may_bring_more(self, worker: Worker) -> bool:
         """Return whether other workers of the same name still have turns, after which their rows may need more."""
         begun = self._begun.get(worker, {}).values()
-        return self.splits is not None and worker not in self._abandoned and any(row.turns for row in begun)
+        return self.splits is not None and worker not in self._abandoned and any(entry.turns for entry in begun)
 
-    def _is_split(self, row: _Row) -> bool:
-        asked = row.proposal.runs if row.proposal is not None and not row.proposal.only_known else ()
+    def _is_split(self, entry: _Entry) -> bool:
+        asked = entry.proposal.runs if entry.proposal is not None and not entry.proposal.only_known else ()
         apart = len({run.cell.id for run in asked}) == len(asked)
-        return bool(asked) and apart and self.splits is not None and self.splits(row.block)
+        return bool(asked) and apart and self.splits is not None and self.splits(entry.block)
 
-    def _single(self, row: _Row, ready: Callable[[CellRun], bool]) -> Batch:
+    def _single(self, entry: _Entry, ready: Callable[[CellRun], bool]) -> Batch:
         """Return one of the launches that a row proposes, and leave the rest to others."""
-        assert row.proposal is not None, "it proposes launches"
+        assert entry.proposal is not None, "it proposes launches"
         with self._lock:
-            row.left = row.left or list(row.proposal.runs)
-            place = next((place for place, run in enumerate(row.left) if ready(run)), 0)
-            run = row.left.pop(place)
-            row.busy = not row.left
+            entry.left = entry.left or list(entry.proposal.runs)
+            place = next((place for place, run in enumerate(entry.left) if ready(run)), 0)
+            run = entry.left.pop(place)
+            entry.busy = not entry.left
             self._lock.notify_all()
-        return replace(row.proposal, runs=(run,))
+        return replace(entry.proposal, runs=(run,))
 
     def _launch_s(self) -> float:
         """Return the median seconds of a launch over all rows, so that a few costly rows do not distort it."""
         return median(self._launch_of.values()) if self._launch_of else 0.0
 
-    def _open_to(self, worker: Worker) -> list[_Row]:
+    def _open_to(self, worker: Worker) -> list[_Entry]:
         own = self._begun.get(worker, {}).values()
         if self.most is not None:
-            mine = [row for row in own if not row.busy]
+            mine = [entry for entry in own if not entry.busy]
             return mine if len(own) >= self.most else [*mine, *self._first_waiting(worker)]
-        return [row for row in self._rows.values() if not row.busy and self._is_open_to(worker, row)]
+        return [entry for entry in self._entries.values() if not entry.busy and self._is_open_to(worker, entry)]
 
-    def _first_waiting(self, worker: Worker) -> list[_Row]:
+    def _first_waiting(self, worker: Worker) -> list[_Entry]:
         """Return the first row of the lowest group that a machine of a pool may begin. Rows wait in the order in which
         they are to begin, so the search can stop early: there may be 10,000 rows.
         """
-        first: _Row | None = None
-        for row in self._waiting.values():
-            if (first is None or row.state.group < first.state.group) and self._is_open_to(worker, row):
-                first = row
-                if row.state.group == 0:
+        first: _Entry | None = None
+        for entry in self._waiting.values():
+            if (first is None or entry.state.group < first.state.group) and self._is_open_to(worker, entry):
+                first = entry
+                if entry.state.group == 0:
                     break
         return [] if first is None else [first]
 
-    def _is_open_to(self, worker: Worker, row: _Row) -> bool:
-        return row.worker == worker or (row.worker is None and self.may(worker, row.block))
+    def _is_open_to(self, worker: Worker, entry: _Entry) -> bool:
+        return entry.worker == worker or (entry.worker is None and self.may(worker, entry.block))
 
-    def _first_of_each_series(self, worker: Worker) -> list[_Row]:
+    def _first_of_each_series(self, worker: Worker) -> list[_Entry]:
         """Return the first waiting row of each series, which shows the images needed: there may be 10,000 rows."""
-        first: dict[str, _Row] = {}
-        for row in self._waiting.values():
+        first: dict[str, _Entry] = {}
+        for entry in self._waiting.values():
             if len(first) == len(self._series):
                 break
-            if _series_of(row) not in first and self.may(worker, row.block):
-                first[_series_of(row)] = row
+            if _series_of(entry) not in first and self.may(worker, entry.block):
+                first[_series_of(entry)] = entry
         return list(first.values())
 
-    def _give(self, row: _Row, worker: Worker) -> bool:
+    def _give(self, entry: _Entry, worker: Worker) -> bool:
         """Assign a row to a worker; return whether the row waited until now."""
-        is_new, row.worker = row.worker is None, worker
+        is_new, entry.worker = entry.worker is None, worker
         if is_new:
-            del self._waiting[row.block]
-            self._begun.setdefault(worker, {})[row.block] = row
-            self._series -= Counter([_series_of(row)])
+            del self._waiting[entry.block]
+            self._begun.setdefault(worker, {})[entry.block] = entry
+            self._series -= Counter([_series_of(entry)])
         return is_new
 
-    def _row(self, block: BlockRun) -> _Row:
-        return self._rows[block]
+    def _entry(self, block: BlockRun) -> _Entry:
+        return self._entries[block]
 
 
-def _series_of(row: _Row) -> str:
-    return row.block.cells[0].cell.image.series
+def _series_of(entry: _Entry) -> str:
+    return entry.block.cells[0].cell.image.series

@@ -12,7 +12,7 @@ from harness import cli
 from harness.cli.shared.results import write_reports
 from harness.errors import UsageError
 from harness.flows import deciding
-from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.sweep import SweepOptions, selected
 from harness.model import RunResult
 from harness.store import RunDirectory
 from tests.integration.test_flow import LEAKS, MEMORY_ALONE, SQUARE, nothing, run
@@ -54,7 +54,7 @@ def swept(folder: Path, *, decide: bool = False, matrix: str = SQUARE) -> RunRes
 
 def settled(folder: Path, **changed: object) -> RunResult | None:
     options = SweepOptions(out=folder / "reports", **changed)  # type: ignore[arg-type]
-    return deciding.settled(plan_sweep(folder / "matrix.yaml", options, OFFLINE), options)
+    return deciding.settled(selected(folder / "matrix.yaml", options, OFFLINE), options)
 
 
 def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(

@@ -19,7 +19,7 @@ import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.terminal.progress.plain import plain_progress
@@ -88,7 +88,9 @@ def run(
     (folder / "quiet.py").write_text(scenario)
     (folder / "matrix.yaml").write_text(matrix)
     options = SweepOptions(out=folder / "reports", seed=1, search=search, decide=decide)
-    plan = plan_sweep(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
+    selection = selected(
+        folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    )
 
     opened: list[Engine] = []
 
@@ -101,7 +103,7 @@ def run(
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         try:
-            return sweep(plan, options, context)[0]
+            return sweep(selection, options, context)[0]
         finally:
             assert opened, "no engine was opened"
             assert all(each.closed for each in opened), "a connection is left open"

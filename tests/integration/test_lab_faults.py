@@ -20,7 +20,7 @@ import docker
 import pytest
 
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress
 from harness.schedule import compatibility
@@ -208,7 +208,7 @@ def swept(harness: Harness, text: str) -> RunResult:
     environ = {**os.environ, **harness.environ}
     with plain_progress(sys.stderr) as watching:
         context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
-        return sweep(plan_sweep(matrix_path, options, environ), options, context)[0]
+        return sweep(selected(matrix_path, options, environ), options, context)[0]
 
 
 def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, registry: Held) -> None:

@@ -18,12 +18,13 @@ from rich.console import Console
 from harness.errors import EngineUnreachable, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.needs import RegistryAnswers, disk_of
-from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
+from harness.plan.cells import make_plan
 from harness.registry.client import PublishedImage
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import render
@@ -316,7 +317,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
 
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
-    plan = plan_sweep(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {})
+    plan = make_plan(selected(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {}))
     with plain_progress(io.StringIO()) as watching:
         now = RunContext(environ={}, progress=watching, stopped=threading.Event()).now()
     run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.assess.estimate import estimate
-from harness.flows.sweep import SweepOptions, explained, plan_sweep
+from harness.flows.sweep import SweepOptions, explained, selected
 from harness.model import Plan, Stop
+from harness.plan.cells import make_plan
 from harness.report.terminal.plan import dry_run
 from tests.unit.test_ending import swept
 
@@ -16,7 +17,7 @@ from tests.unit.test_ending import swept
 @pytest.fixture
 def swept_plan(tmp_path: Path) -> Plan:
     swept(tmp_path, Stop(quick=True))
-    return plan_sweep(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
+    return make_plan(selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {}))
 
 
 def trials(tmp_path: Path) -> list[Path]:
@@ -29,21 +30,23 @@ def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: P
     assert found is not None
     assert dict(found.launches) == {"far": len(trials(tmp_path))}
     assert 0 <= found.seconds < 60
-    told = dry_run(explained(swept_plan, SweepOptions(out=tmp_path / "reports")))
+    selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
+    told = dry_run(explained(selection, SweepOptions(out=tmp_path / "reports")))
     assert f"about {len(trials(tmp_path))} launches, about" in told
 
 
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
-    found = estimate(tmp_path / "reports" / "matrix", plan_sweep(matrix, SweepOptions(seed=1), {}))
+    found = estimate(tmp_path / "reports" / "matrix", make_plan(selected(matrix, SweepOptions(seed=1), {})))
     assert found is not None
     assert found.launches["far"] == 16
 
 
 def test_nothing_is_said_where_no_run_tells(tmp_path: Path, swept_plan: Plan) -> None:
     assert estimate(tmp_path / "elsewhere", swept_plan) is None
-    assert "about" not in dry_run(explained(swept_plan, SweepOptions(out=tmp_path / "elsewhere")))
+    selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
+    assert "about" not in dry_run(explained(selection, SweepOptions(out=tmp_path / "elsewhere")))
 
 
 def test_a_trial_file_that_was_edited_costs_no_dry_run(tmp_path: Path, swept_plan: Plan) -> None:

@@ -532,8 +532,9 @@ def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeyp
     monkeypatch.chdir(folder)
     versions = [word for tag in "123" for word in ("--version", f"app:{tag}")]
     assert run(["init", *versions, "--no-run"]) == 0
-    plan = try_flow.plan_of(Path("matrix.yaml"), SweepOptions(), {}, places=(0, -1))
-    assert [cell.image.version for cell in plan.cells] == ["1", "3"]
+    selection = try_flow.selection_of(Path("matrix.yaml"), SweepOptions(), {}, places=(0, -1))
+    (images,) = selection.images.values()
+    assert [image.version for image in images] == ["1", "3"]
 
 
 # ---------------------------------------------------------------- a program's own end

@@ -13,7 +13,7 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
 from harness.model.gpus import Gpu
-from harness.plan.cells import make_plan, matches, variants
+from harness.plan.cells import make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.plan.lanes import choose_lanes
 from harness.report.terminal.plan import dry_run
@@ -51,11 +51,11 @@ MATRIX = Matrix(
 
 
 def texts(matrix: Matrix, **options: Any) -> list[str]:
-    return [str(cell) for cell in make_plan(matrix, seed=1, **options).cells if not cell.excluded]
+    return [str(cell) for cell in make_plan(select(matrix, seed=1, **options)).cells if not cell.excluded]
 
 
 def test_blocks_are_in_the_order_of_the_file() -> None:
-    plan = make_plan(MATRIX, seed=7)
+    plan = make_plan(select(MATRIX, seed=7))
     found = [f"{block.variant} | {block.series.name} | {block.lane}" for block in plan.blocks]
     variants_ = [f"signal op={op} n={n}" for op in ("rfft", "fft") for n in (1, 2)]
     expected = [f"{v} | {s} | {lane}" for v in variants_ for s in ("tags", "numpy") for lane in ("here", "venv")]
@@ -65,7 +65,7 @@ def test_blocks_are_in_the_order_of_the_file() -> None:
 
 
 def test_what_is_left_out_stays_in_with_the_reason() -> None:
-    plan = make_plan(MATRIX, seed=1)
+    plan = make_plan(select(MATRIX, seed=1))
     whys = Counter(cell.excluded.why for cell in plan.cells if cell.excluded)
     assert whys == {"known": 4, "needs a container engine": 8}  # 2 n × 2 lanes; 2 tags × 4 variants
     assert all(cell.lane.host.is_process for cell in plan.cells if cell.excluded and "needs" in cell.excluded.why)
@@ -84,7 +84,7 @@ def test_what_is_left_out_stays_in_with_the_reason() -> None:
     ],
 )
 def test_a_rule_excludes_every_cell_that_it_matches(rule: dict[str, Scalar], count: int) -> None:
-    plan = make_plan(replace(MATRIX, exclude=({**rule, "why": "rule"},)), seed=1)
+    plan = make_plan(select(replace(MATRIX, exclude=({**rule, "why": "rule"},)), seed=1))
     found = [cell for cell in plan.cells if cell.excluded and cell.excluded.why == "rule"]
     assert len(found) == count
 
@@ -93,15 +93,14 @@ def test_lanes() -> None:
     gpus = {"none": "none", "all": "all", "each": "each", "two": ("0", "RTX 3090")}
     matrix = replace(MATRIX, hosts=tuple(host(name, gpus=value) for name, value in gpus.items()))
 
-    def lanes(**options: Any) -> list[str]:
-        return list(
-            dict.fromkeys(str(block.lane) for block in make_plan(matrix, seed=1, only=["signal"], **options).blocks)
-        )
+    def lanes(*known: Any) -> list[str]:
+        plan = make_plan(select(matrix, seed=1, only=["signal"]), *known)
+        return list(dict.fromkeys(str(block.lane) for block in plan.blocks))
 
     assert lanes() == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
     found = [Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0), Gpu(uuid="GPU-2", name="RTX 4090", index=1)]
     asked = {"each": choose_lanes(matrix.hosts[2], found)}
-    assert lanes(lanes=asked)[2:4] == ["each/RTX 3090", "each/RTX 4090"]
+    assert lanes(asked)[2:4] == ["each/RTX 3090", "each/RTX 4090"]
 
 
 def test_include_adds_variants() -> None:
@@ -129,7 +128,7 @@ def test_include_adds_variants() -> None:
     ],
 )
 def test_only(pattern: str, count: int) -> None:
-    plan = make_plan(MATRIX, seed=1, only=[pattern])
+    plan = make_plan(select(MATRIX, seed=1, only=[pattern]))
     assert len({block.variant for block in plan.blocks}) == count
 
 
@@ -145,7 +144,7 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
         "numpy 2.0.0 on venv: tool",
         "numpy 2.0.1 on venv: tool",
     ]
-    assert make_plan(MATRIX, seed=1, trials=Trials(least=1, most=2)).trials.most == 2
+    assert make_plan(select(MATRIX, seed=1, trials=Trials(least=1, most=2))).trials.most == 2
 
 
 @pytest.mark.parametrize(
@@ -162,14 +161,14 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
 )
 def test_what_fits_nothing_is_an_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        make_plan(MATRIX, seed=1, **options)
+        make_plan(select(MATRIX, seed=1, **options))
 
 
 # ---------------------------------------------------------------- what is said about it
 
 
 def test_explain_counts_launches_and_the_worst_time() -> None:
-    explained = explain(make_plan(MATRIX, seed=1))
+    explained = explain(make_plan(select(MATRIX, seed=1)))
     here, venv = explained.hosts
     assert (here.cells, here.launches_least, here.launches_most) == (14, 42, 112)
     assert (venv.cells, venv.launches_least) == (8, 24)
@@ -186,7 +185,7 @@ def test_explain_counts_launches_and_the_worst_time() -> None:
 def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     """Eight images of 10 GiB each are a reason not to start; a search needs only a few of them."""
     long = replace(MATRIX, series=(series("tags", *"12345678"), *MATRIX.series[1:]))
-    explained = explain(make_plan(long, seed=1, hosts=["here"], search="bisect"))
+    explained = explain(make_plan(select(long, seed=1, hosts=["here"], search="bisect")))
     (here,) = explained.hosts
     assert (explained.cells, explained.searched) == (38, 32)
     assert here.images == tuple(f"numpy {one}: install numpy=={one} over python:3.11" for one in ("2.0.0", "2.0.1"))
@@ -195,7 +194,7 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     assert text.startswith("m: 6 cells to run, 32 to search, 2 left out; launches: at least ")
     assert f"about {explained.launches_expected} expected, at most {explained.launches_most}; seed 1\n" in text
     assert "of these 8 images, only those that a search needs:\n      tags 1: pull a/tags:1\n" in text
-    run = explain(make_plan(long, seed=1, hosts=["here"]))
+    run = explain(make_plan(select(long, seed=1, hosts=["here"])))
     assert {*here.images, *here.images_if_asked} == set(run.hosts[0].images)
     assert "search" not in dry_run(run)
 
@@ -203,13 +202,13 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
 def test_lanes_of_a_parallel_host_share_the_time() -> None:
     def worst_s(*, parallel: bool) -> float:
         hosts = (host("two", gpus=("0", "1"), parallel=parallel),)
-        return explain(make_plan(replace(MATRIX, hosts=hosts), seed=1, only=["signal"])).worst_s
+        return explain(make_plan(select(replace(MATRIX, hosts=hosts), seed=1, only=["signal"]))).worst_s
 
     assert worst_s(parallel=False) == 2 * worst_s(parallel=True)
 
 
 def test_plan_as_json() -> None:
-    plan = make_plan(MATRIX, seed=3)
+    plan = make_plan(select(MATRIX, seed=3))
     data = json.loads(json.dumps(plan_to_json(plan), allow_nan=False))
     assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (1, "m", 3, {"least": 3, "most": 8})
     assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
@@ -235,14 +234,16 @@ def test_a_run_s_directory_holds_no_credential() -> None:
         for number, source in enumerate(sources)
     )
     plan = make_plan(
-        replace(
-            MATRIX,
-            series=(Series(name="s", images=images, where=WHERE),),
-            scenarios=(replace(scenario("one"), environment=given),),
-            exclude=(),
-            include=(),
-        ),
-        seed=1,
+        select(
+            replace(
+                MATRIX,
+                series=(Series(name="s", images=images, where=WHERE),),
+                scenarios=(replace(scenario("one"), environment=given),),
+                exclude=(),
+                include=(),
+            ),
+            seed=1,
+        )
     )
     written = json.dumps(plan_to_json(plan))
     assert secret not in written

@@ -17,12 +17,13 @@ from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.machine_progress import MachineProgress
-from harness.flows.running.pool_run import BROKEN, PoolRun
+from harness.flows.running.pool_run import PoolRun
 from harness.model import Host, Trial
+from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
-from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue
+from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
 from tests.unit.test_pools import Opened
 
 LOST = "the engine does not answer any more"
@@ -51,7 +52,7 @@ class World:
                 environ={}, progress=progress, stopped=threading.Event(), open_engine=self._open, pool_wait_s=wait_s
             )
             PoolRun(
-                machines=machines, context=context, rows=lambda blocks: queue(list(blocks)), use=self._use,
+                machines=machines, context=context, make_queue=lambda blocks: queue(list(blocks)), use=self._use,
                 is_done=lambda block: id(block) in self.done, begun=self._begun, again=self._again,
                 runs_of=lambda block: block.cells, note_broken=lambda trial, run: self.broken.append(trial),
                 homes=self.homes,
@@ -84,9 +85,9 @@ class World:
         assert isinstance(old.scheduler, Rounds)
         return BlockRun(cells=runs, scheduler=Rounds(runs[0], old.scheduler.rounds))
 
-    def _use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
+    def _use(self, each: OpenHost, shared: RowQueue, over: Callable[[], bool]) -> None:
         name = each.host.machine
-        while (turn := rows.take(name)) is not None:
+        while (turn := shared.take(name)) is not None:
             self.turns[name] -= 1
             if self.turns[name] < 0:
                 raise EngineUnreachable(LOST, place=WHERE)
@@ -97,19 +98,19 @@ class World:
                 )  # fmt: skip
             if turn.batch is not None and not turn.batch.runs:
                 self.done.add(id(turn.block))
-                rows.close(turn.block)
+                shared.close(turn.block)
             else:
-                rows.put_back(turn.block)
+                shared.put_back(turn.block)
 
 
-def rows(count: int, rounds: int = 2) -> list[BlockRun]:
-    return [block(f"row{number}", rounds) for number in range(count)]
+def some_rows(count: int, rounds: int = 2) -> list[BlockRun]:
+    return [a_row(f"row{number}", rounds) for number in range(count)]
 
 
 @settings(max_examples=20, deadline=None)  # each starts threads
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 8))
 def test_every_row_ends_on_one_machine_or_says_why_not(turns: list[int], count: int) -> None:
-    world, blocks = World(turns={f"gpu{n}": each for n, each in enumerate(turns)}), rows(count)
+    world, blocks = World(turns={f"gpu{n}": each for n, each in enumerate(turns)}), some_rows(count)
     machines = world.run(blocks)
     ended = {name for name, _ in world.began} if all(each.usable for each in machines) else set()
     for each in blocks:
@@ -126,7 +127,7 @@ def test_every_row_ends_on_one_machine_or_says_why_not(turns: list[int], count: 
 
 def test_a_row_that_was_on_a_lost_machine_starts_again_on_another() -> None:
     world = World(turns={"gpu0": 3, "gpu1": 1000})
-    first, second = rows(2, rounds=6)
+    first, second = some_rows(2, rounds=6)
     machines = world.run([first, second])
     assert [each.usable for each in machines] == [False, True]
     assert machines[0].problem == "gpu0 was lost: the engine does not answer any more"
@@ -137,7 +138,7 @@ def test_a_row_that_was_on_a_lost_machine_starts_again_on_another() -> None:
 def test_a_row_that_takes_machines_down_is_given_up_after_two_retries() -> None:
     """It would take all machines of the pool, one after the other."""
     world = World(turns={f"gpu{number}": 2 for number in range(5)})
-    (only,) = rows(1, rounds=6)
+    (only,) = some_rows(1, rounds=6)
     last: list[BlockRun] = [only]
     again = world._again
 
@@ -153,7 +154,7 @@ def test_a_row_that_takes_machines_down_is_given_up_after_two_retries() -> None:
 
 def test_a_machine_that_comes_back_goes_on_with_its_row() -> None:
     world = World(turns={"gpu0": 3}, back={"gpu0": 1})
-    (only,) = rows(1, rounds=6)
+    (only,) = some_rows(1, rounds=6)
     machines = world.run([only])
     assert machines[0].usable
     assert world.restarted == []
@@ -163,7 +164,7 @@ def test_a_machine_that_comes_back_goes_on_with_its_row() -> None:
 
 def test_rows_without_a_machine_say_what_became_of_each() -> None:
     world = World(turns={"gpu0": 0, "gpu1": 0})
-    blocks = rows(4)
+    blocks = some_rows(4)
     world.run(blocks)
     waiting = [each for each in blocks if not any(str(each.cells[0].cell.variant) == name for name, _ in world.began)]
     assert waiting
@@ -173,19 +174,19 @@ def test_rows_without_a_machine_say_what_became_of_each() -> None:
 
 
 def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
-    blocks = rows(6)
+    blocks = some_rows(6)
     homes = {("p", "here", f"row{number}"): f"gpu{number % 2}" for number in range(6)}
     world = World(turns={"gpu0": 1000, "gpu1": 1000}, homes=homes)
     world.run(blocks)
     assert dict(world.began) == {f"row{n}": f"gpu{n % 2}" for n in range(6)}
     gone = World(turns={"gpu0": 1000}, homes=homes)
-    gone.run(rows(6))
+    gone.run(some_rows(6))
     assert len(gone.done) == 6
 
 
 def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     """Their times are from minutes before the rest of the round."""
-    made = block("row", 2)
+    made = a_row("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
     both = BlockRun(cells=(run, other), scheduler=Pairs((run, other)))
@@ -198,11 +199,11 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
             waiting.put_back(both)
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0))
     pool = PoolRun(
-        machines=(), context=None, rows=queue, use=None, is_done=None, begun=None, again=None,  # type: ignore[arg-type]
+        machines=(), context=None, make_queue=queue, use=None, is_done=None, begun=None, again=None,  # type: ignore[arg-type]
         runs_of=lambda block: block.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
-    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", BROKEN)]
+    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]
     assert world.broken == run.trials
 
 

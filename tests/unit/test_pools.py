@@ -24,7 +24,7 @@ from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
-from harness.plan.cells import make_plan
+from harness.plan.cells import make_plan, select
 from harness.plan.lanes import choose_lanes
 from harness.plan.pools import MachineSeen, odd_ones, unlike
 from harness.report.terminal.progress.plain import plain_progress
@@ -160,7 +160,7 @@ def farm_plan(machines: list[OpenHost]) -> Plan:
     matrix = Matrix(
         name="m", path=Path("m.yaml"), series=MATRIX.series[:1], hosts=(FARM,), scenarios=MATRIX.scenarios[:1]
     )
-    return make_plan(matrix, seed=1, lanes=lanes_of(machines))
+    return make_plan(select(matrix, seed=1), lanes_of(machines))
 
 
 def test_a_machine_runs_a_cell_by_its_own_address_and_card() -> None:
@@ -180,7 +180,7 @@ def test_no_trial_of_one_machine_is_taken_over_on_another() -> None:
     assert len(keys) == len(machines)
 
 
-MATRIX_VARIANT = make_plan(MATRIX, seed=1).cells[0].variant
+MATRIX_VARIANT = make_plan(select(MATRIX, seed=1)).cells[0].variant
 
 
 def test_trials_of_two_machines_are_never_compared() -> None:

@@ -21,9 +21,10 @@ from harness.flows.parts import looking_inside
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.looking_inside import MOST_FILE_CHARACTERS
 from harness.flows.probe import probe
-from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host, Probed
 from harness.model.watching import Say
+from harness.plan.cells import make_plan
 from harness.report.terminal import probes as report
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
@@ -116,7 +117,7 @@ def probed(
     (folder / "kept.py").write_text(SCRIPT.lstrip())
     (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes).replace("FOLDER", str(folder)))
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
-    plan = plan_sweep(folder / "matrix.yaml", options, UNREACHABLE)
+    selection = selected(folder / "matrix.yaml", options, UNREACHABLE)
 
     stopped = stopped or threading.Event()
 
@@ -130,7 +131,7 @@ def probed(
     own.mkdir(exist_ok=True)
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
-        return probe(plan, options, context, names=names)
+        return probe(selection, options, context, names=names)
 
 
 def one(
@@ -139,7 +140,7 @@ def one(
     """Return what the only probe of a script finds, and the directory."""
     (folder / "one.py").write_text(script)
     (folder / "one.yaml").write_text(matrix.replace("PROBES", probes))
-    plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
+    selection = selected(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
     (folder / "tmp").mkdir()
     with (
         plain_progress(sys.stderr) as watching,
@@ -150,7 +151,7 @@ def one(
             environ=os.environ, progress=watching, stopped=threading.Event(),
             open_engine=lambda host, **_: Engine(host, nothing),
         )  # fmt: skip
-        (found,), directory = probe(plan, SweepOptions(out=folder / "reports"), context, names=())
+        (found,), directory = probe(selection, SweepOptions(out=folder / "reports"), context, names=())
     return found, directory
 
 
@@ -179,7 +180,7 @@ def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
     """Its plan is written by scenario: scenarios that cannot be distinguished end every sweep."""
     (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
     (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
-    plan = plan_sweep(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
+    plan = make_plan(selected(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE))
     assert [one["name"] for one in plan_to_json(plan)["scenarios"]] == ["kept", "fits", "lost"]
 
 

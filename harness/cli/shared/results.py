@@ -18,8 +18,9 @@ from harness.cli.shared.terminal import Terminal
 from harness.errors import Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.runs.history import remember
-from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.model import Plan, RunResult
+from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.model import RunResult
+from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
@@ -86,21 +87,21 @@ def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False
             run_report.render(result, Terminal(highlight=False), wide=wide)
 
 
-def swept(matrix: Path, options: SweepOptions) -> RunResult:
+def swept_file(matrix: Path, options: SweepOptions) -> RunResult:
     """Sweep a matrix file that a command wrote."""
     with stop_on_signals() as stopped:
-        plan = plan_sweep(matrix, options, os.environ)
+        selection = selected(matrix, options, os.environ)
         if stopped.is_set():
             raise Interrupted("interrupted before anything was started")
-        return run_plan(plan, options, stopped)
+        return swept(selection, options, stopped)
 
 
-def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
-    """Sweep a plan with progress on stderr, and write all its reports."""
+def swept(selection: Selection, options: SweepOptions, stopped: threading.Event) -> RunResult:
+    """Sweep with progress on stderr, and write all its reports."""
     with open_progress(sys.stderr, os.environ) as watching:
         so_far = SoFar(progress=watching, write_page=write_page)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
-        result, directory = sweep(plan, options, context)
+        result, directory = sweep(selection, options, context)
         result = numbered(result)
         write_reports(result, directory)
         remember(options.out, say=say)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,8 @@ from harness.flows.first.new_files import write_new
 from harness.flows.sweep import SweepOptions
 from harness.index import database
 from harness.matrix import load_matrix
-from harness.model import Plan, RunResult
+from harness.model import RunResult
+from harness.plan.cells import Selection
 from harness.store import RunDirectory
 
 
@@ -35,13 +35,15 @@ def write(draft: Draft, *, out: Path) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def plan_of(matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]) -> Plan:
-    """Return a plan of some versions alone. `places`: their positions, 0 for the oldest, -1 for the newest. A later
+def selection_of(
+    matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]
+) -> Selection:
+    """Select some versions alone. `places`: their positions, 0 for the oldest, -1 for the newest. A later
     sweep takes over their launches.
     """
     whole = load_matrix(matrix, environ=environ)
     some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
-    return options.plan(replace(whole, series=some), seed=random.SystemRandom().randrange(2**31))
+    return options.select(replace(whole, series=some))
 
 
 def check(matrix: Path, environ: Mapping[str, str]) -> None:

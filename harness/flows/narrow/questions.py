@@ -17,7 +17,7 @@ from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
 from harness.model.narrowed import Side
-from harness.plan.cells import make_plan
+from harness.plan.cells import Selection, select
 from harness.store import inputs
 from harness.store.saved_run import StoredRun
 
@@ -139,8 +139,8 @@ class Files:
     python: str | None = None
 
 
-def plan_of_files(files: Files, *, seed: int) -> Plan:
-    """Return the plan of a sweep of both files. Raises UsageError."""
+def selection_of_files(files: Files, *, seed: int) -> Selection:
+    """Select both files for a sweep. Raises UsageError."""
     where = Where(file=str(files.script or files.good), line=1, key="")
     scenario = _scenario_of(files, where)
     images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
@@ -153,7 +153,7 @@ def plan_of_files(files: Files, *, seed: int) -> Plan:
         hosts=(Host(name=HOST, engine="process", gpus="none", where=where),),
         scenarios=(scenario,),
     )
-    return make_plan(matrix, seed=seed)
+    return select(matrix, seed=seed)
 
 
 def _named(good: Path, bad: Path) -> Mapping[str, Path]:

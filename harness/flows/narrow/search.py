@@ -105,13 +105,13 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
     scheduler = _scheduler(narrowing, journal)
     _make_shams(narrowing, scheduler)
-    rows = RowQueue(standing=lambda block: RowStanding(suspect=True), recall=lambda block: None)
-    rows.add(BlockRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
+    queue = RowQueue(standing=lambda block: RowStanding(suspect=True), recall=lambda block: None)
+    queue.add(BlockRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
     lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
     both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
     interrupted = False
     try:
-        _worker(narrowing, journal, reuse=not fresh).run(rows)
+        _worker(narrowing, journal, reuse=not fresh).run(queue)
     except Interrupted:
         interrupted = True
     good, bad = question.a.image.version, question.b.image.version

@@ -62,7 +62,7 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS
     one cannot be made, Interrupted.
     """
     ((a, b),) = (block.cells for block in plan.blocks)
-    with using_hosts(plan, context, one=True) as machines:
+    with using_hosts({a.lane.host: [a.image, b.image]}, context, one=True) as machines:
         opened = first_usable(machines)
         engine, lane = _opened_engine(opened, a.lane, context)
         cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}

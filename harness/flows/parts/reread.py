@@ -22,8 +22,8 @@ GpusOfLanes = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 
 def read_result(path: Path) -> RunResult:
     """Return the result of the run in a directory, with its traces thinned as after a sweep. Raises UsageError."""
-    rows = shown_rows(len(trial_files(path)))
-    stored = read_run(path, keep=functools.partial(thinned_trial, rows=rows))
+    trace_rows = shown_rows(len(trial_files(path)))
+    stored = read_run(path, keep=functools.partial(thinned_trial, rows=trace_rows))
     file = stored.told
     lanes = {(one.host, one.gpu): one.gpus for one in file.lanes}
     plan = replace(stored.plan, blocks=tuple(_with_gpus(block, lanes) for block in stored.plan.blocks))

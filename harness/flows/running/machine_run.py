@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
 from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.needs import disk_of
@@ -42,13 +42,13 @@ class MachineRun:
     finished: Callable[[BlockRun], None]
     reuse: bool = True
 
-    def use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
+    def use(self, each: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
         """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease."""
         with leased(each, self.context, over=over) as lease:
             assert each.engine is not None
-            self._run_lanes(each.engine, each, lease, rows)
+            self._run_lanes(each.engine, each, lease, queue)
 
-    def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
+    def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, queue: RowQueue) -> None:
         """Run the rows with workers, each on a separate connection: one worker, or as many as can launch side by side,
         or one per lane on a host with `parallel: true`.
         """
@@ -59,7 +59,7 @@ class MachineRun:
         disk = disk_of(
             host,
             engine,
-            images_on(self.plan, machine.part_of),
+            machine.images,
             registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
             note=self.context.progress.note,
         )
@@ -74,9 +74,9 @@ class MachineRun:
                 for each, name in zip(engines, names, strict=False)
             ]
             if count == 1:
-                at_once([functools.partial(each.run, rows) for each in workers])
+                at_once([functools.partial(each.run, queue) for each in workers])
             else:
-                _run_together([workers[0].with_engine(each) for each in engines], rows)
+                _run_together([workers[0].with_engine(each) for each in engines], queue)
 
     def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
@@ -131,11 +131,11 @@ class MachineRun:
         return HostRun(worker=own, launcher=launcher, rng=rng, finished=self.finished, gate=gate or Gate())
 
 
-def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
+def _run_together(workers: Sequence[HostRun], queue: RowQueue) -> None:
     """Run the rows with workers of one name, which share their images."""
     first, *_ = workers
-    first.look_ahead(rows)
+    first.look_ahead(queue)
     try:
-        at_once([functools.partial(each.work, rows) for each in workers])
+        at_once([functools.partial(each.work, queue) for each in workers])
     finally:
         first.launcher.images.close()

@@ -49,11 +49,11 @@ class OpenRows:
             self._rows.pop(block, None)
             self._rows[block] = taken_bytes
             total_bytes = sum(self._rows.values())
-            for row, size in list(self._rows.items()):
+            for other, size in list(self._rows.items()):
                 if total_bytes <= self.held_bytes:
                     return
-                if row not in self._busy:
-                    self._send_away(row)
+                if other not in self._busy:
+                    self._send_away(other)
                     total_bytes -= size
 
     def forget(self, block: BlockRun) -> None:

@@ -10,7 +10,7 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.running.ending import Ending
 from harness.flows.running.machine_run import MachineRun
@@ -76,7 +76,7 @@ class Running:
             return
         try:
             if each.usable:
-                self.machine_run.use(each, self._rows(each.host, runs), self.context.stopped.is_set)
+                self.machine_run.use(each, self._queue(each.host, runs), self.context.stopped.is_set)
         except Interrupted:
             raise
         except HarnessError as error:  # the other hosts go on, and what is known is reported
@@ -89,7 +89,7 @@ class Running:
         return PoolRun(
             machines=machines,
             context=self.context,
-            rows=functools.partial(self._rows, machines[0].part_of),
+            make_queue=functools.partial(self._queue, machines[0].part_of),
             use=self.machine_run.use,
             is_done=self.works.is_done,
             begun=self.works.choose_noise,
@@ -97,14 +97,13 @@ class Running:
             runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
-            images=images_on(self.plan, machines[0].part_of),
         )
 
-    def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
+    def _queue(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
         """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
         they took turns, each round would pull their images again.
         """
-        rows = RowQueue(
+        queue = RowQueue(
             standing=self.works.standing,
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
@@ -114,8 +113,8 @@ class Running:
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
         for block in blocks:
             limited = host.disk_bytes is not None
-            rows.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
-        return rows
+            queue.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
+        return queue
 
 
 def _splits(block: BlockRun) -> bool:

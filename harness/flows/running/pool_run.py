@@ -17,30 +17,30 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import at_once
-from harness.model import Image, Trial
+from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
+from harness.reasons import MachineReason
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
 """Most times that a row starts again on another machine, and that the pool waits for the same lost machine."""
 ASK_EVERY_S = 3.0
-BROKEN = "the machine was lost in the middle of its round"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolRun:
     """The run of one pool.
 
-    `rows`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none is
-    left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
-    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial
-    whose round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
+    `make_queue`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none
+    is left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
+    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial whose
+    round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
     """
 
     machines: Sequence[OpenHost]
     context: RunContext
-    rows: Callable[[Sequence[BlockRun]], RowQueue]
+    make_queue: Callable[[Sequence[BlockRun]], RowQueue]
     use: Callable[[OpenHost, RowQueue, Callable[[], bool]], None]
     is_done: Callable[[BlockRun], bool]
     begun: Callable[[BlockRun], None]
@@ -48,7 +48,6 @@ class PoolRun:
     runs_of: Callable[[BlockRun], Sequence[CellRun]]
     note_broken: Callable[[Trial, CellRun], None]
     homes: Mapping[tuple[str, str, str], str]
-    images: Sequence[Image] = ()
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     """The machines that were lost while they measured a row, by the row's place."""
     gone: dict[str, MachineSeen] = field(default_factory=dict)
@@ -77,7 +76,7 @@ class PoolRun:
 
     def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
         """Return the queue of these rows, in which a machine finishes its row before it begins another."""
-        queue = self.rows(blocks)
+        queue = self.make_queue(blocks)
         queue.most, queue.begin, queue.may = 1, self._begin, self._may
         return queue
 
@@ -115,7 +114,7 @@ class PoolRun:
                     raise
                 if queue.begun(name):
                     self.gone[name] = each.seen
-                    each.problem = f"{name} was lost, and another sweep uses it now"
+                    each.problem = MachineReason.LOST_AND_TAKEN(machine=name)
                 return None
             except HarnessError as error:  # the other machines go on
                 lost_s.append(time.monotonic())
@@ -126,7 +125,7 @@ class PoolRun:
         """Wait for a node that the queue has not granted yet; return whether the node joined the pool. A lost node that
         is granted again, unchanged, goes on with its row.
         """
-        open_machine(each, self.images, self.context, over=over)
+        open_machine(each, self.context, over=over)
         name = each.host.machine
         equal = next((other for other in self.machines if other is not each and other.usable), None)
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
@@ -142,7 +141,7 @@ class PoolRun:
         name, where = each.host.machine, each.host.where
         if each.host.slurm is not None:
             return self._has_another(each, queue, error, again=again)
-        told = f"{name} was lost: {error.text_at(where)}"
+        told = MachineReason.LOST(machine=name, error=error.text_at(where))
         wait_s = self.context.pool_wait_s if again else 0.0
         if wait_s:
             self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
@@ -150,14 +149,14 @@ class PoolRun:
         until_s = time.monotonic() + wait_s
         while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
             try:
-                difference = _reopened(each, self.images, self.context)
+                difference = _reopened(each, self.context)
             except HarnessError:  # it does not answer yet
                 continue
             if not difference:
                 self.context.progress.note(f"{where}: {name} is back, and goes on with its row")
                 queue.resume(name)
                 return True
-            told = f"{told}; it came back with {difference}"
+            told = MachineReason.LOST_AND_CHANGED(machine=name, error=error.text_at(where), difference=difference)
             break
         self.gone[name] = each.seen
         each.problem = told
@@ -170,7 +169,7 @@ class PoolRun:
         self._break_rounds(name, queue)
         self.gone[name] = each.seen
         each.close()
-        told = f"{name} was lost: {error.text_at(each.host.where)}"
+        told = MachineReason.LOST(machine=name, error=error.text_at(each.host.where))
         if again:
             each.await_another()
         else:
@@ -188,7 +187,7 @@ class PoolRun:
             for run in self.runs_of(block):
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
-                        run.trials[place] = replace(trial, disturbed=BROKEN)
+                        run.trials[place] = replace(trial, disturbed=MachineReason.LOST_DURING_ROUND())
                         self.note_broken(run.trials[place], run)
 
     def _again(self, block: BlockRun) -> BlockRun | None:
@@ -196,19 +195,17 @@ class PoolRun:
         lost = self.tried.setdefault(_place(block), [])
         lost.append(block.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
-            return self.again(block, f"{lost[-1]} was lost while it measured this row")
-        _give_up_row(
-            block, f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}"
-        )
+            return self.again(block, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
+        _give_up_row(block, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
         return None
 
 
-def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> str:
+def _reopened(each: OpenHost, context: RunContext) -> str:
     """Open a machine again and compare it with what it was; return the difference, or "" if there is none. Raises
     HarnessError.
     """
-    new = OpenHost(host=each.host, part_of=each.part_of)
-    open_machine(new, images, context, over=context.stopped.is_set)
+    new = OpenHost(host=each.host, part_of=each.part_of, images=each.images)
+    open_machine(new, context, over=context.stopped.is_set)
     if new.problem is not None:
         new.close()
         raise EngineUnreachable(new.problem, place=each.host.where)

@@ -11,15 +11,16 @@ from harness import compat
 from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.machines import OpenHost, lanes_of
 from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
-from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
+from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import control
 from harness.model import Host, HostState, Image, Install, Plan, Pull
 from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
+from harness.plan.cells import make_plan
 from harness.plan.pools import unlike
 from harness.registry.client import Registry
 from harness.run.engine import Prepared
@@ -48,22 +49,22 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
 
 
 def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext, registry: Registry) -> Checkup:
-    plan = plan_sweep(matrix, options, context.environ)
-    with using_hosts(plan, context) as every:
+    selection = selected(matrix, options, context.environ)
+    with using_hosts(selection.images, context) as every:
         opened = _given(every, context)
         seen = [_Seen() for _ in opened]
-        looks = [functools.partial(_look, each, into, plan, context) for each, into in zip(opened, seen, strict=True)]
+        looks = [functools.partial(_look, each, into, context) for each, into in zip(opened, seen, strict=True)]
         side_by_side(looks, context.stopped)
         controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
     if context.stopped.is_set():
         raise Interrupted("interrupted")
-    plan = with_lanes(plan, opened, options)
+    plan = make_plan(selection, lanes_of(opened))
     told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
     pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
         hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
-        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, plan, told)),
+        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, told)),
     )
 
 
@@ -111,12 +112,12 @@ def _with_control(check: HostCheck, controls: Mapping[Host, float | str]) -> Hos
     return replace(check, control_ms=measured, odd=unlike(pool).get(check.host.machine, ""))
 
 
-def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
+def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
     if each.engine is None:
         return
     try:
         into.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
-        for image in images_on(plan, each.part_of):
+        for image in each.images:
             say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
@@ -132,17 +133,16 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
 
 
 def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
-    images = images_on(plan, each.part_of)
-    missing = [image for image in images if name_of(image) not in seen.images]
+    missing = [image for image in each.images if name_of(image) not in seen.images]
     is_known = each.engine is not None and each.problem is None
-    bases = bases_of(images) if each.host.in_environments else seen.bases
+    bases = bases_of(each.images) if each.host.in_environments else seen.bases
     return HostCheck(
         host=each.host,
         problem=each.problem,
         condition=seen.condition,
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.part_of)),
-        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
+        wanted=wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
         if is_known
         else None,
         noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
@@ -156,11 +156,11 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 # ---------------------------------------------------------------- images on GPUs
 
 
-def _fits(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers) -> list[ImageFit]:
+def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
     architecture = architecture_of(each.facts)
     # Environments need no image, so a base does not matter there.
     asked = told if each.problem is None and not each.host.in_environments else None
-    facts = [(image, _facts(image, seen, asked, architecture)) for image in images_on(plan, each.part_of)]
+    facts = [(image, _facts(image, seen, asked, architecture)) for image in each.images]
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
     return [
         _fit(image, known, state=state, gpu=gpu, seen=seen, told=asked, architecture=architecture)

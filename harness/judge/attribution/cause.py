@@ -42,28 +42,28 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     for (series, scenario), blocks in _by_scenario(plan).items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
         for sign in signs(own):
-            rows = {(block.variant, block.lane): block_states(block, known, own, sign=sign) for block in blocks}
-            for faults in _faults(blocks, rows, own, sign=sign):
+            states = {(block.variant, block.lane): block_states(block, known, own, sign=sign) for block in blocks}
+            for faults in _faults(blocks, states, own, sign=sign):
                 group = _Group(
-                    plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
+                    plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, states=states, faults=faults
                 )
                 attributions.append(group.attribution())
     return tuple(attributions)
 
 
 def _faults(
-    blocks: Sequence[Block], rows: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
+    blocks: Sequence[Block], states: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
 ) -> list[list[Fault]]:
     order = {cell.image.version: place for place, cell in enumerate(blocks[0].cells)}
     of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
     for block in blocks:
         place = (block.variant, block.lane)
-        of.setdefault(block.variant, {})[block.lane] = episodes_in(block, rows[place], findings, sign=sign)
+        of.setdefault(block.variant, {})[block.lane] = episodes_in(block, states[place], findings, sign=sign)
     faults = [
         fault
         for variant, episodes in of.items()
-        for fault in faults_of(variant, episodes, {lane: rows[variant, lane] for lane in episodes}, order)
-        if any(True in row for row in fault.rows.values())  # contradictory findings have no bad version
+        for fault in faults_of(variant, episodes, {lane: states[variant, lane] for lane in episodes}, order)
+        if any(True in on_lane for on_lane in fault.states.values())  # contradictory findings have no bad version
     ]
     return alike(faults, order)
 
@@ -88,7 +88,7 @@ def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
 class _Group:
     """One fault in the variants of a scenario that have it, with all results of the scenario in that series.
 
-    `rows` holds the states of each variant on each lane, for any fault.
+    `states` holds the states of each variant on each lane, for any fault.
     """
 
     plan: Plan
@@ -96,7 +96,7 @@ class _Group:
     known: Mapping[str, CellResult]
     findings: Sequence[Finding]
     sign: Sign
-    rows: Mapping[LaneOfVariant, RowStates]
+    states: Mapping[LaneOfVariant, RowStates]
     faults: Sequence[Fault]
 
     @cached_property
@@ -108,8 +108,8 @@ class _Group:
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
         """Return the states by variant and lane: for this fault, or, in variants without it, for any fault."""
-        own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
-        return {**self.rows, **own}
+        own = {(fault.variant, lane): on_lane for fault in self.faults for lane, on_lane in fault.states.items()}
+        return {**self.states, **own}
 
     def attribution(self) -> Attribution:
         square = self._square()
@@ -151,20 +151,20 @@ class _Group:
 
     def _machines(self) -> tuple[str, ...]:
         """Return the machines of a pool where the fault was seen."""
-        rows = {place: row for place, row in self.places.items() if place[0] in self.variants}
-        return tuple(dict.fromkeys(machine for machine in self._where(rows, True) if machine))
+        states = {place: own for place, own in self.places.items() if place[0] in self.variants}
+        return tuple(dict.fromkeys(machine for machine in self._where(states, True) if machine))
 
     def _suspect(self) -> str:
         """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell
         is on it. Each row runs on a single machine, so the fault of a machine looks like one of the params of its rows.
         """
-        bad, good = set(self._where(self.rows, True)), set(self._where(self.rows, False)) - {""}
+        bad, good = set(self._where(self.states, True)), set(self._where(self.states, False)) - {""}
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
-    def _where(self, rows: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
+    def _where(self, states: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
         """Yield the machine of each cell with this state; "" for a cell whose host is not a pool."""
         for block in self.blocks:
-            for cell, own in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
+            for cell, own in zip(block.cells, states.get((block.variant, block.lane), ()), strict=False):
                 if own is state and cell.id in self.known:
                     yield self.known[cell.id].machine
 
@@ -179,9 +179,9 @@ class _Group:
         lanes = list(dict.fromkeys(block.lane for block in self.blocks))
         merged = []
         for lane in lanes:
-            rows = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
+            own = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
             width = len(self.blocks[0].cells)
-            merged.append([next((row[n] for row in rows if row[n] is not None), None) for n in range(width)])
+            merged.append([next((one[n] for one in own if one[n] is not None), None) for n in range(width)])
         return Square(lanes=lanes, states=merged)
 
     def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
@@ -193,8 +193,8 @@ class _Group:
         otherwise: list[Variant] = []
         bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
         for variant in dict.fromkeys(block.variant for block in self.blocks):
-            rows = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
-            states = {row[image] for lane, image in bad if (row := rows[lane]) is not None}
+            on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
+            states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
             if variant in self.variants:
                 continue
             (good if False in states else otherwise if True in states else unknown).append(variant)
@@ -275,7 +275,7 @@ class _Group:
         lane, image = place
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
         variant = next((variant for variant in self.variants if variant in blocks), None)
-        if variant is None or self.rows[variant, square.lanes[lane]][image] is not None:
+        if variant is None or self.states[variant, square.lanes[lane]][image] is not None:
             return None
         cell = blocks[variant].cells[image]
         return cell if self._runnable(cell) else None

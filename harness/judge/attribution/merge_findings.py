@@ -21,7 +21,7 @@ RowStates = Sequence[State]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault of one variant: its `episodes` by lane, and `rows`, the states of the versions by lane for this fault.
+    """A fault of one variant: its `episodes` by lane, and `states`, those of the versions by lane for this fault.
 
     A version that is bad in another episode is unknown for this one.
     """
@@ -29,11 +29,11 @@ class Fault:
     variant: Variant
     depth: int
     episodes: Mapping[Lane, Sequence[Episode]]
-    rows: Mapping[Lane, RowStates]
+    states: Mapping[Lane, RowStates]
 
 
 def faults_of(
-    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, RowStates], order: Order
+    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], states: Mapping[Lane, RowStates], order: Order
 ) -> list[Fault]:
     """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
     linked: list[list[tuple[Lane, Episode]]] = []
@@ -42,7 +42,7 @@ def faults_of(
             near = [group for group in linked if any(_shares(episode, other, order) for _, other in group)]
             linked = [group for group in linked if group not in near]
             linked.append([*(entry for group in near for entry in group), (lane, episode)])
-    return [_fault(variant, group, rows, order) for group in linked]
+    return [_fault(variant, group, states, order) for group in linked]
 
 
 def _shares(one: Episode, other: Episode, order: Order) -> bool:
@@ -51,9 +51,9 @@ def _shares(one: Episode, other: Episode, order: Order) -> bool:
 
 
 def _fault(
-    variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mapping[Lane, RowStates], order: Order
+    variant: Variant, group: Sequence[tuple[Lane, Episode]], states: Mapping[Lane, RowStates], order: Order
 ) -> Fault:
-    by_lane = {lane: [episode for at, episode in group if at == lane] for lane in rows}
+    by_lane = {lane: [episode for at, episode in group if at == lane] for lane in states}
     return Fault(
         variant=variant,
         depth=group[0][1].depth,
@@ -62,18 +62,20 @@ def _fault(
             for lane, on_lane in by_lane.items()
             if on_lane
         },
-        rows={lane: _row(by_lane[lane], row, order, depth=group[0][1].depth) for lane, row in rows.items()},
+        states={
+            lane: _states_of(by_lane[lane], on_lane, order, depth=group[0][1].depth) for lane, on_lane in states.items()
+        },
     )
 
 
-def _row(episodes: Sequence[Episode], row: RowStates, order: Order, *, depth: int) -> RowStates:
+def _states_of(episodes: Sequence[Episode], on_lane: RowStates, order: Order, *, depth: int) -> RowStates:
     """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
     inside = {place for episode in episodes for place in span(episode, order)}
     first = min(inside, default=0)
     milder = depth > 0 and bool(episodes)
     return tuple(
         state if not state or place in inside else False if milder and place < first else None
-        for place, state in enumerate(row)
+        for place, state in enumerate(on_lane)
     )
 
 
@@ -119,7 +121,7 @@ class _Group:
     first: Ends
     members: list[Fault] = field(default_factory=list)
     _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
-    _rows: dict[Lane, RowStates] = field(default_factory=dict)
+    _states: dict[Lane, RowStates] = field(default_factory=dict)
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
@@ -129,7 +131,11 @@ class _Group:
             return False
         if any(_together(bounds[lane], self._bounds[lane]) is None for lane in lanes):
             return False
-        pairs = [zip(row, self._rows[lane], strict=True) for lane, row in fault.rows.items() if lane in self._rows]
+        pairs = [
+            zip(on_lane, self._states[lane], strict=True)
+            for lane, on_lane in fault.states.items()
+            if lane in self._states
+        ]
         return not any({True, False} == set(pair) for pair in itertools.chain(*pairs))
 
     def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
@@ -138,9 +144,9 @@ class _Group:
         self._places |= _places(fault, order)
         for lane, own in bounds.items():
             self._bounds[lane] = _together(own, self._bounds.get(lane, own)) or own
-        for lane, row in fault.rows.items():
-            common = self._rows.get(lane, row)
-            self._rows[lane] = [new if old is None else old for old, new in zip(common, row, strict=True)]
+        for lane, on_lane in fault.states.items():
+            common = self._states.get(lane, on_lane)
+            self._states[lane] = [new if old is None else old for old, new in zip(common, on_lane, strict=True)]
 
 
 def _together(own: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.model import Observed, Trial
+from harness.reasons import ObservedDifference
 
 MOST_LINES = 400
 """Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
@@ -47,7 +48,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
     for line in lines[:MOST_TOLD]:
         yield Observed(signal="log", before=before, after=after, text=line)
     if len(lines) > MOST_TOLD:
-        text = f"and {len(lines) - MOST_TOLD} more new lines"
+        text = ObservedDifference.MORE_LINES(count=len(lines) - MOST_TOLD)
         yield Observed(signal="log", before=before, after=after, text=text)
 
 

@@ -10,6 +10,7 @@ from itertools import accumulate, takewhile
 from harness.failure_rate import luck
 from harness.model import FAILURES, CellVerdict, Trial, Trials
 from harness.model.judged import State
+from harness.reasons import RoundReason
 
 MISS = 1e-3
 """Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
@@ -65,7 +66,7 @@ def wanted_launches(
         if able:
             reasons.setdefault(able[0], history.words(bad, able[0]))
         if left[bad] and history.seldom:
-            reasons.setdefault(bad, "all its launches failed, but there are too few to show that it always fails")
+            reasons.setdefault(bad, RoundReason.TOO_FEW_FAILED())
     return reasons
 
 
@@ -114,9 +115,11 @@ class _History:
 
     def words(self, bad: int, near: int) -> str:
         count, own = self.cells[near].trials, self.cells[bad]
-        return (
-            f"{count} good launch{'' if count == 1 else 'es'} may miss, with a chance of {self._luck(bad, count):.0%}, "
-            f"a failure that occurred in {own.failed} of {own.trials} launches of a nearby version"
+        return RoundReason.MAY_BE_LUCKY(
+            good=f"{count} good launch{'' if count == 1 else 'es'}",
+            chance=self._luck(bad, count),
+            failed=own.failed,
+            launches=own.trials,
         )
 
     def _outwards(self, bad: int, direction: int) -> tuple[list[int], bool]:

@@ -24,7 +24,7 @@ from harness.judge.history.level_changes import ALPHA, strictest, uncompared_bet
 from harness.judge.history.returned_nan import AGREE, ReturnedNan, is_returned, returned_names
 from harness.judge.history.transitions import transitions
 from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
-from harness.judge.remedies import SETTLED, at_least, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -38,10 +38,10 @@ from harness.model import (
     Steps,
     Trial,
 )
+from harness.reasons import ObservedDifference, Remedy, ValueReason
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
-_UNFINISHED = "not measured: no launch completed its steps"
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
@@ -127,7 +127,11 @@ class _Metric:
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new:
-                text = f"{self.name} {'is now returned' if new else 'is no longer returned'}"
+                text = (
+                    ObservedDifference.RETURNED(name=self.name)
+                    if new
+                    else ObservedDifference.NO_LONGER_RETURNED(name=self.name)
+                )
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 
     # ------------------------------------------------------------ exact values
@@ -188,8 +192,12 @@ class _Metric:
         )
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
-        shown = f"{old:.6g} → {new:.6g}" if f"{old:.6g}" != f"{new:.6g}" else f"{old!r} → {new!r}"
-        text = f"{self.name} {shown}" if old != new else f"{self.name} differs in some steps"
+        if old == new:
+            text = ObservedDifference.SOME_STEPS_DIFFER(name=self.name)
+        elif f"{old:.6g}" == f"{new:.6g}":
+            text = ObservedDifference.LAST_DIGITS_CHANGED(name=self.name, old=old, new=new)
+        else:
+            text = ObservedDifference.VALUE_CHANGED(name=self.name, old=old, new=new)
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     # ------------------------------------------------------------ values that differ from launch to launch
@@ -251,38 +259,43 @@ class _Metric:
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if not self.launches[place] or (self.limit is None and not self.returned[place]):
-            return replace(plain, seen="none", why=f"this version returned no `{self.name}`" if rows else _UNFINISHED)
+            why = ValueReason.NOT_RETURNED(name=self.name) if rows else ValueReason.NO_WHOLE_LAUNCH()
+            return replace(plain, seen="none", why=why)
         if is_nan:
-            where = " in every version" if all(self.nan.states) else ""
-            why = f"a step returned NaN or infinity as `{self.name}`{where}"
+            why = (
+                ValueReason.NAN_EVERYWHERE(name=self.name) if all(self.nan.states) else ValueReason.NAN(name=self.name)
+            )
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
-            return replace(plain, seen="suspect", why="a step returned NaN or infinity in one launch", remedy=SETTLED)
+            return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
         if self.limit is None:
-            return replace(plain, visible=None, why="checked for NaN and infinity only: it has no limit")
+            return replace(plain, visible=None, why=ValueReason.NO_LIMIT())
         return self._by_limit(plain, rows, place=place, limit=self.limit, is_noisy=is_noisy)
 
     def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
         """Return why a version has no value of a metric with a limit."""
         if self.returned[place]:
-            return f"none of the steps that all launches made returned `{self.name}`"
-        told = "a number as " if any(map(len, rows)) else ""
-        return f"no step returned {told}`{self.name}`{', unlike in other versions' if any(self.returned) else ''}"
+            return ValueReason.NOT_IN_COMMON_STEPS(name=self.name)
+        is_text = any(map(len, rows))
+        if any(self.returned):
+            return (
+                ValueReason.RETURNED_TEXT_HERE(name=self.name) if is_text else ValueReason.ABSENT_HERE(name=self.name)
+            )
+        return ValueReason.RETURNED_TEXT(name=self.name) if is_text else ValueReason.ABSENT(name=self.name)
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
         if not rows:
-            return replace(plain, seen="none", why=_UNFINISHED)
+            return replace(plain, seen="none", why=ValueReason.NO_WHOLE_LAUNCH())
         if plain.value is None:
             return replace(plain, seen="blind", why=self._why_absent(place, rows), visible=None)
         if is_noisy and limit.rule == "equal":
-            why = f"`{self.name}: equal` cannot be checked: the value differs between launches of one version"
-            instead = f"seed the scenario, or write `{self.name}: {{change: 1%}}`"
-            return replace(plain, seen="blind", why=f"{why}; {instead}")
+            return replace(plain, seen="blind", why=ValueReason.VARIES(name=self.name))
         if plain.visible is None:
-            return replace(plain, seen="blind", why="two launches that agree are needed", remedy=at_least())
+            remedy = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES)
+            return replace(plain, seen="blind", why=ValueReason.TOO_FEW_AGREE(), remedy=remedy)
         if limit.rule != "equal" and plain.visible > limit.limit:
             more = more_launches(len(rows), visible=plain.visible, limit=limit.limit)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"

@@ -26,6 +26,7 @@ from harness.judge.comparison.round_tables import (
 from harness.judge.history.detectable_effect import compared_limits, least_detectable
 from harness.judge.history.level_changes import log_of, signal_share_of
 from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials
+from harness.reasons import RoundReason
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
 """Level signals for which rounds are added even if the matrix gives them no limit."""
@@ -79,7 +80,7 @@ def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Ste
         if len(table.values) >= SIGNALS[metric].rounds or any(len(trials[place]) >= most for place in table.positions):
             continue
         if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limit):
-            return f"{SIGNALS[metric].title} seems to differ, which takes {SIGNALS[metric].rounds} rounds to show"
+            return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
     return None
 
 
@@ -97,7 +98,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     is_awaited = any(trial.pulled == "awaited" for version in trials for trial in version)
     if not common and not (is_awaited and metric == "step_time" and wanted >= FEWEST_ROUNDS):
         return None
-    return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
+    return RoundReason.INCOMPLETE_ROUNDS(signal=SIGNALS[metric].title, common=common, wanted=wanted)
 
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
@@ -119,7 +120,8 @@ def too_wide(
         return None
     if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
         return None
-    return f"{SIGNALS[metric].title} is known to ±{signal_share_of(metric, width):.1%}, and the limit is {limit:.1%}"
+    shown = signal_share_of(metric, width)
+    return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)
 
 
 def _asking(limits: Limits) -> Mapping[str, float]:

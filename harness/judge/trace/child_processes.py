@@ -11,6 +11,7 @@ from dataclasses import replace
 from harness.judge.trace.growth.window_rates import KEEPS
 from harness.judge.trace.look_rates import keep_on, paces_at
 from harness.model import GOOD, Trace, TraceVerdict
+from harness.reasons import TraceReason
 
 FEWEST, MOST = 3, 4
 """Fewest and most looks that are compared: two or three intervals, which double in length. Fewer give false alarms."""
@@ -22,11 +23,10 @@ def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> Trace
     if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
         return verdict
     low, high = min(paces), max(paces)
-    words = f"the processes that it started grow {paces[-1]:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks)"
     return replace(
         verdict,
         verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
-        why=f"{words}, which its own samples do not cover: measure it as a `command`; {verdict.why}",
+        why=TraceReason.CHILDREN_GROW(rate=paces[-1], low=low, high=high, why=verdict.why),
         rate_kib_per_step=paces[-1],
         rate_ci=(low, high),
         excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace, unit_after
+from harness.reasons import CountReason
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -61,9 +62,9 @@ class CountGrowth:
     def __str__(self) -> str:
         signal = SIGNALS[self.signal]
         if self.state == "bad":
-            what = f" ({self.kind})" if self.kind else ""
-            return f"{signal.title}{what}: {self.pace.replace('/', ' a ')} more, at a constant rate"
-        return f"{signal.title}: {self.unmet or f'growth of more than {self.excluded:.2g} a step is ruled out'}"
+            count = f"{signal.title} ({self.kind})" if self.kind else signal.title
+            return CountReason.GROWS(count=count, pace=self.pace.replace("/", " a "))
+        return f"{signal.title}: {self.unmet or CountReason.RULED_OUT(excluded=self.excluded)}"
 
 
 def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
@@ -90,7 +91,7 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
-        return _unknown(name)
+        return unjudged(name, CountReason.COUNTED_TOO_RARELY())
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
@@ -104,19 +105,13 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
         return CountGrowth(signal=name, state="good", rate=rate, excluded=excluded)
     if len(paces) < FEWEST_STRETCHES:
-        return _unknown(name)
+        return unjudged(name, CountReason.COUNTED_TOO_RARELY())
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     # A rate computed from whole pieces is off by up to one piece.
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
-    unmet = f"it rose by {rise:.4g} in the last {span:,.0f} steps, but not at one rate; more steps would settle it"
-    if rise <= 0:
-        unmet = "it rises and falls, and both its highest and its lowest counts rise; more steps would settle it"
+    unmet = CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span) if rise > 0 else CountReason.RISES_AND_FALLS()
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
-
-
-def _unknown(name: str) -> CountGrowth:
-    return unjudged(name, "it was counted too rarely to judge")
 
 
 def unjudged(name: str, why: str) -> CountGrowth:

@@ -20,12 +20,13 @@ from harness.judge.trace.look_rates import last_pace
 from harness.judge.trace.memory_layer import gpu_layer_of
 from harness.judge.trace.verdict import growth_report, judge_memory, memory_words
 from harness.model import GOOD, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.reasons import MemoryName, TraceReason
 
-WORDS = {
-    "gpu_pool_kib": "the framework's GPU memory",
-    "gpu_process_kib": "the process's GPU memory",
-    "gpu_kib": "the GPU's memory",
-    "gpu_reserved_kib": "the GPU memory reserved by the framework",
+NAMES = {
+    "gpu_pool_kib": MemoryName.GPU_POOL,
+    "gpu_process_kib": MemoryName.GPU_PROCESS,
+    "gpu_kib": MemoryName.GPU,
+    "gpu_reserved_kib": MemoryName.GPU_RESERVED,
 }
 WHOLE = ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib")
 """Columns that contain the pool. The first of them that a trace has is judged in addition to the pool."""
@@ -51,13 +52,13 @@ def with_gpu(
 
 def undecided(verdict: TraceVerdict) -> str:
     """Return why growth of GPU memory is not ruled out; "" if it is, or if no GPU memory was measured."""
-    columns = [verdict.metrics[column] for column in WORDS if column in verdict.metrics]
+    columns = [verdict.metrics[column] for column in NAMES if column in verdict.metrics]
     return next((str(metric["why"]) for metric in columns if metric["verdict"] not in GOOD), "")
 
 
 def _metric(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
-    words = memory_words(growth, what=WORDS[column])
-    why = words if growth.rate is not None else f"{WORDS[column]}: {words}"
+    words = memory_words(growth, what=NAMES[column])
+    why = words if growth.rate is not None else f"{NAMES[column]()}: {words}"
     return {**growth_report(growth, trace.column(column)), "why": why}
 
 
@@ -94,9 +95,9 @@ def _but_cycles(growth: Growth, column: str, trace: Trace) -> Growth:
 def _with_leak(verdict: TraceVerdict, growth: Growth, trace: Trace, *, column: str, sure: bool) -> TraceVerdict:
     """Return the verdict on a trace whose `column` leaks. `sure`: no other process on the GPU can be the cause."""
     layer = gpu_layer_of(trace) if sure else None
-    words = memory_words(growth, what=WORDS[column])
+    words = memory_words(growth, what=NAMES[column])
     if not sure:
-        words = f"{words}, but other processes use the GPU"
+        words = TraceReason.GPU_SHARED(found=words)
     why = _beside(f"{words}: {layer}" if layer else words, verdict, trace)
     if "leak" in verdict.verdicts:
         return replace(verdict, why=why)
@@ -120,7 +121,7 @@ def _of_gpu_alone(verdict: TraceVerdict, grown: Mapping[str, Growth], trace: Tra
     return replace(
         verdict,
         verdicts=(*(own for own in verdict.verdicts if own not in REPLACED), growth.verdict),
-        why=_beside(memory_words(growth, what=WORDS[column]), verdict, trace),
+        why=_beside(memory_words(growth, what=NAMES[column]), verdict, trace),
         rate_kib_per_step=growth.rate,
         rate_ci=growth.interval,
         excluded_kib_per_step=growth.excluded,
@@ -132,4 +133,4 @@ def _beside(words: str, verdict: TraceVerdict, trace: Trace) -> str:
     """Return `words`, followed by the reason for RSS and step times if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
         return f"{words}; {verdict.why}"
-    return f"{words}; up to step {verdict.steps}"
+    return TraceReason.UP_TO_STEP(found=words, last=verdict.steps)

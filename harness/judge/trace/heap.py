@@ -16,8 +16,8 @@ from harness.judge.trace.look_rates import keep_on, paces_at
 from harness.judge.trace.memory_layer import WRAP_KIB
 from harness.judge.trace.rows import even_rows, sampled, thinned_rows
 from harness.model import Trace
+from harness.reasons import GrowthReason
 
-WORDS = "the C heap in use"
 GRAIN_KIB = 16 / 1024
 """Alignment of malloc, in KiB: the smallest change of the heap in use."""
 LOOKS = 4
@@ -61,5 +61,5 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
     _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
     if not len(resident) or left > resident[-1]:
         return None
-    how = "at the same rate from look to look, with garbage collected; a table that doubles in size may look the same"
+    how = GrowthReason.STEADY_AT_LOOKS()
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)

@@ -12,10 +12,8 @@ from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
 from harness.judge.trace.look_rates import last_pace, look_values
 from harness.judge.trace.rows import even_rows, sampled
 from harness.model import Look, Trace
+from harness.reasons import LayerName
 
-CYCLES = "reference cycles"
-NATIVE = "native heap"
-OBJECTS = "python objects"
 NATIVE_SHARE = 0.7
 """Minimum share of the growth (of RSS or GPU memory) that a layer must explain to be named."""
 FLAT_SHARE = 0.2
@@ -38,12 +36,12 @@ def layer_of(trace: Trace) -> str | None:
     if resident is None or resident <= 0:
         return None
     if _is_mapped(trace.looks, resident=resident):
-        return "file or shared memory"
+        return LayerName.FILES()
     blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
     if _loses_objects(blocks):
-        return OBJECTS
+        return LayerName.OBJECTS()
     if heap is not None and heap >= NATIVE_SHARE * resident:
-        return NATIVE
+        return LayerName.NATIVE()
     if heap is None or heap > FLAT_SHARE * resident:
         return None
     return _without_heap(trace, resident=resident, blocks_known=blocks is not None)
@@ -51,7 +49,7 @@ def layer_of(trace: Trace) -> str | None:
 
 def heap_layer_of(trace: Trace) -> str:
     """Return the layer of a trace whose C heap in use leaks, whether or not resident memory grows."""
-    return OBJECTS if _loses_objects(_probed(trace, "blocks")) else NATIVE
+    return (LayerName.OBJECTS if _loses_objects(_probed(trace, "blocks")) else LayerName.NATIVE)()
 
 
 def gpu_layer_of(trace: Trace) -> str | None:
@@ -63,12 +61,12 @@ def gpu_layer_of(trace: Trace) -> str | None:
         return None
     half = float(np.ptp(sampled(trace.step))) / 2
     if used > 0 and used >= NATIVE_SHARE * (device - SEGMENT_KIB / max(half, 1.0)):
-        return "gpu pool"
+        return LayerName.GPU_POOL()
     if device <= 0 or used > FLAT_SHARE * device or reserved is None:
         return None
     if reserved >= NATIVE_SHARE * device:
-        return "gpu fragmentation"
-    return "gpu driver" if reserved <= FLAT_SHARE * device else None
+        return LayerName.GPU_FRAGMENTATION()
+    return LayerName.GPU_DRIVER() if reserved <= FLAT_SHARE * device else None
 
 
 def _loses_objects(blocks: float | None) -> bool:
@@ -105,8 +103,8 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
     if last.rss_kib is not None and last.rss_trimmed_kib is not None:
         grown = resident * float(np.ptp(sampled(trace.step)))
         if last.rss_kib - last.rss_trimmed_kib >= TRIMMED_SHARE * grown:
-            return "allocator retention"
-        return "direct mmap" if blocks_known else None
+            return LayerName.ALLOCATOR()
+        return LayerName.DIRECT_MMAP() if blocks_known else None
     return None
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.trace.child_processes import with_children
 from harness.judge.trace.growth.gc_refill import without_refills
-from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few_rows
+from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels, fit_trend
-from harness.judge.trace.heap import WORDS, judge_heap, kept_at_looks
-from harness.judge.trace.memory_layer import CYCLES, heap_layer_of, layer_of
+from harness.judge.trace.heap import judge_heap, kept_at_looks
+from harness.judge.trace.memory_layer import heap_layer_of, layer_of
 from harness.judge.trace.rows import even_rows, sampled, thinned_rows
 from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
 """Significance level of a leak in one trace, divided equally among its looks (Bonferroni)."""
@@ -164,11 +165,13 @@ def _alpha(steps: Steps | None) -> float:
 def _drift(durations: Floats, *, limit: float) -> _Drift:
     """Judge the step time: in a slowdown, block medians rise steadily, by more than the limit, and not in one jump."""
     settled = durations[len(durations) // 4 :]
+    if not len(durations):
+        return _Drift(unmet=GrowthReason.NO_ROWS())
     if len(durations) < LEAST_ROWS:
-        return _Drift(unmet=too_few_rows(len(durations)))
+        return _Drift(unmet=GrowthReason.TOO_FEW_ROWS(rows=len(durations), least=LEAST_ROWS))
     medians = block_levels(settled, share=0.5)
     if medians.min() <= 0:
-        return _Drift(unmet="the steps are too short for the clock")
+        return _Drift(unmet=TraceReason.STEPS_TOO_SHORT())
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
@@ -180,7 +183,7 @@ def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
     if memory is None:
         return None
     if memory.cycles:
-        return CYCLES
+        return LayerName.CYCLES()
     if memory.verdict != "leak":
         return None
     return heap_layer_of(trace) if in_heap else layer_of(trace)
@@ -200,45 +203,44 @@ def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[Ve
 def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
     parts = []
     if memory is not None:
-        parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
+        parts.append(memory_words(memory, what=MemoryName.HEAP if in_heap else MemoryName.RSS, early=early))
     if in_heap:
-        parts.append("RSS alone does not show it: the growth fills memory that was free, or garbage hides it")
+        parts.append(TraceReason.HEAP_ALONE())
     if drift.slowdown and drift.relative is not None:
-        parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
+        parts.append(TraceReason.SLOWDOWN(rise=drift.relative))
     elif memory is None:
-        parts.append(drift.unmet or "step time is flat; memory was not measured")
-    return f"{'; '.join(parts)}; up to step {last}"
+        parts.append(drift.unmet or TraceReason.STEP_TIME_FLAT())
+    return TraceReason.UP_TO_STEP(found="; ".join(parts), last=last)
 
 
-def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
+def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bool = False) -> str:
     """Return the reason for a verdict on memory as text; `what` is the name of the memory."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
-    grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
+    name, (low, high) = what(), memory.interval
+    grows = TraceReason.GROWS(memory=name, rate=memory.rate, low=low, high=high)
     if memory.cycles:
-        return f"{what} grows {memory.rate:.4g} KiB a step, and gc.collect frees it: reference cycles"
+        return TraceReason.GROWS_BY_CYCLES(memory=name, rate=memory.rate)
     if memory.how and not early:
         return f"{grows}, {memory.how}"
     if memory.below is not None:
-        slow = f"{what} still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
-        return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
+        return TraceReason.GROWS_SLOWLY(memory=name, rate=memory.rate, limit=memory.below, excluded=memory.excluded)
     if early:
-        return (
-            f"{grows}: too early to tell it from a buffer that fills; more than {EARLY_STEPS:,} steps would settle it"
-        )
-    noisy = "is too noisy to tell"
+        return TraceReason.GROWS_EARLY(grows=grows, steps=EARLY_STEPS)
+    noisy = TraceReason.NOISY(memory=name)
     if memory.due is not None:
-        noisy = f"rises by {memory.due:.4g} KiB at a time, and the next rise may be due"
-    words = {
-        "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stopped rising",
-        "flat": f"{what} is flat",
-        "suspect": f"{grows}, but {memory.unmet}; more steps would settle it",
-        "inconclusive": f"{what} {noisy}; more steps would settle it",
-    }
+        noisy = TraceReason.RISE_DUE(memory=name, rise=memory.due)
+    found = {
+        "plateau": TraceReason.PLATEAU(memory=name, rise_mib=memory.rise / 1024),
+        "flat": TraceReason.FLAT(memory=name),
+        "suspect": TraceReason.MAY_LEAK(grows=grows, unmet=memory.unmet),
+        "inconclusive": noisy,
+    }[memory.verdict]
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    is_bounded = memory.verdict not in GOOD and detectable >= excluded
-    detectable_words = f", and a steady one of {_figure(detectable)} would have been seen" if is_bounded else ""
-    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{detectable_words}"
+    found = TraceReason.RULED_OUT(found=found, excluded=_figure(excluded))
+    if memory.verdict not in GOOD and detectable >= excluded:
+        found = TraceReason.STEADY_RULED_OUT(found=found, detectable=_figure(detectable))
+    return found
 
 
 def _figure(value: float) -> str:

@@ -56,11 +56,10 @@ class Both:
         if self.is_apart:
             pairs = zip((self.old, self.new), self.between, strict=True)
             return ", ".join(f"{figure} in {name}" for figure, name in pairs)
-        old, _, unit = self.old.rpartition(" ")
         if not self.new or self.old == self.new == _NONE:
             told = self.old
         else:
-            told = f"{old if old and self.new.endswith(f' {unit}') else self.old} → {self.new}"
+            told = f"{numbers.without_unit(self.old, self.new)} → {self.new}"
         return ", but ".join(filter(None, (told, self.worst)))
 
     @property
@@ -261,7 +260,8 @@ def _growth(signal: Both) -> str:
     """Return `memory does not grow in 6.2.0 and 6.6.4, but grows by 5.06 KiB/step in 6.3.1`. An undecided figure, which
     has an interval, reads `may grow by`.
     """
-    does_not, grows = ("does not", "grows") if signal.title.endswith("memory") else ("do not", "grow")
+    is_plural = signal_words.shown_signal(signal.name).plural
+    does_not, grows = ("do not", "grow") if is_plural else ("does not", "grows")
     told = [
         f"{does_not} grow" if figure == _NONE else f"{'may grow' if is_open else grows} by {figure}"
         for figure, is_open in zip((signal.old, signal.new), signal.undecided, strict=True)

@@ -35,8 +35,8 @@ CHANGED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell as tables show it. `word` and `figure` are plain text. `strip` has a tone for each group of signals, and
-    is empty if no signal was recorded.
+    """One cell as tables show it. `word` and `figure` are plain text. `is_coarse`: the figure is a minimum detectable
+    effect that exceeds the limit. `strip` has a tone for each group of signals, and is empty if no signal was recorded.
     """
 
     tone: Tone
@@ -45,6 +45,7 @@ class Shown:
     result: CellResult
     mark: Mark | None = None
     strip: Strip = ()
+    is_coarse: bool = False
 
     @property
     def symbol(self) -> str:
@@ -112,7 +113,7 @@ def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
     """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
-    coarse = next((cell.figure for cell in cells if cell.figure.startswith("only ")), "")
+    coarse = next((cell.figure for cell in cells if cell.is_coarse), "")
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
         signal_marks.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
@@ -220,7 +221,7 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
         return cell
     verdict = cell.result.verdict
     if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
-        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict), is_coarse=False)
     return replace(cell, mark="first_fixed")
 
 
@@ -235,13 +236,14 @@ def _is_shown(finding: Finding, cell: Shown) -> bool:
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
-    word, figure = words.cell_words(entry.verdict, least=least)
+    shown = words.cell_words(entry.verdict, least=least)
     return Shown(
         tone=words.cell_tone(entry.verdict),
-        word=_word(entry, word),
-        figure=figure,
+        word=_word(entry, shown.word),
+        figure=shown.figure,
         result=entry,
         strip=signal_marks.strip(entry.verdict) if entry.verdict.trials else (),
+        is_coarse=shown.is_coarse,
     )
 
 

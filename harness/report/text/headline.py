@@ -43,7 +43,9 @@ def _infrastructure(result: RunResult) -> str:
     if not any(cell.verdict.trials for cell in result.cells):
         return f"Nothing could be measured: {len(lost)} of {cells} are untested{where}."
     how = "" if all(_is_untested(cell) for cell in lost) else " as planned"
-    return f"Nothing bad in what ran, but {len(lost)} of {cells} could not be measured{how}{where}."
+    told = f"{len(lost)} of {cells} could not be measured{how}{where}"
+    seen = _suspects(result)
+    return _unconfirmed(seen, told) if seen else f"Nothing bad in what ran, but {told}."
 
 
 def _is_untested(cell: CellResult) -> bool:
@@ -60,10 +62,18 @@ def _inconclusive(result: RunResult) -> str:
     few = [f"{early} of {cells} had too few launches to be called good"] if early else []
     unsaid = sum(_is_stopped(cell) and not cell.verdict.trials for cell in result.cells)
     none = [f"{unsaid} of {cells} had no launch"] if unsaid else []
-    seen = so_far.lines(result) if any(map(_is_stopped, result.cells)) else []
-    if not seen:
-        return f"{_why_stopped(result)}Nothing bad found, but {'; '.join([*told, *few, *none, *_open(result)])}."
-    return f"{_why_stopped(result)}Nothing bad is confirmed. {'; '.join(seen)}. {'; '.join([*told, *few, *none])}."
+    why = _why_stopped(result)
+    seen = (so_far.lines(result) if why else []) or _suspects(result)
+    rest = "; ".join([*told, *few, *none, *([] if why and seen else _blind(result))])
+    if seen:
+        return _unconfirmed(seen, rest, why=why)
+    return f"{why}{'. ' if why else ''}Nothing bad found, but {rest}."
+
+
+def _unconfirmed(seen: Sequence[str], rest: str, *, why: str = "") -> str:
+    """Return the headline of a run in which something looks bad that is not confirmed: it comes before all else."""
+    more = [f"{why or 'Also'}: {rest}"] if rest else list(filter(None, [why]))
+    return "".join(f"{text}. " for text in (f"Not confirmed: {'; '.join(seen)}", *more)).rstrip()
 
 
 def _is_stopped(cell: CellResult) -> bool:
@@ -71,24 +81,22 @@ def _is_stopped(cell: CellResult) -> bool:
 
 
 def _why_stopped(result: RunResult) -> str:
-    """Return `Stopped by --quick. `, or "" if the sweep was not stopped early."""
+    """Return `Stopped by --quick`, or "" if the sweep was not stopped early."""
     why = next((cell.skipped.why for cell in result.cells if cell.skipped is not None and _is_stopped(cell)), "")
-    return f"{why[:1].upper()}{why[1:]}. " if why else ""
-
-
-def _open(result: RunResult) -> list[str]:
-    """Return what is undecided in otherwise good cells: changes seen in too few launches, and blind signals."""
-    return [*_suspects(result), *_blind(result)]
+    return f"{why[:1].upper()}{why[1:]}"
 
 
 def _suspects(result: RunResult) -> list[str]:
-    """Return the most important suspect signal of each good cell: `six 1.16.0: step time is 300 times that of …`."""
+    """Return what makes each suspect cell, or good cell with a suspect signal, look bad: `six 1.16.0: step time is 300
+    times that of …`.
+    """
     told = []
     for cell in result.cells:
         name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
-        if name is not None and cell.verdict.signals[name].seen == "suspect":
-            why = cell.verdict.signals[name].why
-            told.append(f"{plain(cell.cell.image.series)} {version(cell.cell.image.version)}: {plain(why)}")
+        is_signal = name is not None and cell.verdict.signals[name].seen == "suspect"
+        if is_signal or cell.verdict.verdict == "suspect":
+            image = cell.cell.image
+            told.append(f"{plain(image.series)} {version(image.version)}: {so_far.reason(cell)}")
     return words.at_most(told, _MOST_TITLES, rest="{} more also seem worse")
 
 

@@ -216,6 +216,11 @@ def _seen(name: str, signal: SignalVerdict) -> str:
     return f"±{visible_text(name, signal.visible)}"
 
 
+def has_coarse_figure(name: str, signal: SignalVerdict) -> bool:
+    """Return whether the figure of `short` is a minimum detectable effect that exceeds the limit."""
+    return bool(_seen(name, signal))
+
+
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:
     """Return whether a cell's level could not be compared with the other versions' levels, because it was measured on
     another day or in too few rounds. A change between the other versions then says nothing about this cell.

@@ -78,7 +78,7 @@ def _line(some: Sequence[Provisional]) -> str:
     by = f"; {numbers.count(first.bad.verdict.trials, 'launch')}" if first.bad.verdict.verdict not in GOOD else ""
     seems = "seems bad first" if first.is_next else "seems bad"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"{name} {seems} (provisional; {places}{rest}{by}): {_seen(first.bad)}{_before(first)}"
+    return f"{name} {seems} (provisional; {places}{rest}{by}): {reason(first.bad)}{_before(first)}"
 
 
 def _before(first: Provisional) -> str:
@@ -93,7 +93,8 @@ def _before(first: Provisional) -> str:
     )
 
 
-def _seen(entry: CellResult) -> str:
+def reason(entry: CellResult) -> str:
+    """Return why a cell looks bad, shortened."""
     name = signal_words.matter(entry.verdict)
     signal = entry.verdict.signals.get(name) if name is not None else None
     own = signal.why if signal is not None and entry.verdict.verdict in GOOD else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from harness.model import BAD, GOOD, METRIC_PREFIX, UNSURE, CellResult, CellVerdict, Lane, RunResult, Variant
 from harness.report.text import numbers, signal_words
@@ -54,8 +55,18 @@ def cell_tone(verdict: CellVerdict) -> Tone:
     return verdict.state
 
 
-def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
-    """Return the word and the figure for a cell in a table, for its worst signal.
+class CellWords(NamedTuple):
+    """The word and the figure for a cell in a table. `is_coarse`: the figure is a minimum detectable effect that
+    exceeds the limit.
+    """
+
+    word: str
+    figure: str
+    is_coarse: bool = False
+
+
+def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
+    """Return the words for a cell in a table, for its worst signal.
 
     (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
     `least` is the number of launches that the cell needs.
@@ -63,10 +74,11 @@ def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
     own, name = tone(verdict.verdict), signal_words.matter(verdict)
     is_bad = name is not None and verdict.signals[name].seen == "bad"
     if own == "good" and verdict.provisional and not is_bad:
-        return SO_FAR, _launches(verdict.trials, least=least)
+        return CellWords(SO_FAR, _launches(verdict.trials, least=least))
     if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
-        return verdict_word(verdict), cell_figure(verdict)
-    return signal_words.short(name, verdict.signals[name])
+        return CellWords(verdict_word(verdict), cell_figure(verdict))
+    signal = verdict.signals[name]
+    return CellWords(*signal_words.short(name, signal), is_coarse=signal_words.has_coarse_figure(name, signal))
 
 
 def _launches(trials: int, *, least: int) -> str:
@@ -160,8 +172,8 @@ def why(result: CellResult) -> str:
     """
     if result.cell.excluded is not None:
         return f"excluded: {result.cell.excluded.why}"
-    known = not result.problem or result.problem in result.verdict.why
-    return result.verdict.why if known else f"{HINDERED}: {result.problem}; {result.verdict.why}"
+    problem, reason = result.problem, result.verdict.why
+    return reason if problem in ("", reason) else f"{HINDERED}: {problem}; {reason}"
 
 
 # ---------------------------------------------------------------- several names

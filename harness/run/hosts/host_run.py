@@ -1,6 +1,6 @@
 """Runs all the trials of one worker: again and again, it launches the most urgent batch among the rows of its host.
 
-A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` returns the row
+A row has the cells of one series, lane and variant. All rows are open at the same time. The `Queue` returns the row
 whose turn it is and its next `Batch`, which has one launch of each of its cells. This module contains no statistics.
 """
 
@@ -16,7 +16,7 @@ from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.scheduler import Batch, BlockRun, CellRun, Rows, Turn
+from harness.run.scheduler import Batch, BlockRun, CellRun, Queue, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,31 +37,31 @@ class HostRun:
         """Return a copy that uses another connection and shares everything else."""
         return replace(self, launcher=replace(self.launcher, engine=engine))
 
-    def run(self, rows: Rows) -> None:
+    def run(self, queue: Queue) -> None:
         """Run the rows and fill in their CellRuns, with the reason for each cell that could not run.
 
         Raises Interrupted when the run is stopped, EngineUnreachable when the engine is lost, InfrastructureError when
         another harness has taken over the host.
         """
-        self.look_ahead(rows)
+        self.look_ahead(queue)
         try:
-            self.work(rows)
+            self.work(queue)
         finally:
             self.launcher.images.close()
 
-    def work(self, rows: Rows) -> None:
+    def work(self, queue: Queue) -> None:
         """Run rows until none is left, as `run` does, but neither start nor end the shared pulls."""
         try:
-            while (turn := rows.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
-                self.launcher.images.expect([[run.cell for run in block.cells] for block in rows.ahead(self.worker)])
-                self._run_turn(turn, rows)
+            while (turn := queue.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
+                self.launcher.images.expect([[run.cell for run in block.cells] for block in queue.ahead(self.worker)])
+                self._run_turn(turn, queue)
         except BaseException:
-            rows.abandon(self.worker)
+            queue.abandon(self.worker)
             raise
 
-    def look_ahead(self, rows: Rows) -> None:
+    def look_ahead(self, queue: Queue) -> None:
         """Start the pulls of the images that the rows need."""
-        blocks = rows.ahead(self.worker)
+        blocks = queue.ahead(self.worker)
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         cells = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
         images = {cell.image for cell in cells}
@@ -69,21 +69,21 @@ class HostRun:
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
-    def _run_turn(self, turn: Turn, rows: Rows) -> None:
+    def _run_turn(self, turn: Turn, queue: Queue) -> None:
         if turn.batch is None:
             with self.gate.entered(NO_LOAD):
                 self._prepare_block(turn.block)
         elif turn.batch.runs:
             with self._entered(turn, turn.batch) as visit:
-                self._run_batch(turn, turn.batch, rows, visit)
+                self._run_batch(turn, turn.batch, queue, visit)
         else:
             self._log(turn.block, turn.batch, [])
             for run in turn.block.cells:
                 run.skipped = turn.batch.skipped.get(run.cell.id)
             self.finished(turn.block)
-            rows.close(turn.block)
+            queue.close(turn.block)
             return
-        rows.put_back(turn.block)
+        queue.put_back(turn.block)
 
     def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
@@ -92,9 +92,9 @@ class HostRun:
         if not turn.single or any(run.alone for run in batch.runs):
             return self.gate.entered(None)
         cell = batch.runs[0].cell
-        row = [trial for run in turn.block.cells for trial in run.measured]
+        measured = [trial for run in turn.block.cells for trial in run.measured]
         others = list(self.launcher.peers[cell.variant.scenario.name])
-        return self.gate.entered(load_of(cell, row, others, share_bytes=self.gate.share_bytes))
+        return self.gate.entered(load_of(cell, measured, others, share_bytes=self.gate.share_bytes))
 
     def _prepare_block(self, block: BlockRun) -> None:
         """Build or install the block's images before anything is measured, because this occupies the processors.
@@ -111,7 +111,7 @@ class HostRun:
             if run.at_hand if block.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 
-    def _run_batch(self, turn: Turn, batch: Batch, rows: Rows, visit: Visit) -> None:
+    def _run_batch(self, turn: Turn, batch: Batch, queue: Queue, visit: Visit) -> None:
         """Launch the cells of a batch until the sweep is stopped; other rows may use the time of a pull."""
         if batch.only_known:
             for run in batch.runs:
@@ -119,13 +119,13 @@ class HostRun:
             return
         begun = [run.launched for run in batch.runs]
         awaited = any(self._is_awaited(run) for run in batch.runs)
-        for run in self._in_turn(batch.runs, turn, rows):
+        for run in self._in_turn(batch.runs, turn, queue):
             self.launcher.launch(run, batch, others=lambda: visit.others, awaited=awaited)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
             self._log(turn.block, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
 
-    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, rows: Rows) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: Queue) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
 
         Images that the host has go before images that are still being pulled, which follow in the order of their pulls.
@@ -135,13 +135,13 @@ class HostRun:
         waiting = list(runs)
         self.rng.shuffle(waiting)
         before = _known(runs)
-        while waiting and not rows.stopped():
-            if len(waiting) < len(runs) and rows.gives_way(turn.block):
+        while waiting and not queue.stopped():
+            if len(waiting) < len(runs) and queue.gives_way(turn.block):
                 return
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and not turn.single and self._run_early(turn.block, rows):
+            if not ready and not turn.single and self._run_early(turn.block, queue):
                 continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
@@ -150,11 +150,11 @@ class HostRun:
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)
 
-    def _run_early(self, present: BlockRun, rows: Rows) -> bool:
+    def _run_early(self, present: BlockRun, queue: Queue) -> bool:
         """Launch an early batch during a pull; return False if no row has one. The lowest round comes first and, within
         a round, the row `present`.
         """
-        others = [block for block in rows.ahead(self.worker) if block is not present]
+        others = [block for block in queue.ahead(self.worker) if block is not present]
         ready = [
             (batch, block)
             for block in (present, *others)
@@ -162,14 +162,14 @@ class HostRun:
             if self.launcher.images.is_here(batch.runs[0].cell)
         ]
         for batch, block in sorted(ready, key=lambda pair: pair[0].round):
-            if block is not present and not rows.claim(block, self.worker):
+            if block is not present and not queue.claim(block, self.worker):
                 continue
             run = batch.runs[0]
             self.launcher.launch(run, batch, others=lambda: 0, awaited=True)
             if run.launched:
                 self._log(block, batch, [run])
             if block is not present:
-                rows.again(block)
+                queue.again(block)
             return True
         return False
 

@@ -91,8 +91,8 @@ def test_lanes_that_may_share_a_version_are_one_fault_and_others_are_not() -> No
 
 def test_a_version_that_is_bad_by_another_fault_is_not_known_here() -> None:
     first, second = made(["ggbbggbbgg"])
-    assert "".join("ubg"[1 if one else 2 if one is False else 0] for one in first.rows[build.HERE]) == "ggbbgguugg"
-    assert "".join("ubg"[1 if one else 2 if one is False else 0] for one in second.rows[build.HERE]) == "gguuggbbgg"
+    assert "".join("ubg"[1 if one else 2 if one is False else 0] for one in first.states[build.HERE]) == "ggbbgguugg"
+    assert "".join("ubg"[1 if one else 2 if one is False else 0] for one in second.states[build.HERE]) == "gguuggbbgg"
 
 
 def test_what_made_it_worse_is_a_fault_of_its_own_and_ends_with_it() -> None:
@@ -104,8 +104,8 @@ def test_what_made_it_worse_is_a_fault_of_its_own_and_ends_with_it() -> None:
     ]  # fmt: skip
     row = tuple(LETTERS[letter] for letter in "gbbbbbbggg")
     plain, much = faults_of(VARIANTS[0], {build.HERE: episodes}, {build.HERE: row}, ORDER)
-    assert plain.rows[build.HERE] == row
-    assert much.rows[build.HERE] == (*[False] * 4, *[True] * 3, *[False] * 3)
+    assert plain.states[build.HERE] == row
+    assert much.states[build.HERE] == (*[False] * 4, *[True] * 3, *[False] * 3)
 
 
 # ---------------------------------------------------------------- whatever the histories

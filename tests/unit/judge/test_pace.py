@@ -14,8 +14,9 @@ from harness.judge.comparison.level_figures import usable
 from harness.judge.comparison.pace import first_look_s, own_step_s, plainly_slow, usual_step_s
 from harness.judge.history.changes import find_changes
 from harness.judge.history.wants_round import wants_round
-from harness.judge.signal_verdicts import HASTY, Resolution, with_levels
+from harness.judge.signal_verdicts import Resolution, with_levels
 from harness.model import Steps, Trial, Trials
+from harness.reasons import SignalReason
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, times, trace_of, trial_of
 
 USUAL_S = 120e-6
@@ -66,8 +67,8 @@ def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
     cells = with_levels(compared, compared.cells, Resolution(limits=LIMITS, visible={}))
-    assert cells[2].signals["peak_memory"].why == HASTY
-    assert cells[1].signals["peak_memory"].why != HASTY
+    assert cells[2].signals["peak_memory"].why == SignalReason.ENDED_AS_SLOW()
+    assert cells[1].signals["peak_memory"].why != SignalReason.ENDED_AS_SLOW()
 
 
 def test_a_slow_start_is_not_a_slow_version():

@@ -248,7 +248,7 @@ def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
 
 def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() -> None:
     """A search named 1.21.0 as first bad, and said that the last good version was never compared."""
-    apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in row] for place, row in enumerate(block())]
+    apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in own] for place, own in enumerate(block())]
 
     assert told(apart)[2].signals["step_time"].seen == "blind"
     assert told(apart, searched=True)[2].signals["step_time"].seen == "good"

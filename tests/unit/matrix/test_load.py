@@ -16,7 +16,7 @@ from harness.matrix.keys import MatrixFile, ScenarioEntry
 from harness.matrix.keys.scenario import Limits
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
-from harness.plan.cells import make_plan
+from harness.plan.cells import make_plan, select
 from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
@@ -170,7 +170,7 @@ def test_a_scenario_that_is_called_by_a_number_gets_its_variant(load: Load) -> N
     assert "010" in load(named).exclude[0].values()
     matrix = load(f"{named}include: [{{scenario: 010, level: 3}}]\n")
     assert matrix.include == ({"scenario": "010", "level": 3},)
-    assert "010 level=3" in {str(block.variant) for block in make_plan(matrix, seed=1).blocks}
+    assert "010 level=3" in {str(block.variant) for block in make_plan(select(matrix, seed=1)).blocks}
 
 
 # ---------------------------------------------------------------- versions and the index

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.narrow import questions, search, sides
-from harness.flows.narrow.questions import Files, of_run, plan_of_files
+from harness.flows.narrow.questions import Files, of_run, selection_of_files
 from harness.model import Finding, Program, Variant
+from harness.plan.cells import make_plan
 from harness.run.trial.payload import pack
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
@@ -102,7 +103,7 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
     good: str, bad: str, told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        plan_of_files(files(tmp_path, good, bad), seed=1)
+        selection_of_files(files(tmp_path, good, bad), seed=1)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +116,13 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
 )
 def test_a_script_that_cannot_be_launched_is_told_first(script: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=told):
-        plan_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script), seed=1)
+        selection_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script), seed=1)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), bad=tmp_path / "gone.txt")
     with pytest.raises(UsageError, match=r"gone\.txt: cannot be read"):
-        plan_of_files(asked, seed=1)
+        selection_of_files(asked, seed=1)
 
 
 def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
     (tmp_path / "check.py").write_text("import helper\n")
     (tmp_path / "helper.py").touch()
     asked = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")
-    plan = plan_of_files(replace(asked, script=None, command=("python", "check.py")), seed=1)
+    plan = make_plan(selection_of_files(replace(asked, script=None, command=("python", "check.py")), seed=1))
     assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
 
 
@@ -138,13 +139,13 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
 def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(command: str, tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=(command,))
     with pytest.raises(UsageError, match=f"^{command}: no such file"):
-        plan_of_files(asked, seed=1)
+        selection_of_files(asked, seed=1)
 
 
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
     """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
-    (block,) = plan_of_files(asked, seed=1).blocks
+    (block,) = make_plan(selection_of_files(asked, seed=1)).blocks
     cells = dict(zip(("A", "B"), block.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
@@ -159,7 +160,7 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It printed the number of launches that a search takes, and the search then refused both versions."""
-    plan = plan_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1)
+    plan = make_plan(selection_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1))
     a, b = plan.blocks[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
 

@@ -20,6 +20,7 @@ from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageE
 from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.answers.seen import ImageRef, RegistryLook
+from harness.plan.cells import Selection, make_plan
 from harness.registry.errors import RegistryDenied, RegistryTrouble
 from harness.report.terminal import watch as words
 
@@ -71,7 +72,8 @@ class Runs:
     ran: list[list[str]] = field(default_factory=list)
     fresh: list[bool] = field(default_factory=list)
 
-    def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
+    def __call__(self, selection: Selection, *, fresh: bool) -> RunResult:
+        plan = make_plan(selection)
         self.ran.append([cell.image.version for cell in plan.cells])
         self.fresh.append(fresh)
         if self.raises:

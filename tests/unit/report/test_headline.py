@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict, Variant
+from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict, Skip, Variant
 from harness.report.text.headline import sentence
 from tests.unit.report import build
 
@@ -169,6 +169,49 @@ def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
     assert text == (
         "Nothing bad found, but tail of the step time could not be measured as finely as the limit requires in 1 cell."
     )
+
+
+def suspected() -> RunResult:
+    why = "step time is 5.73 times that of the version before, in 1 launch"
+    slow = SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why, remedy="more launches would settle it")
+    return with_signal(build.quiet(), step_time=slow)
+
+
+SUSPECTED = "Not confirmed: multidict 6.6.4: step time is 5.73 times that of the version before, in 1 launch."
+
+
+def test_what_looks_bad_is_the_first_that_is_read() -> None:
+    """It read "Nothing bad found, but multidict 6.6.4: step time is 5.73 times that of the version before"."""
+    text = sentence(replace(suspected(), verdict="inconclusive"))
+    assert text == SUSPECTED
+    blind = with_signal(suspected(), tail=SignalVerdict(seen="blind", visible=3.33, limit=1.0))
+    assert sentence(replace(blind, verdict="inconclusive")) == (
+        f"{SUSPECTED} Also: tail of the step time could not be measured as finely as the limit requires in 1 cell."
+    )
+
+
+def test_what_looks_bad_comes_before_what_could_not_run() -> None:
+    """It read "Nothing bad in what ran, but 1 of 10 cells could not be measured" beside a version 5 times slower."""
+    first, *rest = suspected().cells
+    lost = replace(first, verdict=build.unknown("untested", "no image"))
+    text = sentence(replace(suspected(), cells=(lost, *rest), verdict="infrastructure"))
+    assert text == f"{SUSPECTED} Also: 1 of 10 cells could not be measured."
+
+
+def test_what_looks_bad_comes_before_the_option_that_ended_the_sweep() -> None:
+    stopped = [replace(cell, skipped=Skip(by="stop", why="stopped by --quick")) for cell in suspected().cells]
+    text = sentence(replace(suspected(), cells=tuple(stopped), verdict="inconclusive"))
+    assert text.startswith("Not confirmed: multidict 6.6.4 seems bad first (provisional; multidict_pop, local): step ")
+    assert text.endswith("; 6.6.3 before it is good so far. Stopped by --quick.")
+
+
+def test_a_launch_that_failed_or_grew_is_not_introduced_as_nothing() -> None:
+    """It read "Nothing bad found, but 1 of 10 cells could not be decided (1 suspect)"."""
+    *before, last = build.quiet().cells
+    grows = replace(last, verdict=growing_early(0.0))
+    text = sentence(replace(build.quiet(), cells=(*before, grows), verdict="inconclusive"))
+    assert text.startswith("Not confirmed: multidict 6.6.4: RSS grows 7.467 KiB a step (0 to 18.15)")
+    assert text.endswith(". Also: 1 of 10 cells could not be decided (1 suspect).")
 
 
 def test_the_headline_has_what_was_seen_and_leaves_the_rest_to_the_cell() -> None:

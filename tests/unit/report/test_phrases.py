@@ -64,7 +64,7 @@ def test_every_signal_has_a_verb(name: str) -> None:
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
-    assert finding_phrases.verb([of], "50 % more") == "returns 50 % more `loss`"
+    assert finding_phrases.verb([of], "50 % more", is_share=True) == "returns 50 % more `loss`"
     assert finding_phrases.verb([of], "5 times") == "returns another `loss` (5 times)"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"

@@ -395,7 +395,7 @@ def test_outcomes_are_not_called_uncompared() -> None:
              False: build.seen(build.flat(), outcome=SignalVerdict(seen="good", value=0.0))}  # fmt: skip
     rows = [(build.ORJSON, [build.HERE], [build.DELETED])]
     (row,) = table.tables(build.run(rows, lambda version, *_: ended[version == "3.7.10"]))[0].verdicts
-    assert old_to_new.line(row).endswith("outcome 0 % → 100 % failed")
+    assert old_to_new.line(row).endswith("outcome 0 → 100 % failed")
 
 
 def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:

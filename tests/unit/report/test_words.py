@@ -220,6 +220,13 @@ def test_a_problem_is_told_once() -> None:
     assert gaps.lines(replace(result, cells=(lost,))) == []
 
 
+def test_a_problem_whose_words_occur_in_the_reason_is_told() -> None:
+    """It was searched in the reason: a short problem that the reason happened to contain was not told."""
+    leaking = replace(build.quickstart().cells[3], problem="trials")
+    assert leaking.problem in leaking.verdict.why
+    assert words.why(leaking) == f"not measured as planned: trials; {leaking.verdict.why}"
+
+
 @pytest.mark.parametrize(
     ("rate", "low", "verdict", "told"),
     [

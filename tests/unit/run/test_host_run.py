@@ -54,12 +54,12 @@ class Nothing:
         return Batch(runs=(), record={"kind": "done"})
 
 
-def rows_of(blocks: Sequence[BlockRun]) -> RowQueue:
+def queue_of(blocks: Sequence[BlockRun]) -> RowQueue:
     """Let all rows be equally good for the order of launches."""
-    rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
+    queue = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     for block in blocks:
-        rows.add(block)
-    return rows
+        queue.add(block)
+    return queue
 
 
 def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
@@ -80,7 +80,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
         stopped=lambda: False,
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(
-        rows_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
+        queue_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
     )
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
@@ -162,7 +162,7 @@ def launches(
         oracle=oracle or judging_oracle(), journal=create_autospec(Journal, instance=True), progress=progress,
         stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
-    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(rows_of(blocks))
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(queue_of(blocks))
     if kept is not None:
         kept += [call.args[0] for call in launcher.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]

@@ -8,7 +8,7 @@ import pytest
 from harness.model import Trace, Trial
 from harness.run.scheduler import Batch, BlockRun
 from harness.schedule.cost import expected_s, spent_s
-from tests.unit.search.test_row_queue import block
+from tests.unit.search.test_row_queue import a_row
 
 
 def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
@@ -19,14 +19,14 @@ def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
     )  # fmt: skip
 
 
-def row(*trials: Trial) -> BlockRun:
-    made = block("a", 3)
+def launched(*trials: Trial) -> BlockRun:
+    made = a_row("a", 3)
     made.cells[0].trials.extend(trials)
     return made
 
 
 def test_nothing_is_known_of_a_row_before_its_first_launch() -> None:
-    made = row()
+    made = launched()
     assert expected_s(Batch(runs=made.cells), made.cells) is None
     assert spent_s(made.cells) == 0
 
@@ -41,11 +41,11 @@ def test_nothing_is_known_of_a_row_before_its_first_launch() -> None:
     ],
 )
 def test_a_launch_takes_what_it_took_before_and_the_whole_budget_if_it_has_to(trials, depth, expected) -> None:
-    made = row(*trials)
+    made = launched(*trials)
     assert expected_s(Batch(runs=made.cells, depth=depth), made.cells) == pytest.approx(expected)
     assert spent_s(made.cells) == pytest.approx(sum(each.duration_s for each in trials))
 
 
 def test_a_version_that_had_no_launch_takes_as_long_as_the_others() -> None:
-    made, other = row(trial(500, step_s=0.01)), row()
+    made, other = launched(trial(500, step_s=0.01)), launched()
     assert expected_s(Batch(runs=other.cells), [*made.cells, *other.cells]) == pytest.approx(7)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.model import Cell, Host, HostState, Image, Lane, Plan
+from harness.model import Cell, Host, HostState, Image, Lane
 from harness.plan.pools import MachineSeen
+from harness.reasons import MachineReason
 from harness.run.engine import Engine
 
 
@@ -15,12 +16,14 @@ from harness.run.engine import Engine
 class OpenHost:
     """One machine as it was found: with an engine, or with the one-line problem that makes it unusable.
 
-    `part_of`: the host of the plan. `host`: this machine, which is that host itself or a machine of its pool. `lanes`:
-    the lanes of its GPUs, if the machine was asked for them.
+    `part_of`: the host of the plan. `host`: this machine, which is that host itself or a machine of its pool.
+    `images`: those that will run on the host; container engines list their GPUs from inside an image. `lanes`: the
+    lanes of its GPUs, if the machine was asked for them.
     """
 
     host: Host
     part_of: Host
+    images: Sequence[Image] = ()
     engine: Engine | None = None
     lanes: tuple[Lane, ...] = ()
     problem: str | None = None
@@ -78,11 +81,12 @@ class OpenHost:
 
 def leave_out(each: OpenHost, difference: str) -> None:
     """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
-    remedy = "make it equal, or give it a host of its own"
-    if each.host.slurm is not None:
-        remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
+    is_node = each.host.slurm is not None
+    if is_node:
         each.close()
-    each.problem = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
+    each.problem = (MachineReason.NODE_LEFT_OUT if is_node else MachineReason.LEFT_OUT)(
+        machine=each.host.machine, difference=difference
+    )
 
 
 def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
@@ -101,7 +105,7 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
     if not host.pool or first.usable:
         return HostState(host=host, problem=first.problem, facts=first.facts)
     told = "; ".join(f"{each.host.machine}: {each.problem}" for each in machines if each.problem is not None)
-    return HostState(host=host, problem=f"no machine of the pool can be used: {told}")
+    return HostState(host=host, problem=MachineReason.NONE_USABLE(problems=told))
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
@@ -121,13 +125,3 @@ def lanes_of(machines: Sequence[OpenHost]) -> dict[str, tuple[Lane, ...]]:
         if each.lanes and (each.usable or not each.part_of.pool):
             found.setdefault(each.part_of.name, tuple(replace(lane, host=each.part_of) for lane in each.lanes))
     return found
-
-
-def hosts_of(plan: Plan) -> list[Host]:
-    return list({block.lane.host.name: block.lane.host for block in plan.blocks}.values())
-
-
-def images_on(plan: Plan, host: Host) -> list[Image]:
-    """Return the images that will run on a host, each once. Container engines list their GPUs from inside an image."""
-    cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
-    return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, hosts_of, images_on, leave_out
+from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.threads import side_by_side
-from harness.model import Host, Image, Plan
+from harness.model import Host, Image
 from harness.model.watching import Say
 from harness.plan.lanes import choose_lanes
 from harness.plan.pools import odd_ones
@@ -25,28 +26,32 @@ GATHER_S = 10.0
 
 @contextmanager
 def using_hosts(
-    plan: Plan, context: RunContext, *, one: bool = False, homes: Mapping[tuple[str, str, str], str] | None = None
+    images: Mapping[Host, Sequence[Image]],
+    context: RunContext,
+    *,
+    one: bool = False,
+    homes: Mapping[tuple[str, str, str], str] = MappingProxyType({}),
 ) -> Iterator[list[OpenHost]]:
-    """Yield every machine of the plan, in the plan's order, each with its `problem` if it has one. The engines are
-    closed on exit, even if opening one of them raises.
+    """Yield every machine of the hosts, in the order given, each with its `problem` if it has one. The engines are
+    closed on exit, even if opening one of them raises. `images`: those that will run on each host.
 
     Once `context` is stopped, some machines may have neither an engine nor a problem. Nodes of a pool that the queue
     does not grant soon are `awaited`. `one`: open only one node of such a pool. `homes`: the machine that measured each
     row in an earlier run, by the row's place; these nodes are asked for first.
     """
     machines = [
-        OpenHost(host=_preferring(machine, place, _nodes_of(host, homes or {})), part_of=host)
-        for host in hosts_of(plan)
+        OpenHost(host=_preferring(machine, place, _nodes_of(host, homes)), part_of=host, images=wanted)
+        for host, wanted in images.items()
         for place, machine in enumerate(host.machines[:1] if one and host.slurm is not None else host.machines)
     ]
 
     def opener(each: OpenHost) -> Callable[[], None]:
         others = [other for other in machines if other.part_of == each.part_of and other is not each]
-        return lambda: _open_unless_late(each, others, images_on(plan, each.part_of), context)
+        return lambda: _open_unless_late(each, others, context)
 
     try:
         side_by_side([opener(each) for each in machines], context.stopped)
-        for host in hosts_of(plan):
+        for host in images:
             _leave_out_odd_ones([each for each in machines if each.part_of == host], context)
         yield machines
     finally:
@@ -70,7 +75,7 @@ class _Late(Exception):
     """Raised when the rest of the pool is open and no longer waits for this node."""
 
 
-def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequence[Image], context: RunContext) -> None:
+def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], context: RunContext) -> None:
     """Open a machine. Stop waiting for a node of a pool GATHER_S after the pool's first node was opened."""
 
     def is_late() -> bool:
@@ -81,10 +86,10 @@ def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequen
         return context.stopped.is_set()
 
     with suppress(_Late):
-        open_machine(each, images, context, over=is_late)
+        open_machine(each, context, over=is_late)
 
 
-def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *, over: Callable[[], bool]) -> None:
+def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> None:
     """Open a machine, or set its `problem`. Raises Interrupted once `over` returns True."""
 
     def say(text: str) -> None:
@@ -96,9 +101,9 @@ def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *
     try:
         engine = context.open_engine(each.host, environ=context.environ, say=say)
         if each.host.machine:
-            _name_machine(each, engine, images, say)
+            _name_machine(each, engine, say)
         if each.host.gpus != "none":
-            each.lanes = choose_lanes(each.host, engine.gpus(images, say))
+            each.lanes = choose_lanes(each.host, engine.gpus(each.images, say))
         each.engine, each.opened_s = engine, time.monotonic()
     except HarnessError as error:  # the other hosts go on, and what is known is reported
         if isinstance(error, Interrupted):
@@ -109,11 +114,11 @@ def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *
             engine.close()
 
 
-def _name_machine(each: OpenHost, engine: Engine, images: Sequence[Image], say: Say) -> None:
+def _name_machine(each: OpenHost, engine: Engine, say: Say) -> None:
     """Add the machine to the engine's facts, and so to the record and the key of every trial: a row that is resumed
     takes over no trials of another machine. A node gets its name when the queue grants it.
     """
-    cpu = engine.cpu(images, say)
+    cpu = engine.cpu(each.images, say)
     if each.host.slurm is not None:
         each.host = replace(each.host, machine=str(engine.facts["name"]))
     engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}

@@ -20,6 +20,7 @@ from harness.judge.trace.growth.sawtooth import FEWEST_TEETH, Floor, teeth_floor
 from harness.judge.trace.growth.trend_fit import Trend, fit_trend, highest_walk
 from harness.judge.trace.growth.window_rates import KEEPS, START, Windows
 from harness.model import Floats, Interval
+from harness.reasons import GrowthReason
 
 LARGEST_SHARE = 0.34
 """Maximum share of the rise of B that one step may make: more is a jump, not a leak."""
@@ -95,35 +96,35 @@ class SampledSeries:
     def leak(self) -> LeakRate | None:
         """Return the rate of the leak by the first pattern that matches; None if none does."""
         if self.unmet is None:
-            return self._pace(self.windows.later, "at the same rate throughout")
+            return self._pace(self.windows.later, GrowthReason.STEADY())
         if self._late():
-            return self._pace(self.windows.last, "at the same rate since it began")
+            return self._pace(self.windows.last, GrowthReason.BEGAN_LATE())
         if self._settled():
-            return self._pace(self.windows.last, "at the same rate since the warm-up")
+            return self._pace(self.windows.last, GrowthReason.COVERED_BY_WARM_UP())
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return _pace(self.teeth, "in the floor under its saw-teeth", error=self.teeth.error, alpha=self.alpha)
+            return _pace(self.teeth, GrowthReason.RISING_FLOOR(), error=self.teeth.error, alpha=self.alpha)
         if self._steady_losses():
             return self._loss_pace(self.losses)
         return None
 
     @cached_property
-    def unmet(self) -> str | None:
-        """Return the first unmet condition of a steady leak, as text; None if all are met."""
+    def unmet(self) -> GrowthReason | None:
+        """Return the first unmet condition of a steady leak; None if all are met."""
         later, earlier = self.windows.later, self.windows.earlier
-        conditions: tuple[tuple[Callable[[], bool], str], ...] = (
-            (lambda: later.low > 0, "no steady growth in the second half"),
-            (lambda: later.rate >= self.limit, "the growth is slower than the limit"),
-            (lambda: not self.windows.fell, "memory fell before it grew"),
-            (lambda: earlier.low > 0 or self._clear_over_all, "the growth is not steady over the whole trace"),
+        conditions: tuple[tuple[Callable[[], bool], GrowthReason], ...] = (
+            (lambda: later.low > 0, GrowthReason.NO_STEADY_GROWTH),
+            (lambda: later.rate >= self.limit, GrowthReason.BELOW_LIMIT),
+            (lambda: not self.windows.fell, GrowthReason.FELL_BEFORE),
+            (lambda: earlier.low > 0 or self._clear_over_all, GrowthReason.NOT_THROUGHOUT),
             (
                 lambda: self.windows.keeps_pace and not self.losses.become_rarer(since=0.25),
-                "the growth is slowing down",
+                GrowthReason.SLOWING_DOWN,
             ),
-            (lambda: later.rise > 2 * self.quantum, "it grew by no more than two of its smallest allocations"),
-            (lambda: later.largest_step <= LARGEST_SHARE * later.rise, "one jump accounts for most of the growth"),
-            (lambda: _no_walk(later), "memory that rises and falls at random may grow as much"),
+            (lambda: later.rise > 2 * self.quantum, GrowthReason.FEW_ALLOCATIONS),
+            (lambda: later.largest_step <= LARGEST_SHARE * later.rise, GrowthReason.ONE_JUMP),
+            (lambda: _no_walk(later), GrowthReason.RANDOM_WALK),
         )
-        return next((words for holds, words in conditions if not holds()), None)
+        return next((reason for holds, reason in conditions if not holds()), None)
 
     @property
     def detectable(self) -> float:
@@ -190,7 +191,7 @@ class SampledSeries:
 
     def _loss_pace(self, losses: Losses) -> LeakRate:
         rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
-        words = f"by {len(losses.sizes)} jumps at a steady rate"
+        words = GrowthReason.STEADY_JUMPS(jumps=len(losses.sizes))
         return LeakRate(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
 
 

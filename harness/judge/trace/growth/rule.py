@@ -14,6 +14,7 @@ import numpy as np
 from harness.judge.trace.growth.leak_patterns import SampledSeries
 from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, observed_quantum
 from harness.model import Floats, Interval, Look, VerdictName
+from harness.reasons import GrowthReason
 
 PAGE_KIB = 4.0
 HUGE_PAGE_KIB = 2048.0
@@ -69,7 +70,7 @@ def judge_growth(
     unit of `values`. If gc.collect at the `looks` frees the growth of a leak, it is a plateau.
     """
     if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", unmet=too_few_rows(len(values)))
+        return Growth(verdict="inconclusive", unmet=GrowthReason.TOO_FEW_ROWS(rows=len(values), least=LEAST_ROWS))
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
     series = SampledSeries(
         values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
@@ -87,13 +88,6 @@ def judge_growth(
     return replace(growth, detectable=series.detectable)
 
 
-def too_few_rows(rows: int) -> str:
-    """Return why a series with this number of rows is not judged."""
-    if not rows:
-        return "no samples of memory or step times to judge"
-    return f"too few samples to judge: {rows} of at least {LEAST_ROWS}"
-
-
 def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
     """Judge a series without a leak: flat, plateau, or undecided."""
     later = series.windows.later
@@ -103,7 +97,8 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
         verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
         due = series.quantum if excluded - _due(series) < series.limit else None
         fastest = max(excluded, _fastest(series))
-        return replace(flat, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
+        unmet = "" if series.unmet is None else series.unmet()
+        return replace(flat, verdict=verdict, excluded=fastest, unmet=unmet, due=due)
     if later.rate > excluded:
         # The trend of B is that of a wave whose floor does not rise: this is not growth.
         flat = replace(flat, rate=0.0, interval=(0.0, excluded))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
@@ -33,11 +33,12 @@ class Clause:
 def clause_of(attribution: Attribution, result: RunResult) -> Clause:
     names = Names(attribution, result)
     found = [episode.finding for episode in attribution.episodes]
-    size = size_of(attribution, result)
+    effects = _effects(attribution, result)
+    size = _size_text(effects, attribution, result)
     when, where = _when_and_where(attribution, result, names)
     return Clause(
         kind=sign_of(found[0]),
-        verb=finding_phrases.verb(found, size),
+        verb=finding_phrases.verb(found, size, is_share=finding_phrases.is_share(effects)),
         again=finding_phrases.again(found[0], size),
         when=when,
         tail="".join(f", {part}" for part in (where, when_text(attribution)) if part),
@@ -157,15 +158,26 @@ def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: 
 # ---------------------------------------------------------------- how much
 
 
-def size_of(attribution: Attribution, result: RunResult) -> str:
-    """Return the size of the fault as text, over all lanes and variants; growth rates also over all bad versions."""
-    order = order_of(attribution, result)
-    cells = {place_of_cell(entry.cell): entry for entry in result.cells}
+Cells = Mapping[tuple[str, str, str, str], CellResult]
+
+
+def _cells(result: RunResult) -> Cells:
+    return {place_of_cell(entry.cell): entry for entry in result.cells}
+
+
+def _effects(attribution: Attribution, result: RunResult) -> list[Effect]:
+    """Return the sizes of the fault over all lanes and variants; growth rates also over all bad versions."""
+    order, cells = order_of(attribution, result), _cells(result)
     known = [_size(episode, episode.finding.effect) for episode in attribution.episodes if episode.finding.effect]
-    grown = [growth for episode in attribution.episodes for growth in _growths(episode, result, order, cells)]
-    size = finding_phrases.sizes(known + grown)
+    return known + [growth for episode in attribution.episodes for growth in _growths(episode, result, order, cells)]
+
+
+def _size_text(effects: Sequence[Effect], attribution: Attribution, result: RunResult) -> str:
+    """Return the size of the fault as text; if it got worse, with its size before."""
+    size = finding_phrases.sizes(effects)
     if not attribution.episodes[0].depth:
         return size
+    cells = _cells(result)
     sides = [side_of(episode.finding, episode.finding.before) for episode in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
     return finding_phrases.more(size, finding_phrases.sizes([effect for effect in before if effect is not None]))
@@ -178,9 +190,7 @@ def _size(episode: Episode, effect: Effect) -> Effect:
     return replace(effect, value=1 / effect.value, ci=None)
 
 
-def _growths(
-    episode: Episode, result: RunResult, order: Order, cells: dict[tuple[str, str, str, str], CellResult]
-) -> Iterator[Effect]:
+def _growths(episode: Episode, result: RunResult, order: Order, cells: Cells) -> Iterator[Effect]:
     """Yield the growth rates of the episode's versions, up to the next version at which the growth gets worse."""
     finding = episode.finding
     if signal_of(finding.metric).kind != "growth":

@@ -9,6 +9,8 @@ from harness.model.episodes import EpisodeBounds
 from harness.report.text import numbers
 from harness.report.text.clean import plain, version
 
+_DOUBLE = 2.0
+"""A smaller ratio is written as a share."""
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
@@ -42,8 +44,10 @@ def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
     return f" ({where} {name}{after}{', where that is known' if bounds.open else ''})"
 
 
-def verb(same: Sequence[Finding], size: str) -> str:
-    """Return the verb for findings of one kind, with their common size: `leaks 7.8 KiB a step`."""
+def verb(same: Sequence[Finding], size: str, *, is_share: bool = False) -> str:
+    """Return the verb for findings of one kind, with their common size: `leaks 7.8 KiB a step`. `is_share`: the size is
+    a share, as in `returns 50 % more loss`, and not a factor.
+    """
     finding = same[0]
     if finding.metric == "outcome":
         said = " or ".join(dict.fromkeys(_FAILS.get(finding.verdict, "fails") for finding in same))
@@ -52,7 +56,7 @@ def verb(same: Sequence[Finding], size: str) -> str:
         return "gets slower step by step"
     if finding.verdict == "nan":
         return f"returns NaN or infinity as `{plain(signal_of(finding.metric).title)}`"
-    if signal_of(finding.metric).kind == "value" and size.endswith((" more", " less")):
+    if signal_of(finding.metric).kind == "value" and is_share:
         return f"returns {size} `{plain(signal_of(finding.metric).title)}`"
     said = plain(signal_of(finding.metric).verb)
     if finding.metric == "memory":
@@ -112,8 +116,13 @@ def size(effect: Effect) -> str:
     return numbers.effect(Effect(value=effect.value, unit=effect.unit))
 
 
+def is_share(effects: Sequence[Effect]) -> bool:
+    """Return whether `sizes` returns a share of these effects: `50 % more`, and not `5 times`."""
+    return bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
+
+
 def _ratio(ratio: float) -> str:
-    if ratio >= 2:
+    if ratio >= _DOUBLE:
         return f"{numbers.number(ratio)} times"
     return f"{numbers.number(100 * abs(ratio - 1))} % {'more' if ratio >= 1 else 'less'}"
 

@@ -1,0 +1,32 @@
+"""The reasons for the verdicts on the numbers that a scenario returns."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from harness.reasons.reason import Reason
+
+
+@unique
+class ValueReason(Reason):
+    """Why a number of a version is judged as it is, or not judged."""
+
+    NO_WHOLE_LAUNCH = "not measured: no launch completed its steps"
+    NOT_RETURNED = "this version returned no `{name}`"
+    NO_LIMIT = "checked for NaN and infinity only: it has no limit"
+
+    NAN = "a step returned NaN or infinity as `{name}`"
+    NAN_EVERYWHERE = "a step returned NaN or infinity as `{name}` in every version"
+    NAN_ONCE = "a step returned NaN or infinity in one launch"
+
+    ABSENT = "no step returned `{name}`"
+    ABSENT_HERE = "no step returned `{name}`, unlike in other versions"
+    RETURNED_TEXT = "no step returned a number as `{name}`"
+    RETURNED_TEXT_HERE = "no step returned a number as `{name}`, unlike in other versions"
+    NOT_IN_COMMON_STEPS = "none of the steps that all launches made returned `{name}`"
+
+    TOO_FEW_AGREE = "two launches that agree are needed"
+    VARIES = (
+        "`{name}: equal` cannot be checked: the value differs between launches of one version; seed the scenario, or "
+        "write `{name}: {{change: 1%}}`"
+    )
