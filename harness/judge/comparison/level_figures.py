@@ -63,7 +63,7 @@ class FigureRule:
 
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
-    of zero has no ratio. It returns 0 if there is none.
+    of zero has no ratio. It returns 0 if there is none. Where the launches are not known, it is called without any.
     """
 
     usable: Callable[[Trial, Steps], bool]
@@ -199,11 +199,10 @@ def _cpu(launches: Launches) -> LaunchFigure:
 
 def _least_cpu(launches: Launches) -> float:
     """Return SHORTEST_CPU_S per step, up to the same look as `_cpu`; if none is common, up to that of the shortest
-    launch.
+    launch; without launches, over the default budget of steps.
     """
     last = [max(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
-    steps = _common_look(launches) or min(last, default=0)
-    return SHORTEST_CPU_S / steps if steps else 0.0
+    return SHORTEST_CPU_S / (_common_look(launches) or min(last, default=0) or Steps.budget)
 
 
 def _common_look(launches: Launches) -> int:
