@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.cell import verdict
-from harness.judge.cell.summary import after_step
 from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
@@ -125,9 +124,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
-        last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
-        where = "" if scenario.judge_exit else after_step(trial, last_line)
-        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+        return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
     steps = judged_steps_of(trial, scenario.steps)

@@ -44,11 +44,11 @@ def step_s(trace: Trace | None) -> float | None:
     return _STEP_S[trace]
 
 
-def _median_step_s(trace: Trace) -> float | None:
+def _median_step_s(trace: Trace, *, last: float = math.inf) -> float | None:
     values = trace.column("step_s")
     if values is None:
         return None
-    rows = values[np.isfinite(values)]
+    rows = values[np.isfinite(values) & (trace.step <= last)]
     settled = rows[int(len(rows) * WARM_UP) :]
     return float(np.median(settled)) if len(settled) else None
 
@@ -71,17 +71,27 @@ def own_step_s(trials: Sequence[Trial]) -> float | None:
 
 
 def without_slow_starts(launches: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
-    """Return the launches of each version without those that ended during a slow start: they were slow, and longer
-    launches of the version are not.
+    """Return the launches of each version without those that ended during a slow start: they were slow, and a longer
+    launch of the version was as slow over the same steps, but not as a whole.
     """
     usual_s = usual_step_s(launches)
     if usual_s is None:
         return [list(version) for version in launches]
+    slow_s = SLOW * usual_s
     return [
-        [trial for trial in version if not is_settled or (step_s(trial.trace) or 0.0) < SLOW * usual_s]
-        for version in launches
-        for is_settled in [(own_step_s(version) or math.inf) < SLOW * usual_s]
+        [trial for trial in version if not _ended_in_slow_start(trial, version, slow_s=slow_s)] for version in launches
     ]
+
+
+def _ended_in_slow_start(trial: Trial, version: Sequence[Trial], *, slow_s: float) -> bool:
+    if (step_s(trial.trace) or 0.0) < slow_s:
+        return False
+    last = last_step(trial.trace)
+    settled = (other.trace for other in version if (step_s(other.trace) or math.inf) < slow_s)
+    return any(
+        trace is not None and last_step(trace) > last and (_median_step_s(trace, last=last) or 0.0) >= slow_s
+        for trace in settled
+    )
 
 
 def last_step(trace: Trace | None) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.judge.comparison.pace import SLOW, last_step, own_step_s, usual_step_s
+from harness.judge.comparison.pace import SLOW, last_step, own_step_s, step_s, usual_step_s
 from harness.model import Steps, Trial
 
 Launches = Sequence[Sequence[Trial]]
@@ -104,4 +104,6 @@ def paced_steps(launches: Launches) -> int:
     usual_s = usual_step_s(launches) if common < longest_steps(launches) else None
     if usual_s is None:
         return common
-    return common_steps([version for version in launches if (own_step_s(version) or 0.0) <= SLOW * usual_s])
+    slow_s = SLOW * usual_s
+    versions = [version for version in launches if (own_step_s(version) or 0.0) <= slow_s]
+    return common_steps([[trial for trial in own if (step_s(trial.trace) or 0.0) <= slow_s] for own in versions])

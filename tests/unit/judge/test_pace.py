@@ -12,6 +12,7 @@ import pytest
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.level_figures import usable
 from harness.judge.comparison.pace import first_look_s, own_step_s, plainly_slow, usual_step_s
+from harness.judge.comparison.which_launches import paced_steps
 from harness.judge.history.changes import find_changes
 from harness.judge.history.wants_round import wants_round
 from harness.judge.signal_verdicts import Resolution, with_levels
@@ -101,6 +102,18 @@ def test_a_slow_start_of_200_steps_is_no_slow_version() -> None:
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
     assert not [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
     assert own_step_s(trials[2]) == pytest.approx(1e-3, rel=0.1)
+
+
+@pytest.mark.parametrize("made", [STEPS.budget, STEPS.first, 100])
+def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int) -> None:
+    """One of two launches was ten times slower, and vanished: "Nothing bad found", without a word on it."""
+    trials = [[trial_of(number, ms=1.0, seed=place) for number in range(2)] for place in range(2)]
+    trials[1][1] = trial_of(1, ms=10.0, steps=made, seed=1)
+    assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    cells = with_levels(compared, compared.cells, Resolution(limits=LIMITS, visible={}))
+    assert cells[1].signals["step_time"].seen == "suspect"
+    assert paced_steps(trials) == (STEPS.budget if made < STEPS.budget else made)
 
 
 @pytest.mark.parametrize(("own_s", "ends"), [(0.036, True), (0.012, False), (None, False)])
