@@ -21,6 +21,9 @@ CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
+    "flows/running/ending.py",
+    "flows/running/work.py",
+    "flows/running/works.py",
     "judge/attribution",
     "judge/cell/agreement.py",
     "judge/cell/own_signals.py",
