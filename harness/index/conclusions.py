@@ -97,9 +97,7 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
         known = [
             (measurement, figure)
             for measurement in usable
-            if (figure := measurement.figures.get(signal))
-            and figure.value is not None
-            and (figure.value > 0 or least)
+            if (figure := measurement.figures.get(signal)) and figure.value is not None and (figure.value > 0 or least)
         ]
         limit = next((figure.limit for _, figure in reversed(known) if figure.limit is not None), None)
         if limit is None or limit <= 0:
