@@ -115,7 +115,9 @@ def figure_text(name: str, verdict: CellVerdict) -> str:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
+    the step time is left out, because hardly any step is so short that it matters.
+    """
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -123,18 +125,14 @@ def limit_text(name: str, limit: float | None) -> str:
         return _in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least else ""
+    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
     return f"{numbers.number(100 * limit)} %{least}"
-
-
-_TIMES = ((1, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"))
 
 
 def _least(signal: Signal) -> str:
     """Return the smallest absolute change that counts, `0.5 s`, without the trailing zeros of a measured figure."""
     if signal.unit == "s":
-        scale, unit = next(known for known in _TIMES if signal.least * known[0] >= 0.1)
-        return f"{signal.least * scale:g} {unit}"
+        return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
     return _in_unit(signal.least, signal.unit)
 
 
