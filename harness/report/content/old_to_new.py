@@ -179,7 +179,8 @@ def _figure(name: str, entry: CellResult, value: float) -> tuple[str, bool]:
     if interval is None or not _is_suspect(name, entry.verdict):
         return _NONE, False
     figure, _, unit = text.rpartition(" ")
-    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}", True
+    low, high = (numbers.without_unit(signal_words.value_text(name, end), text) for end in interval)
+    return f"{figure} ({low} to {high}) {unit}", True
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:
