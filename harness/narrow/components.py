@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from harness.model.narrowed import Component
 from harness.narrow.inventory import Inventory
+from harness.reasons import NarrowName
 
-BASE = "operating system, Python and C library"
+BASE = NarrowName.BASE()
 OF_THE_BASE = re.compile(
     r"^(ld-linux|ld-musl|lib(c|m|dl|rt|util|pthread|resolv|nss_\w+|python[\d.]*|stdc\+\+|gcc_s)[-.])|lib-dynload/"
 )

@@ -20,6 +20,7 @@ from harness.model import Install, Source
 from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
 from harness.narrow.components import BASE
 from harness.narrow.inventory import Inventory, parsed_requirement
+from harness.reasons import NarrowName, NarrowReason
 
 Key = tuple[str, str]
 """The kind and the name of a component."""
@@ -144,10 +145,13 @@ def _kept(requirement: Requirement, side: Inventory) -> bool:
 
 
 def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) -> str:
-    target = canonicalize_name(requirement.name)
-    unfit = other.distributions.get(target)
-    instead = f"{target} is {unfit.version}" if unfit else f"{target} is not installed"
-    return f"{name} {own.distributions[name].version} requires {target}{requirement.specifier}, and {instead}"
+    target, version = canonicalize_name(requirement.name), own.distributions[name].version
+    required, unfit = f"{target}{requirement.specifier}", other.distributions.get(target)
+    if unfit is None:
+        return NarrowReason.MISSING_REQUIRED(name=name, version=version, requirement=required, other=target)
+    return NarrowReason.OTHER_REQUIRED(
+        name=name, version=version, requirement=required, other=target, installed=unfit.version
+    )
 
 
 # ---------------------------------------------------------------- components that belong together
@@ -165,21 +169,21 @@ def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> I
             for path, digest in side.distributions[name].files.items():
                 by_owner = digests.setdefault(path, {})
                 for other in [owner for owner, theirs in by_owner.items() if owner != name and theirs != digest]:
-                    yield _distribution(name), _distribution(other), f"{name} and {other} both have {path}"
+                    why = NarrowReason.FILE_SHARED(name=name, other=other, path=path)
+                    yield _distribution(name), _distribution(other), why
                 by_owner[name] = digest
 
 
 def _families(differing: Sequence[Component]) -> Iterator[Tied]:
     """Yield pairs of libraries that belong to one product: cuDNN's check each other's versions when loaded."""
     parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
-    why = "the libraries of cuDNN check each other's versions"
-    yield from ((part, following, why) for part, following in pairwise(parts))
+    yield from ((part, following, NarrowReason.ONE_CUDNN()) for part, following in pairwise(parts))
 
 
 def _with_base(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
     """Yield the distributions tied to the base: each is installed for one Python and one kind of C library."""
     if a.installs_for != b.installs_for:
-        why = "a distribution is installed for one minor version of Python and one kind of C library"
+        why = NarrowReason.ONE_PYTHON()
         yield from ((("files", BASE), _distribution(name), why) for name in sorted(_distributions(differing)))
 
 
@@ -192,7 +196,7 @@ def _group(members: Sequence[Component], name: str, together: str, *, a: Invento
 def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
     if any(each.kind == "files" for each in members):
         others = len(members) - 1
-        return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
+        return NarrowName.BASE_WITH(base=BASE, count=others, s="s" if others > 1 else "") if others else BASE
     names = [component.name for component in differing]
     unique = [f"{each.kind} {each.name}" if names.count(each.name) > 1 else each.name for each in members]
     if len(unique) <= MOST_NAMED + 1:

@@ -29,6 +29,7 @@ from harness.model import (
     Variant,
     written,
 )
+from harness.reasons import PlanReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +190,7 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> Exc
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    return Excluded(why="needs a container engine") if _needs_engine(image, host) else None
+    return Excluded(why=PlanReason.NEEDS_ENGINE()) if _needs_engine(image, host) else None
 
 
 def _needs_engine(image: Image, host: Host) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from harness import masking
 from harness.model import Block, Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull
+from harness.reasons import PlanReason
 from harness.schedule.bisect.records import Expected, Rules, expected_launches
 
 
@@ -96,10 +97,12 @@ def _source_text(image: Image, host: Host) -> str:
     mark = " (yanked)" if image.yanked else ""
     name, source = f"{image.series} {image.version}", image.source
     if isinstance(source, Pull):
-        return f"{name}: pull {source.reference}{mark}"
+        return PlanReason.PULL(name=name, reference=source.reference, mark=mark)
     if isinstance(source, Build):
         args = " ".join(f"{arg}={value}" for arg, value in masking.told(source.args).items())
-        return f"{name}: build {source.context} with {args}{mark}"
-    python = f"Python {source.python}" if source.python else "the running Python"
-    where = f"in a virtual environment of {python}" if host.in_environments else f"over {source.base}"
-    return f"{name}: install {masking.without_credentials(' '.join(source.packages))} {where}{mark}"
+        return PlanReason.BUILD(name=name, context=source.context, args=args, mark=mark)
+    packages = masking.without_credentials(" ".join(source.packages))
+    if not host.in_environments:
+        return PlanReason.INSTALL(name=name, packages=packages, base=source.base, mark=mark)
+    python = f"Python {source.python}" if source.python else PlanReason.RUNNING_PYTHON()
+    return PlanReason.INSTALL_IN_ENVIRONMENT(name=name, packages=packages, python=python, mark=mark)

@@ -13,18 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.gpus import Gpu
+from harness.reasons.machines import GPU_FIELDS, HOST_FIELDS, MachineReason
 
 GIB = 1 << 30
-HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
-"""Fact of an engine -> its name in messages. Clock frequencies are left out, because they change by themselves."""
-GPU_FIELDS = {
-    "name": "GPU",
-    "driver": "GPU driver",
-    "memory_mib": "GPU memory (MiB)",
-    "power_limit_w": "GPU power limit (W)",
-    "ecc": "GPU ECC",
-    "mig": "GPU MIG",
-}
 MOST_NAMES = 3
 APART = 0.10
 """Share by which a machine's control may differ from the usual step time; equal to the default limit of step times."""
@@ -88,7 +79,7 @@ def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
     usual_ms = statistics.median_low(control_ms.values())
     ratios = {name: own_ms / usual_ms for name, own_ms in control_ms.items()}
     return {
-        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than usual in this pool"
+        name: (MachineReason.SLOWER if ratio > 1 else MachineReason.FASTER)(percent=100 * abs(ratio - 1))
         for name, ratio in ratios.items()
         if not 1 / (1 + APART) <= ratio <= 1 + APART
     }

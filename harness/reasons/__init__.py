@@ -5,27 +5,45 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
+from harness.reasons.bisections import BisectReason
+from harness.reasons.cell import CellReason, RepeatReason
+from harness.reasons.launches import LaunchReason
+from harness.reasons.machines import MachineReason
+from harness.reasons.narrowing import NarrowName, NarrowReason
 from harness.reasons.observed import ObservedDifference
+from harness.reasons.plans import PlanReason
 from harness.reasons.reason import Reason
 from harness.reasons.rounds import RoundReason
 from harness.reasons.rows import RowWarning
 from harness.reasons.signals import Remedy, SignalReason
+from harness.reasons.skips import SkipReason
 from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
+from harness.reasons.trials import TrialReason
 from harness.reasons.turns import TurnReason
 from harness.reasons.values import ValueReason
 
 __all__ = [
+    "BisectReason",
+    "CellReason",
     "CountReason",
     "GrowthReason",
+    "LaunchReason",
     "LayerName",
+    "MachineReason",
     "MemoryName",
+    "NarrowName",
+    "NarrowReason",
     "ObservedDifference",
+    "PlanReason",
     "Reason",
     "Remedy",
+    "RepeatReason",
     "RoundReason",
     "RowWarning",
     "SignalReason",
+    "SkipReason",
     "TraceReason",
+    "TrialReason",
     "TurnReason",
     "ValueReason",
 ]

@@ -44,3 +44,9 @@ class RowWarning(Reason):
         "{series} on {lane}: in {before}, {package} was installed as {old} ({old_tag}), in {after} as {new} "
         "({new_tag}), which may be the cause"
     )
+
+    STARTED_AGAIN = "{row}: started again on another machine: {why} (see {folder}/)"
+    STARTED_AGAIN_AFTER_FAILURES = (
+        "{row}: started again on another machine: {why}; there, {versions} had failed (see {folder}/)"
+    )
+    SEARCHED = "{row}: searched: {found}"

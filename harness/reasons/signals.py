@@ -48,3 +48,5 @@ class Remedy(Reason):
     QUIETER_HOST = "a quieter host"
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     FRESH = "`--fresh` measures all versions again, side by side"
+    SAME_SWEEP = "run the same sweep again to continue"
+    SWEEP_WITHOUT_STOP = "{why}; run the same sweep without it to continue"

@@ -39,8 +39,8 @@ class TraceReason(Reason):
     GROWS = "{memory} grows {rate:.4g} KiB a step ({low:.4g} to {high:.4g})"
     GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB a step, and gc.collect frees it: reference cycles"
     GROWS_SLOWLY = (
-        "{memory} still grows {rate:.2g} KiB a step, below the limit of {limit:g}:"
-        " a leak of more than {excluded:.2g} KiB a step is ruled out"
+        "{memory} still grows {rate:.2g} KiB a step, below the limit of {limit:g}: "
+        "a leak of more than {excluded:.2g} KiB a step is ruled out"
     )
     GROWS_EARLY = "{grows}: too early to tell it from a buffer that fills; more than {steps:,} steps would settle it"
 
@@ -56,8 +56,8 @@ class TraceReason(Reason):
     HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
     GPU_SHARED = "{found}, but other processes use the GPU"
     CHILDREN_GROW = (
-        "the processes that it started grow {rate:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks),"
-        " which its own samples do not cover: measure it as a `command`; {why}"
+        "the processes that it started grow {rate:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks), "
+        "which its own samples do not cover: measure it as a `command`; {why}"
     )
 
     SLOWDOWN = "a step takes {rise:.0%} longer at the end than after the first quarter"
@@ -78,6 +78,7 @@ class CountReason(Reason):
     )
     RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise; more steps would settle it"
     COUNTED_TOO_RARELY = "it was counted too rarely to judge"
+    SHM_SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
 
 
 @unique

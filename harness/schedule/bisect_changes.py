@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from harness.judge import logs
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect
+from harness.reasons import SkipReason
 from harness.schedule.bisect.records import LEVEL, Boundary, Rules
 from harness.schedule.oracle import describe_trial
 
@@ -133,5 +134,5 @@ def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
     seen, is_bad = describe_trial(cell.cell, measured[0])
     if not is_bad:
         return cell
-    reason = f"bad since {named.cell.image.version}, where launches agree: the search needed no more of this version"
-    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {reason}"))
+    why = SkipReason.BAD_SINCE(seen=seen, version=named.cell.image.version)
+    return replace(cell, verdict=replace(cell.verdict, why=why))

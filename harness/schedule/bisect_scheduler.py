@@ -10,13 +10,12 @@ from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
+from harness.reasons import BisectReason
 from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.bisect.conclude import conclude, not_needed
 from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import LEVEL, Boundary, Decision, Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.oracle import block_fails_late, judge_trials
-
-TOO_DEAR = "searching further would cost more than running every version (--search full)"
 
 
 @dataclass(kw_only=True)
@@ -44,7 +43,8 @@ class BisectScheduler:
         versions = self._versions()
         decision = decide(versions, rules=self.rules)
         if decision.kind == "compare" and self._spent(versions):
-            decision = replace(decision, launch=(), kind="done", reason=f"{TOO_DEAR}; {decision.reason}")
+            reason = BisectReason.TOO_DEAR(next=decision.reason)
+            decision = replace(decision, launch=(), kind="done", reason=reason)
         needless = not_needed(versions, rules=self.rules) if not decision.launch else {}
         self.conclusion = "" if decision.launch else self._concluded(decision.reason)
         skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
@@ -87,13 +87,15 @@ class BisectScheduler:
         enough = min(self.rules.agree, self.asked.most)
         if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
             return None
-        reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
+        verdicts = " and ".join(sorted(bad))
+        reason = BisectReason.BASELINE_BAD(version=run.cell.image.version, verdicts=verdicts)
         return self._batch(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _concluded(self, reason: str) -> str:
         if self.baseline is None or not any(boundary.metric == LEVEL for boundary in self.boundaries()):
             return reason
-        return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
+        version = self.runs[self.baseline].cell.image.version
+        return BisectReason.BASELINE_DECIDES(found=reason, version=version)
 
     def _spent(self, versions: RowVersions) -> bool:
         """Return whether a comparison of levels has cost as much as running every version would have."""

@@ -14,6 +14,7 @@ from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
 from harness.judge.history.wants_round import differs_late, wants_round
 from harness.model import Depth, Noise, Scenario, Skip, Trials
+from harness.reasons import LaunchReason, SkipReason
 from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate, is_compared
 from harness.schedule.confirming import to_confirm
@@ -84,7 +85,7 @@ class FullScheduler:
             Batch(
                 runs=(run,),
                 round=self._label(self._rounds_of(run)),
-                record=_record("round", f"trial {len(run.trials) + 1}, while waiting for an image"),
+                record=_record("round", LaunchReason.WAITING_FOR_IMAGE(number=len(run.trials) + 1)),
             )
             for run in self.runs
             if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
@@ -111,7 +112,8 @@ class FullScheduler:
         number = next_round(self.runs)
         self.extra.add(number)
         versions = " and ".join(run.cell.image.version for run in runs)
-        return Batch(runs=tuple(runs), round=number, record=_record("confirm", f"{versions}: is the change there?"))
+        record = _record("confirm", LaunchReason.CHANGE_UNCONFIRMED(versions=versions))
+        return Batch(runs=tuple(runs), round=number, record=record)
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
         done = {run.cell.id: self._rounds_of(run) for run in able}
@@ -123,9 +125,10 @@ class FullScheduler:
         runs = [run for run in behind if done[run.cell.id] == number]
         if number and self._has_waited:
             if not self._may_be_equivalent():
-                return self._round(able, next_round(self.runs), reason="step times differ: all versions side by side")
+                return self._round(able, next_round(self.runs), reason=LaunchReason.STEP_TIMES_DIFFER())
             runs = [*self._reference(able, runs), *runs]
-        batch = self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+        reason = LaunchReason.ROUND(number=number + 1, least=self.asked.least)
+        batch = self._round(runs, self._label(number), reason=reason)
         return replace(batch, depth=self._depth(number))
 
     def _depth(self, number: int) -> Depth:
@@ -173,8 +176,7 @@ class FullScheduler:
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         reference = self._reference(able, []) if self._has_waited else []
         if reference and self._may_be_equivalent():
-            question = "in its turn: what did waiting for images change?"
-            return self._round(reference, next_round(self.runs), reason=question)
+            return self._round(reference, next_round(self.runs), reason=LaunchReason.WAITING_UNKNOWN())
         always = self._always_fail()
         reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
@@ -203,7 +205,7 @@ class FullScheduler:
         twin, number = self.replicate.run, self.replicate.missing_round()
         if twin is None or number is None or not self._may_go_on(twin):
             return None
-        record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
+        record = _record("twin", LaunchReason.AA_NOISE_UNKNOWN())
         return Batch(runs=(twin,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
@@ -225,7 +227,7 @@ class FullScheduler:
 
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
-            return "it failed alongside other launches: does it also fail alone?"
+            return LaunchReason.FAILED_ALONGSIDE()
         limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
         return verdict.wants_more(
             run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
@@ -244,11 +246,11 @@ class FullScheduler:
     def _done(self) -> dict[str, Any]:
         counts = [len(run.measured) for run in self.runs]
         trials = " to ".join(map(str, sorted({min(counts), max(counts)})))
-        return _record("done", f"{trials} trials per version; more would not change the result")
+        return _record("done", LaunchReason.ENOUGH(trials=trials))
 
     def _skipped(self) -> dict[str, Skip]:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
-        skip = Skip(by="decide", why="not measured, and not needed for --decide")
+        skip = Skip(by="decide", why=SkipReason.NOT_TO_DECIDE())
         return {run.cell.id: skip for run in not_asked if not run.trials}
 
     def _differs_late(self) -> bool:

@@ -15,6 +15,7 @@ from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.level_figures import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
+from harness.reasons import NarrowReason
 
 TRACEBACK = "Traceback (most recent call last):"
 RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)
@@ -70,7 +71,7 @@ def _of_hybrid(
         figure = None if figures is None else figures.get(trial)
         state, reason = reader.read(trial, is_b=is_b) if figure is None else (None, "")
         if figures is not None and figure is None and state in (None, "good"):
-            state, reason = "unresolved", "this launch has no figure that could be compared"
+            state, reason = "unresolved", NarrowReason.NO_FIGURE()
         yield HybridOutcome(
             hybrid=launches.hybrid,
             state=state,
@@ -136,7 +137,7 @@ class _Reader:
         """Return the state by one launch, and the reason."""
         judged = self._judged(trial)
         if judged is None:
-            return "unresolved", _last_line(trial) or "it failed before its first step"
+            return "unresolved", _last_line(trial) or NarrowReason.NO_STEP()
         if judged.failure is not None:
             return self._failed(trial, is_b=is_b)
         return self._measured(trial, judged)
@@ -161,9 +162,10 @@ class _Reader:
         """Judge a failed launch. It is bad only if it fails as B does, because hybrids may fail in other ways, too."""
         of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
         if is_b or failure_signature(trial) in of_b:
-            wanted = self.finding.metric == "outcome"
-            return ("bad", _last_line(trial)) if wanted else ("unresolved", f"it failed: {_last_line(trial)}")
-        return "unresolved", f"it fails in a way that B does not: {_last_line(trial)}"
+            if self.finding.metric == "outcome":
+                return "bad", _last_line(trial)
+            return "unresolved", NarrowReason.FAILED(line=_last_line(trial))
+        return "unresolved", NarrowReason.FAILED_OTHERWISE(line=_last_line(trial))
 
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
         trace = judged.trace_verdict
@@ -171,25 +173,25 @@ class _Reader:
             return "bad", trace.why if trace else ""
         if trace is not None and judged.whole(self.scenario.steps) and GOOD & set(trace.verdicts):
             return "good", ""
-        return "unresolved", trace.why if trace else "it has no samples"
+        return "unresolved", trace.why if trace else NarrowReason.NO_SAMPLES()
 
     def _growth(self, judged: JudgedTrial, name: str) -> Reading:
         growth = judged.growths.get(name)
         if growth is None or growth.state not in ("bad", "good"):
-            return "unresolved", "it was not measured over a whole launch" if growth is None else str(growth)
+            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else str(growth)
         return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
 
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
-            return ("bad", f"{name} is not finite") if name in trial.not_finite else ("good", "")
+            return ("bad", NarrowReason.NOT_FINITE(name=name)) if name in trial.not_finite else ("good", "")
         own, a, b = _level(trial, name), _levels(self.a, name), _levels(self.b, name)
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
-            return "unresolved", f"{name} does not distinguish A from B"
+            return "unresolved", NarrowReason.VALUES_OVERLAP(name=name)
         way = (own - median(a)) / (median(b) - median(a))
         if NEAR < way < 1 - NEAR:
-            return "unresolved", f"{name} is {own:.6g}, which is neither A's nor B's"
-        return ("bad", f"{name} is {own:.6g}") if way >= 1 - NEAR else ("good", "")
+            return "unresolved", NarrowReason.VALUE_OF_NEITHER(name=name, value=own)
+        return ("bad", NarrowReason.VALUE_OF_B(name=name, value=own)) if way >= 1 - NEAR else ("good", "")
 
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from harness.model import (
     Trace,
     Trial,
 )
+from harness.reasons import TrialReason
 from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -132,13 +133,15 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     steps = judged_steps_of(trial, scenario.steps)
     alone = trace_alone(trial.trace, scenario.limits, steps)
     whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
-    where = " of GPU memory" if "leak" in whole.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
+    shown = f"{whole.verdict}{rate}"
+    if "leak" in whole.verdicts and "leak" not in alone.verdicts:
+        shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
     grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]
     told = [f"growth: {', '.join(grown)}"] if grown else []
     if not (grown and whole.verdict in GOOD):
-        told.append(f"{whole.verdict}{rate}{where}")
+        told.append(shown)
     return f"{'; '.join(told)} to step {whole.steps}", bool(grown) or whole.verdict in BAD
 
 
@@ -165,14 +168,17 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
         judged = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
     if problem and judged.verdict in GOOD and len(run.measured) < least:
-        why = f"only {len(run.measured)} of {least} trials could run; so far: {judged.why}"
+        why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, why=judged.why)
         judged = replace(judged, verdict="inconclusive", verdicts=("inconclusive",), why=why)
     if not problem and len(run.measured) < least and run.measured:
         judged = judge_so_far(cell, trials)
     stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
     if not problem and judged.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
-        ended = f" ({stopped})" if stopped else ""
-        why = f"so far, by {len(run.measured)} of {least} launches{ended}: {judged.why}"
+        count, why = len(run.measured), judged.why
+        if stopped:
+            why = TrialReason.SO_FAR_STOPPED(count=count, least=least, stopped=stopped, why=why)
+        else:
+            why = TrialReason.SO_FAR(count=count, least=least, why=why)
         judged = replace(judged, provisional=True, why=why)
     digest = run.prepared.digest if run.prepared else None
     return CellResult(

@@ -14,9 +14,10 @@ import pytest
 from benchmarks.no_engine import Silent, framed
 from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
 from harness.flows.parts.context import RunContext
-from harness.flows.running.ending import FIRST_BAD, QUICK, TIME, Ending
+from harness.flows.running.ending import Ending
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult, Stop
+from harness.reasons import SkipReason
 from harness.report.text import gaps, headline
 from harness.run.engine import LaunchRequest, Session
 from harness.schedule.priority import RowStanding, RowState
@@ -103,7 +104,7 @@ def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -
     (finding,) = result.findings
     assert (finding.after, finding.confirmed) in {("v3", True), ("v2", True)}  # the row that took the fewest seconds
     assert len(launched) <= 12 + 1 + 3
-    assert {cell.skipped.why for cell in result.cells if cell.skipped} == {FIRST_BAD}
+    assert {cell.skipped.why for cell in result.cells if cell.skipped} == {SkipReason.STOPPED_AT_FIRST_BAD()}
 
 
 def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirmed(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:
     result, launched = swept(tmp_path, Stop(time_s=1e-9))
     assert not launched
-    assert {cell.verdict.why for cell in result.cells} == {TIME}
+    assert {cell.verdict.why for cell in result.cells} == {SkipReason.STOPPED_BY_TIME()}
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
     assert "12 of 12 cells had no launch" in headline.sentence(result)
 
@@ -174,7 +175,7 @@ GOOD, BAD = RowState(), RowState(standing=RowStanding(suspect=True))
     ("asked", "state", "why"),
     [
         (Stop(), GOOD, ""),
-        (Stop(quick=True), GOOD, QUICK),
+        (Stop(quick=True), GOOD, SkipReason.STOPPED_BY_QUICK()),
         (Stop(quick=True), BAD, ""),
         (Stop(quick=True), RowState(first=True), ""),
         (Stop(quick=True), None, ""),  # a round that was begun is not cut off
@@ -189,6 +190,6 @@ def test_a_time_that_is_over_stays_over() -> None:
     now = iter([0.0, 5.0, 10.0])
     ending = Ending(asked=Stop(time_s=10.0), clock=lambda: next(now))
     assert ending.why(None) == ""
-    assert ending.why(None) == TIME
+    assert ending.why(None) == SkipReason.STOPPED_BY_TIME()
     assert replace(ending.asked, time_s=None) == Stop()
-    assert ending.reason == TIME
+    assert ending.reason == SkipReason.STOPPED_BY_TIME()

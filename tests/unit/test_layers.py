@@ -47,7 +47,7 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"atomic_files", "facts", "index", "narrow", "package_index", "masking", "safe_files"},
+    | {"atomic_files", "facts", "index", "narrow", "package_index", "masking", "reasons", "safe_files"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),

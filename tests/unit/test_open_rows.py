@@ -13,13 +13,13 @@ from harness.flows.running.open_rows import OpenRows
 from harness.model import Trace, Trial
 from harness.run.scheduler import BlockRun
 from harness.store import RunDirectory
-from tests.unit.search.test_row_queue import block
+from tests.unit.search.test_row_queue import a_row
 
 ROWS = 2000
 
 
 def measured(name: str, directory: RunDirectory) -> BlockRun:
-    made = block(name, 1)
+    made = a_row(name, 1)
     step = np.arange(1.0, ROWS + 1)
     trace = Trace(step=step, columns={"rss_kib": 50_000 + step % 7, "step_s": np.full(ROWS, 1e-3)})
     run = made.cells[0]

@@ -17,12 +17,13 @@ from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.machine_progress import MachineProgress
-from harness.flows.running.pool_run import BROKEN, PoolRun
+from harness.flows.running.pool_run import PoolRun
 from harness.model import Host, Trial
+from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
-from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue
+from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
 from tests.unit.test_pools import Opened
 
 LOST = "the engine does not answer any more"
@@ -103,7 +104,7 @@ class World:
 
 
 def some_rows(count: int, rounds: int = 2) -> list[BlockRun]:
-    return [block(f"row{number}", rounds) for number in range(count)]
+    return [a_row(f"row{number}", rounds) for number in range(count)]
 
 
 @settings(max_examples=20, deadline=None)  # each starts threads
@@ -185,7 +186,7 @@ def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
 
 def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     """Their times are from minutes before the rest of the round."""
-    made = block("row", 2)
+    made = a_row("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
     both = BlockRun(cells=(run, other), scheduler=Pairs((run, other)))
@@ -202,7 +203,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
         runs_of=lambda block: block.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
-    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", BROKEN)]
+    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]
     assert world.broken == run.trials
 
 

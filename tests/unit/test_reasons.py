@@ -14,6 +14,7 @@ import pytest
 import harness
 from harness import reasons
 from harness.model import Doubt
+from harness.schedule.narrow_launches import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
@@ -21,6 +22,10 @@ ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name
 WITHOUT_SENTENCES = (
     "assess",
     "judge/attribution",
+    "judge/cell/agreement.py",
+    "judge/cell/own_signals.py",
+    "judge/cell/trial_verdict.py",
+    "judge/cell/verdict.py",
     "judge/changed_signals.py",
     "judge/comparable.py",
     "judge/comparison",
@@ -29,13 +34,14 @@ WITHOUT_SENTENCES = (
     "judge/signal_verdicts.py",
     "judge/trace",
     "judge/unpaired.py",
-    "schedule/priority.py",
-    "schedule/row_queue.py",
+    "narrow",
+    "plan",
+    "schedule",
 )
 """Rooms and files that give reasons and have no sentence of their own; messages of raised errors are exempt."""
 WORDS_OF_A_SENTENCE = 3
-CODES = frozenset(get_args(Doubt))
-"""Texts of three words that files hold as codes."""
+CODES = frozenset((*get_args(Doubt), TRACEBACK))
+"""Texts of three words that files hold as codes, and the line with which Python begins a traceback."""
 
 
 def members() -> Iterator[tuple[str, reasons.Reason]]:
@@ -60,6 +66,14 @@ def mentions(tree: ast.Module) -> Iterator[tuple[str, ast.Attribute]]:
             yield f"{node.value.id}.{node.attr}", node
 
 
+def either(called: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a call calls: of `(a if b else c)(...)` both a and c."""
+    if isinstance(called, ast.IfExp):
+        yield from (*either(called.body), *either(called.orelse))
+    else:
+        yield called
+
+
 def test_every_reason_is_given_somewhere() -> None:
     given = {name for path in files() for name, _ in mentions(source.tree(path))}
     assert {name for name, _ in members()} == given
@@ -71,7 +85,7 @@ def test_every_call_gives_all_values_of_the_sentence() -> None:
     wrong = []
     for path in files():
         tree = source.tree(path)
-        called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        called = {id(func): node for node in ast.walk(tree) if isinstance(node, ast.Call) for func in either(node.func)}
         for name, node in mentions(tree):
             call = called.get(id(node))
             given = {keyword.arg for keyword in call.keywords} if call is not None else set()

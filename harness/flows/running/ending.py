@@ -7,12 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.model import Stop
+from harness.reasons import SkipReason
 from harness.schedule.priority import RowState
-
-FIRST_BAD = "stopped by --until first-bad"
-QUICK = "stopped by --quick"
-FIRST_LOOK = "stopped after a first look"
-TIME = "stopped by --time"
 
 
 @dataclass(kw_only=True)
@@ -30,12 +26,12 @@ class Ending:
     def found(self) -> None:
         """Record that a finding is confirmed."""
         if self.asked.first_bad:
-            self.reason = self.reason or FIRST_BAD
+            self.reason = self.reason or SkipReason.STOPPED_AT_FIRST_BAD()
 
     def why(self, state: RowState | None) -> str:
         """Return why a row in this state gets no more launches, or "". None: the row is in the middle of a turn."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
-            self.reason = self.reason or TIME
+            self.reason = self.reason or SkipReason.STOPPED_BY_TIME()
         if self.reason:
             return self.reason
         is_over = self.asked.quick and state is not None and state.urgency in ("near", "good")
@@ -48,4 +44,4 @@ class Ending:
 
     @property
     def _quick(self) -> str:
-        return FIRST_LOOK if self.asked.first_look else QUICK
+        return (SkipReason.STOPPED_AFTER_LOOK if self.asked.first_look else SkipReason.STOPPED_BY_QUICK)()

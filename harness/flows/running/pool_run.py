@@ -19,13 +19,13 @@ from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import at_once
 from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
+from harness.reasons import MachineReason
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
 """Most times that a row starts again on another machine, and that the pool waits for the same lost machine."""
 ASK_EVERY_S = 3.0
-BROKEN = "the machine was lost in the middle of its round"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class PoolRun:
                     raise
                 if queue.begun(name):
                     self.gone[name] = each.seen
-                    each.problem = f"{name} was lost, and another sweep uses it now"
+                    each.problem = MachineReason.LOST_AND_TAKEN(machine=name)
                 return None
             except HarnessError as error:  # the other machines go on
                 lost_s.append(time.monotonic())
@@ -141,7 +141,7 @@ class PoolRun:
         name, where = each.host.machine, each.host.where
         if each.host.slurm is not None:
             return self._has_another(each, queue, error, again=again)
-        told = f"{name} was lost: {error.text_at(where)}"
+        told = MachineReason.LOST(machine=name, error=error.text_at(where))
         wait_s = self.context.pool_wait_s if again else 0.0
         if wait_s:
             self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
@@ -156,7 +156,7 @@ class PoolRun:
                 self.context.progress.note(f"{where}: {name} is back, and goes on with its row")
                 queue.resume(name)
                 return True
-            told = f"{told}; it came back with {difference}"
+            told = MachineReason.LOST_AND_CHANGED(machine=name, error=error.text_at(where), difference=difference)
             break
         self.gone[name] = each.seen
         each.problem = told
@@ -169,7 +169,7 @@ class PoolRun:
         self._break_rounds(name, queue)
         self.gone[name] = each.seen
         each.close()
-        told = f"{name} was lost: {error.text_at(each.host.where)}"
+        told = MachineReason.LOST(machine=name, error=error.text_at(each.host.where))
         if again:
             each.await_another()
         else:
@@ -187,7 +187,7 @@ class PoolRun:
             for run in self.runs_of(block):
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
-                        run.trials[place] = replace(trial, disturbed=BROKEN)
+                        run.trials[place] = replace(trial, disturbed=MachineReason.LOST_DURING_ROUND())
                         self.note_broken(run.trials[place], run)
 
     def _again(self, block: BlockRun) -> BlockRun | None:
@@ -195,10 +195,8 @@ class PoolRun:
         lost = self.tried.setdefault(_place(block), [])
         lost.append(block.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
-            return self.again(block, f"{lost[-1]} was lost while it measured this row")
-        _give_up_row(
-            block, f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}"
-        )
+            return self.again(block, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
+        _give_up_row(block, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
         return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.assess.row_verdicts import JudgedBlock, noise_place_of
 from harness.model import Block
+from harness.reasons import RowWarning
 from harness.run.scheduler import BlockRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
@@ -50,4 +51,4 @@ class Work:
     def conclusion(self) -> tuple[str, ...]:
         """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
         found = self.scheduler.conclusion if isinstance(self.scheduler, BisectScheduler) else ""
-        return (f"{self}: searched: {found}",) if found else ()
+        return (RowWarning.SEARCHED(row=self, found=found),) if found else ()

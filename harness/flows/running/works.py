@@ -21,6 +21,7 @@ from harness.flows.running.ending import Ending
 from harness.flows.running.open_rows import OpenRows
 from harness.flows.running.work import Work
 from harness.model import Block, Host, Noise, Plan, Skip
+from harness.reasons import Remedy, RowWarning
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
@@ -52,7 +53,7 @@ class Works:
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _to_go_on: str = "run the same sweep again to continue"
+    _to_go_on: str = Remedy.SAME_SWEEP()
     """The remedy that reports give for unfinished rows."""
 
     def __post_init__(self) -> None:
@@ -91,7 +92,7 @@ class Works:
 
     def mark_unfinished(self, why: str) -> None:
         """Record why each version that lacks launches gets no more."""
-        self._to_go_on = f"{why}; run the same sweep without it to continue"
+        self._to_go_on = Remedy.SWEEP_WITHOUT_STOP(why=why)
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:
@@ -113,9 +114,12 @@ class Works:
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
         for trial in (trial for each in runs for trial in each.trials):
             self.journal.set_aside(trial)
-        there = f"; there, {', '.join(dict.fromkeys(failed))} had failed" if failed else ""
+        warning = RowWarning.STARTED_AGAIN(row=old, why=why, folder=ASIDE)
+        if failed:
+            versions = ", ".join(dict.fromkeys(failed))
+            warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=old, why=why, versions=versions, folder=ASIDE)
         work = self._work(old.block, noise=False)
-        work.again = (*old.again, f"{old}: started again on another machine: {why}{there} (see {ASIDE}/)")
+        work.again = (*old.again, warning)
         with self._lock:
             del self._works[run]
             self._works[work.run] = work

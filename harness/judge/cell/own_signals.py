@@ -10,7 +10,7 @@ from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
 from harness.judge.trace.gpu_memory import undecided
 from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
-from harness.reasons import Remedy
+from harness.reasons import CellReason, Remedy, SignalReason
 
 MISSED = 0.05
 """Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
@@ -38,7 +38,7 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -
         return SignalVerdict(seen="blind", value=share, visible=visible, why=cell.why)
     if not failed:
         return SignalVerdict(seen="good", value=share, visible=visible)
-    why = f"{failed} of {len(launches)} launches failed"
+    why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
     return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=Remedy.SETTLED())
 
 
@@ -57,7 +57,7 @@ def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limit
         and launch.trial.trace.column("rss_kib") is not None
     ]
     if not sampled:
-        return SignalVerdict(seen="none", limit=plain.limit, why="memory was not measured")
+        return SignalVerdict(seen="none", limit=plain.limit, why=CellReason.MEMORY_NOT_MEASURED())
     if cell.verdict == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
@@ -73,7 +73,7 @@ def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limit
 def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        why = "its limit is none" if limit is None else "not counted in a whole launch"
+        why = SignalReason.LIMIT_IS_NONE() if limit is None else CellReason.NOT_COUNTED()
         return SignalVerdict(seen="none", limit=limit, why=why)
     agreed = growing(launches, name)
     if agreed:
@@ -84,7 +84,7 @@ def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) 
     by_state = {state: [growth for growth in growths if growth.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
         growth = by_state["bad"][0]
-        why = f"{growth}, in {len(by_state['bad'])} of {len(launches)} launches"
+        why = CellReason.SOME_GROW(growth=growth, bad=len(by_state["bad"]), launches=len(launches))
         return SignalVerdict(seen="suspect", value=growth.rate, limit=limit, why=why)
     if by_state["good"]:
         best = min(by_state["good"], key=lambda growth: growth.excluded)

@@ -13,6 +13,7 @@ from harness.judge.cell.trial_verdict import JudgedTrial, trace_verdicts
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.trace.verdict import settled_median
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
+from harness.reasons import CellReason
 
 Number = TypeVar("Number", int, float)
 TRACEBACK = "Traceback (most recent call last)"
@@ -122,28 +123,29 @@ def _why(
     steps: Steps,
 ) -> str:
     """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
-    count = f"{len(support)} of {len(launches)} trials"
     if name in UNSURE:
         return _unsure_words(quoted, launches=launches, support=support, steps=steps)
     if quoted.failure is not None and name == quoted.failure:
-        return f"{name} in {count}: {_failure_words(quoted)}"
+        return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
     if name in GOOD:
         return _good_words(quoted, launches=launches)
-    if name == "growth":
-        grown = "; ".join(str(growth) for growth in quoted.growths.values() if growth.state == "bad")
-        return f"{count}: {grown}; {quoted.why}"
-    return f"{count}: {quoted.why}"
+    why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
+    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
+
+
+def _bad_growths(launch: JudgedTrial) -> list[str]:
+    return [str(growth) for growth in launch.growths.values() if growth.state == "bad"]
 
 
 def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
     """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
-    of_all = f"{len(good)} of {len(launches)}"
     if longest.trace_verdict is None:
-        exited = all(launch.trial.exit_code == 0 for launch in good)
-        return f"exit 0 in {of_all} launches" if exited else f"{of_all} launches ended well; nothing was measured"
+        if all(launch.trial.exit_code == 0 for launch in good):
+            return CellReason.EXITED_0(good=len(good), launches=len(launches))
+        return CellReason.NOTHING_MEASURED(good=len(good), launches=len(launches))
     words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return f"{of_all} trials {words}; the longest: {longest.why}"
+    return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=words, why=longest.why)
 
 
 def _unsure_words(
@@ -151,18 +153,18 @@ def _unsure_words(
 ) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
     words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
-    words = "; ".join([*(str(growth) for growth in quoted.growths.values() if growth.state == "bad"), words])
+    words = "; ".join([*_bad_growths(quoted), words])
     own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
     if own_end and not bad:
         return f"{own_end}: {words}"
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
-        return f"{shown} in {len(bad)} of {len(launches)} trials, but two must agree, so run more trials: {words}"
+        return CellReason.TOO_FEW_AGREE(verdicts=shown, bad=len(bad), trials=len(launches), why=words)
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
-        is_cut = any(launch.trial.out_of_time for launch in launches)
-        remedy = " (raise `timeout` or lower `budget`)" if is_cut else ""
-        return f"no trial ran the whole budget of {steps}{remedy}: {words}"
-    return f"{len(support)} of {len(launches)} trials: {words}"
+        if any(launch.trial.out_of_time for launch in launches):
+            return CellReason.OUT_OF_TIME(steps=steps, why=words)
+        return CellReason.NO_WHOLE_TRIAL(steps=steps, why=words)
+    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
 
 
 def gist(message: str) -> str:

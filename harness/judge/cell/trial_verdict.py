@@ -13,8 +13,7 @@ from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, Limits, Steps, Trace, TraceVerdict, Trial, VerdictName
-
-SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
+from harness.reasons import CellReason, CountReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class JudgedTrial:
     @property
     def mixed(self) -> bool:
         """Return whether growth in /dev/shm is not judged, because launches at the same time may have caused it."""
-        return "shm" in self.growths and self.growths["shm"].unmet == SHARED
+        return "shm" in self.growths and mixes_shm(self.trial)
 
     def whole(self, steps: Steps) -> bool:
         """Return whether the launch completed or ran the whole budget."""
@@ -119,7 +118,9 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Co
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}
     growths = judge_counts(trial.trace, limits=limits)
-    return {**growths, "shm": unjudged("shm", SHARED)} if "shm" in growths and mixes_shm(trial) else growths
+    if "shm" in growths and mixes_shm(trial):
+        return {**growths, "shm": unjudged("shm", CountReason.SHM_SHARED())}
+    return growths
 
 
 def mixes_shm(trial: Trial) -> bool:
@@ -139,9 +140,8 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     alone = trace_alone(trial.trace, limits, steps)
     verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
-        verdict = replace(
-            verdict, why=f"{verdict.why}, when its time of {trial.time_asked_s or asked.time_s:g} s was over"
-        )
+        time_s = trial.time_asked_s or asked.time_s
+        verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))
     if trial.buffered:
         return _without_steps(verdict, trial)
     return _without_times(verdict, trial) if trial.unsteady else verdict
@@ -164,7 +164,7 @@ def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     return replace(
         verdict,
         verdicts=("inconclusive",),
-        why=f"its rows are not steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.buffered),
         rate_kib_per_step=None,
         rate_ci=None,
         excluded_kib_per_step=None,
@@ -184,7 +184,7 @@ def _without_times(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     if not kept or (by_pull and "slowdown" in verdict.verdicts and not BAD & set(kept)):
         kept = ("inconclusive",)
     silent = by_pull and "slowdown" not in verdict.verdicts
-    why = verdict.why if silent else f"step times are not judged ({trial.unsteady}); {verdict.why}"
+    why = verdict.why if silent else CellReason.TIMES_DISTURBED(disturbance=trial.unsteady, why=verdict.why)
     return replace(verdict, verdicts=kept, why=why, step_ms=None, step_drift=None)
 
 

@@ -13,6 +13,7 @@ from harness.judge.cell.own_signals import signals_of
 from harness.judge.cell.summary import gist, summarized
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.model import BAD, FAILURES, GOOD, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
+from harness.reasons import CellReason, RepeatReason
 
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 
@@ -54,9 +55,9 @@ def wants_more(
         return None
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if measured and not launches:
-        return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
+        return None if len(measured) >= min(AGREE, trials_asked.least) else RepeatReason.SETUP_FAILED()
     if len(measured) < trials_asked.least:
-        return f"{len(measured)} of at least {trials_asked.least} trials"
+        return RepeatReason.TOO_FEW_TRIALS(trials=len(measured), least=trials_asked.least)
     return _unsettled(telling(launches), steps=steps)
 
 
@@ -66,16 +67,15 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
         return None
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
-        return f"{' and '.join(bad)} without two trials that agree"
+        return RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
     if _outnumbered(launches, steps=steps):
-        mixed = "its files in /dev/shm could not be distinguished from those of other launches"
-        return mixed if _all_mixed(launches, steps=steps) else None
+        return RepeatReason.SHM_SHARED() if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
-        return "a step returned NaN or infinity in one launch, but two must agree"
+        return RepeatReason.NOT_FINITE_ONCE()
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if 0 < len(good) < len(launches):
-        return "the trials disagree"
-    return "no trial ran the whole budget" if good and not _out_of_time(launches) else None
+        return RepeatReason.DISAGREE()
+    return RepeatReason.NO_WHOLE_TRIAL() if good and not _out_of_time(launches) else None
 
 
 def needs_whole_budget(
@@ -156,5 +156,5 @@ def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
 def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
     with_message = setups or [trial for trial in trials if trial.message]
-    why = gist(with_message[-1].told) if with_message else "no trial was finished"
+    why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
     return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

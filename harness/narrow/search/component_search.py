@@ -25,6 +25,7 @@ from harness.narrow.search.method import SHAMS, MethodChangesIt, MethodCheck
 from harness.narrow.search.next_hybrid import Groups
 from harness.narrow.search.prove import Prover, Tested, kind_of
 from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
+from harness.reasons import NarrowReason
 
 MOST_CAUSES = 4
 """Most differences that are pursued: causes, and groups that turn out to be innocent."""
@@ -34,7 +35,6 @@ WHOLE = ("culprit", "together", "needed")
 """Kinds of culprits without which B, or B without the causes found before, is good."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """Maps the kind proven for B without the causes found before to the kind that this proves for B itself."""
-ENDS_FIRST = "the good and the bad version themselves, again"
 Answer = Generator[Ask, HybridResult, Narrowed]
 
 
@@ -80,7 +80,7 @@ class ComponentSearch:
         answer, missing = self._replayed(evidence, to_the_end=True)
         assert answer is not None
         if missing is not None:
-            answer = replace(answer, verdict="interrupted", reason=f"it stopped before: {missing.reason}")
+            answer = replace(answer, verdict="interrupted", reason=NarrowReason.INTERRUPTED(next=missing.reason))
         others = [hybrid for hybrid in evidence.hybrids if hybrid not in (self.a, self.b)]
         return replace(
             answer,
@@ -105,7 +105,7 @@ class ComponentSearch:
                 missing = ask if result is None and missing is None else missing
                 if missing is not None and not to_the_end:
                     return None, missing
-                ask = replay.send(result or _unresolved(ask.hybrid or self.a, "it was not measured"))
+                ask = replay.send(result or _unresolved(ask.hybrid or self.a, NarrowReason.NOT_MEASURED()))
         except StopIteration as end:
             answer: Narrowed = end.value
             return answer, missing
@@ -116,13 +116,13 @@ class ComponentSearch:
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
         """Return the requested result; None if it needs a launch."""
         if ask.hybrid is None:
-            return _unresolved(self.a, "neither version can take the groups that it would need from the other")
+            return _unresolved(self.a, NarrowReason.NOT_SWAPPABLE())
         if ask.hybrid not in evidence and len(evidence.hybrids) - 2 >= self.rules.most_hybrids:
-            return _unresolved(ask.hybrid, "the largest allowed number of hybrids was tried")
+            return _unresolved(ask.hybrid, NarrowReason.TOO_MANY_HYBRIDS())
         result = evidence.settled(ask.hybrid, sure=ask.sure)
         launches_left = self.rules.most_launches - evidence.launches
         if result is None and launches_left < len(self._round(ask.hybrid, evidence)):
-            return _unresolved(ask.hybrid, "the largest allowed number of launches was made")
+            return _unresolved(ask.hybrid, NarrowReason.TOO_MANY_LAUNCHES())
         return result
 
     def _round(self, hybrid: Hybrid, evidence: HybridEvidence) -> tuple[Hybrid, ...]:
@@ -171,21 +171,21 @@ class _Replay:
         named = frozenset(group for culprit in culprits for group in culprit.groups)
         left = () if whole else self._swaps.listed(self._swaps.all - named)
         if not culprits:
-            return self._narrowed("undecided", open_=left, reason="the proof confirms no group")
+            return self._narrowed("undecided", open_=left, reason=NarrowReason.UNPROVEN())
         return self._narrowed("found", culprits, open_=left)
 
     def _ends(self) -> Generator[Ask, HybridResult, str]:
         """Measure A and B; return why they do not reproduce the fault, "" if they do."""
         a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self._swaps.all)
         if not self._swaps.all:
-            return "nothing differs between the two versions"
-        good = yield Ask(hybrid=a, kind="ends", reason=ENDS_FIRST, sure=True)
-        bad = yield Ask(hybrid=b, kind="ends", reason=ENDS_FIRST, sure=True)
+            return NarrowReason.NOTHING_DIFFERS()
+        good = yield Ask(hybrid=a, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
+        bad = yield Ask(hybrid=b, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
         if good.state == "bad":
-            return f"the good version is bad in {good.bad} of {good.launches} launches"
-        return bad.reason or f"the bad version is good in {bad.good} launches" if bad.state == "good" else ""
+            return NarrowReason.GOOD_IS_BAD(bad=good.bad, launches=good.launches)
+        return bad.reason or NarrowReason.BAD_IS_GOOD(good=bad.good) if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
         """Return the causes, and whether other causes are ruled out."""
@@ -225,9 +225,9 @@ class _Replay:
     def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
         """Isolate a difference, and repeat the hybrids on both sides of it until their states are certain."""
         low, high = yield from self._isolation.isolate(low, high, kind=kind)
-        for side, state in ((low, "good without it"), (high, "bad with it")):
-            suspects = self._swaps.in_words(high - low)
-            reason = f"{suspects}: another launch of the hybrid that is {state}, before it is named"
+        suspects = self._swaps.in_words(high - low)
+        good, bad = NarrowReason.GOOD_WITHOUT(suspects=suspects), NarrowReason.BAD_WITH(suspects=suspects)
+        for side, reason in ((low, good), (high, bad)):
             yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
         yield from self._method.check(high - low)
         return low, high

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from harness.model.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, HybridResult, Side
 from harness.narrow.search.next_hybrid import MAPPED, Couplings, Groups, best_split
 from harness.narrow.search.records import NextKind
+from harness.reasons import NarrowReason
 
 REFUSALS = 12
 """Consecutive sets without a result after which the rest is not separated."""
@@ -101,7 +102,7 @@ class Isolation:
                 break
             both = low | added
             suspects, tried = self.swaps.in_words(high - low), self.swaps.in_words(added)
-            reason = f"the cause is among {suspects}; next: a hybrid with {tried} from the bad version"
+            reason = NarrowReason.CAUSE_AMONG(suspects=suspects, groups=tried)
             result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
             if result.state == "unresolved":
                 in_a_row += 1

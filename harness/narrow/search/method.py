@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from harness.model.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
 from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.next_hybrid import Groups
+from harness.reasons import NarrowReason
 
 SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
 """Each version with its own parts put in again, and its state if the method changes nothing."""
@@ -61,7 +62,6 @@ class MethodCheck:
         return result
 
     def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
-        version = "the good version" if base == "A" else "the bad version"
         names = self.swaps.in_words(groups)
-        reason = f"{names}: {version} with its own put in again, to see the effect of swapping itself"
+        reason = (NarrowReason.SHAM_OF_GOOD if base == "A" else NarrowReason.SHAM_OF_BAD)(groups=names)
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from harness.model.narrowed import CulpritKind, HybridResult, HybridState, ProofCell, ProofRole
 from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.next_hybrid import Groups
+from harness.reasons import NarrowReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,8 @@ class Prover:
     def _cell(
         self, role: ProofRole, suspects: Groups, from_b: Groups, *, beside: Groups
     ) -> Generator[Ask, HybridResult, ProofCell]:
-        version = "the good version with it" if role == "A + c" else "the bad version without it"
-        reason = f"{self.swaps.in_words(suspects)}: {version}"
+        names = self.swaps.in_words(suspects)
+        reason = (NarrowReason.PROOF_WITH if role == "A + c" else NarrowReason.PROOF_WITHOUT)(suspects=names)
         result = yield Ask(hybrid=self.swaps.hybrid(from_b), kind="prove", reason=reason, sure=True)
         listed = self.swaps.listed
         return ProofCell(role=role, groups=listed(suspects), result=result, beside=listed(beside))

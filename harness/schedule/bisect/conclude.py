@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.reasons import SkipReason
 from harness.schedule.bisect.flaky_extent import Reach, doubt, reach_of
 from harness.schedule.bisect.records import Boundary, RowVersions, Rules, version_name
 from harness.schedule.bisect.side_by_side import level_boundaries
@@ -43,17 +44,14 @@ def _why(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) -> s
     older = max((p for p in launched if p < place), default=None)
     newer = min((p for p in launched if p > place), default=None)
     if older is None or newer is None:
-        return "not needed: outside the versions that were launched"
-    word = _word(versions, older, newer, boundaries)
-    return f"not needed: between {version_name(versions, older)} and {version_name(versions, newer)}, {word}"
-
-
-def _word(versions: RowVersions, older: int, newer: int, boundaries: Sequence[Boundary]) -> str:
+        return SkipReason.OUTSIDE_LAUNCHED()
     crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in boundaries)
-    if crossed:
-        return "which differ"
-    bad = [any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)]
-    return "both bad" if all(bad) else "both good" if not any(bad) else "which differ"
+    bad = {any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)}
+    return (
+        SkipReason.BETWEEN_DIFFERENT
+        if crossed or len(bad) > 1
+        else (SkipReason.BETWEEN_BAD if True in bad else SkipReason.BETWEEN_GOOD)
+    )(older=version_name(versions, older), newer=version_name(versions, newer))
 
 
 def _boundary(versions: RowVersions, change: StateChange, rules: Rules) -> Boundary:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.reasons import BisectReason
 from harness.schedule.bisect import flaky_extent, halving
 from harness.schedule.bisect.conclude import bad_from_start, conclude
 from harness.schedule.bisect.records import (
@@ -75,7 +76,7 @@ def _ends(versions: RowVersions, rules: Rules) -> Decision | None:
     silent = [p for p in wanted if not versions[p].launches or _is_silent(versions[p], rules)]
     if not silent:
         return None
-    reason = f"nothing is known about {version_names(versions, silent)}: both ends come first"
+    reason = BisectReason.ENDS_UNKNOWN(versions=version_names(versions, silent))
     return Decision(launch=tuple(silent), kind="end", reason=reason)
 
 
@@ -92,7 +93,7 @@ def _alike(versions: RowVersions, rules: Rules) -> Decision | None:
     again = tuple(p for p in _outer(versions, rules) if not _believed(versions[p], rules))
     if not again:
         return None
-    reason = f"both ends are alike so far: {version_names(versions, again)} once more, to be sure"
+    reason = BisectReason.ENDS_ALIKE(versions=version_names(versions, again))
     return Decision(launch=again, kind="confirm", reason=reason, whole=True)
 
 
@@ -103,7 +104,7 @@ def _bad_once(versions: RowVersions, rules: Rules) -> Decision | None:
         able = [place for place in bad if versions[place].launchable(rules)]
         if able and not any(has_agreeing(versions[place], metric, bad=True, rules=rules) for place in bad):
             place = max(able, key=lambda p: (evidence_of(versions[p], metric).bad, -p))
-            reason = f"{metric}: {version_name(versions, place)} was bad too few times to be believed: once more"
+            reason = BisectReason.BAD_TOO_FEW_TIMES(metric=metric, version=version_name(versions, place))
             return Decision(launch=(place,), kind="confirm", reason=reason, metric=metric)
     return None
 
@@ -124,7 +125,7 @@ def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
             able = [place for place in run if versions[place].launchable(rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
-                reason = f"{version_name(versions, place)} was good between two bad versions: was it only lucky?"
+                reason = BisectReason.GOOD_BETWEEN_BAD(version=version_name(versions, place))
                 return Decision(launch=(place,), kind="repeat", reason=reason, metric=metric)
     return None
 
@@ -145,8 +146,8 @@ def _halve(versions: RowVersions, change: StateChange, rules: Rules) -> Decision
     if place is None:
         return _confirm(versions, change, rules)
     count = len(halving.open_places(versions, change, rules))
-    splits = f"{version_name(versions, place)} splits the {count} version{'s' if count > 1 else ''} between"
-    reason = f"{_sides(versions, change)}: {splits}"
+    sides, version = _sides(versions, change), version_name(versions, place)
+    reason = BisectReason.SPLITS(sides=sides, version=version, count=count, s="s" if count > 1 else "")
     return _about(change, "halve", [place], reason)
 
 
@@ -165,7 +166,7 @@ def _confirm(versions: RowVersions, change: StateChange, rules: Rules) -> Decisi
     ]
     if not lacking:
         return None
-    reason = f"{_sides(versions, change)}: {version_names(versions, lacking)} once more, before a version is named"
+    reason = BisectReason.SIDES_UNCONFIRMED(sides=_sides(versions, change), versions=version_names(versions, lacking))
     return _about(change, "confirm", lacking, reason)
 
 
@@ -182,12 +183,12 @@ def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Deci
         return _confirm(versions, change, rules)
     posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
     seen = evidence_of(versions[change.bad], change.metric)
-    share = reach.fails(max(seen.survived, default=None))
-    why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in only some of its launches"
-    reason = (
-        f"{version_name(versions, change.bad)} {why}, so good launches may be luck:"
-        f" {version_name(versions, place)} tells most about how far the failure reaches"
-    )
+    bad, version = version_name(versions, change.bad), version_name(versions, place)
+    if seen.good:
+        share = reach.fails(max(seen.survived, default=None))
+        reason = BisectReason.FLAKY(bad=bad, share=share, version=version)
+    else:
+        reason = BisectReason.MAYBE_FLAKY(bad=bad, version=version)
     return replace(_about(change, "repeat", [place], reason), posterior=posterior)
 
 
@@ -197,18 +198,16 @@ def _in_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decisi
     place = flaky_extent.settling(versions, change, rules) if chance > rules.alpha else None
     if place is None:
         return None
-    good = version_name(versions, change.good)
-    reason = (
-        f"by the steps at which launches failed, {good} may be bad and have ended before its failure was due"
-        f" ({chance:.1%}): {version_name(versions, place)} once more"
-    )
+    good, version = version_name(versions, change.good), version_name(versions, place)
+    reason = BisectReason.ENDED_TOO_EARLY(good=good, chance=chance, version=version)
     return _about(change, "repeat", [place], reason)
 
 
 def _sides(versions: RowVersions, change: StateChange) -> str:
-    words = ("good", "bad") if change.worse else ("bad", "good")
     before, after = version_name(versions, change.before), version_name(versions, change.after)
-    return f"{change.metric}: {before} is {words[0]} and {after} {words[1]}"
+    return (BisectReason.GETS_BAD if change.worse else BisectReason.GETS_GOOD)(
+        metric=change.metric, before=before, after=after
+    )
 
 
 def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
@@ -224,16 +223,16 @@ def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
 def _found(versions: RowVersions, rules: Rules) -> str:
     ends = _outer(versions, rules)
     if not ends:
-        return "no version could be launched"
-    conclusions = [_in_words(versions, boundary, rules) for boundary in conclude(versions, rules=rules)]
+        return BisectReason.NONE_LAUNCHED()
+    conclusions = [_boundary_found(versions, boundary, rules) for boundary in conclude(versions, rules=rules)]
     since = {metric: bad_from_start(versions, metric) for metric in metrics_of(versions)}
     conclusions += [_since(versions, p, metric, rules) for metric, p in since.items() if p is not None]
     if conclusions:
         return "; ".join(conclusions)
     unclear = version_names(versions, (place for place, version in enumerate(versions) if _is_unclear(version)))
     if unclear:
-        return f"nothing bad was found, but it is unclear whether {unclear} is good; launch more with --trials"
-    return "both ends are good; only --search full would find a bad version between them"
+        return BisectReason.ENDS_UNCLEAR(versions=unclear)
+    return BisectReason.ENDS_GOOD()
 
 
 def _is_unclear(version: VersionEvidence) -> bool:
@@ -243,30 +242,33 @@ def _is_unclear(version: VersionEvidence) -> bool:
     )
 
 
-def _in_words(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
-    word, after = _word(boundary), version_name(versions, boundary.after)
-    sure = "" if boundary.confirmed else f", without {rules.agree} launches that agree on both sides"
+def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
+    metric, what, after = boundary.metric, _what(boundary), version_name(versions, boundary.after)
     if not boundary.between:
-        verb = "is" if boundary.confirmed else "may be"
-        return f"{boundary.metric}: {after} {verb} the {word}{sure}{_doubt(versions, boundary)}"
+        doubt = _doubt(versions, boundary)
+        if boundary.confirmed:
+            return BisectReason.NAMED(metric=metric, version=after, what=what, doubt=doubt)
+        return BisectReason.MAYBE_NAMED(metric=metric, version=after, what=what, agree=rules.agree, doubt=doubt)
     start = "the start" if boundary.before is None else version_name(versions, boundary.before)
-    unclear = f"{len(boundary.between)} between are unclear{sure}"
-    return f"{boundary.metric}: the {word} lies between {start} and {after}; {unclear}"
+    unclear = len(boundary.between)
+    if boundary.confirmed:
+        return BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
+    agree = rules.agree
+    return BisectReason.MAYBE_BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear, agree=agree)
 
 
-def _word(boundary: Boundary) -> str:
-    """Return the word for a boundary. A level is not a verdict: whether more is bad depends on the baseline."""
+def _what(boundary: Boundary) -> str:
+    """Return what a boundary is. A level is not a verdict: whether more is bad depends on the baseline."""
     if boundary.metric == LEVEL:
-        return f"first that is {'slower' if boundary.worse else 'faster'}"
-    return "first bad" if boundary.worse else "first good again"
+        return (BisectReason.FIRST_SLOWER if boundary.worse else BisectReason.FIRST_FASTER)()
+    return (BisectReason.FIRST_BAD if boundary.worse else BisectReason.FIRST_GOOD)()
 
 
 def _since(versions: RowVersions, oldest: int, metric: str, rules: Rules) -> str:
+    version = version_name(versions, oldest)
     if has_agreeing(versions[oldest], metric, bad=True, rules=rules):
-        return f"{metric}: bad since before {version_name(versions, oldest)}"
-    return (
-        f"{metric}: may be bad since before {version_name(versions, oldest)}, without {rules.agree} launches that agree"
-    )
+        return BisectReason.BAD_SINCE_BEFORE(metric=metric, version=version)
+    return BisectReason.MAYBE_BAD_SINCE_BEFORE(metric=metric, version=version, agree=rules.agree)
 
 
 def _doubt(versions: RowVersions, boundary: Boundary) -> str:
@@ -275,5 +277,4 @@ def _doubt(versions: RowVersions, boundary: Boundary) -> str:
         return ""
     change = StateChange(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
     failed = failures_from(versions, change)
-    launches = f"all {failed} launches" if failed > 1 else "the only launch"
-    return f" ({launches} from there on failed; if it fails only in some of them, it may be older: see --search full)"
+    return BisectReason.ALL_FAILED(count=failed) if failed > 1 else BisectReason.ONLY_ONE_FAILED()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.reasons import BisectReason
 from harness.schedule.bisect.level_pieces import (
     Figures,
     PiecewiseFit,
@@ -116,7 +117,8 @@ def _look(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decis
     able = _spread(launchable, SPREAD[evidence.figures.rounds >= ROUNDS])
     if len(able) < 2:
         return None
-    return _round(versions, evidence, able, f"{LEVEL}: is there a step of {math.expm1(evidence.limit):.1%} or more?")
+    why = BisectReason.STEP_UNKNOWN(metric=LEVEL, limit=math.expm1(evidence.limit))
+    return _round(versions, evidence, able, why)
 
 
 def _spread(places: Sequence[int], count: int) -> list[int]:
@@ -131,7 +133,8 @@ def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Dec
     for step in evidence.steps:
         probes = _probes(versions, evidence, step, rules)
         chosen |= {*probes, *(_beside(versions, evidence, step, rules) if probes else ())}
-    return _round(versions, evidence, sorted(chosen), f"{LEVEL} changes: where?") if len(chosen) > 1 else None
+    why = BisectReason.STEP_SOMEWHERE(metric=LEVEL)
+    return _round(versions, evidence, sorted(chosen), why) if len(chosen) > 1 else None
 
 
 def _probes(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
@@ -185,7 +188,7 @@ def _confirm(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> De
     if _rounds_together(versions, sides) >= wanted or not all(versions[p].launchable(rules) for p in sides):
         return None
     beside = {p for step in evidence.steps for p in _beside(versions, evidence, step, rules)}
-    why = f"{LEVEL}: both sides of the step once more, before a version is named:"
+    why = BisectReason.STEP_UNCONFIRMED(metric=LEVEL)
     return replace(_round(versions, evidence, sorted({*sides, *beside}), why), kind="confirm")
 
 
@@ -196,7 +199,7 @@ def _rounds_together(versions: RowVersions, places: Sequence[int]) -> int:
 def _round(versions: RowVersions, evidence: RoundEvidence, places: Sequence[int], why: str) -> Decision:
     names = ", ".join(version_name(versions, place) for place in places)
     posterior = likeliest(each for step in evidence.steps for each in step.chances.items())
-    reason = f"{why} {names} side by side"
+    reason = BisectReason.SIDE_BY_SIDE(why=why, versions=names)
     return Decision(launch=tuple(places), kind="compare", reason=reason, metric=LEVEL, posterior=posterior)
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.model import Trace, Trial
 from harness.run.scheduler import Batch, BlockRun
 from harness.schedule.cost import expected_s, spent_s
-from tests.unit.search.test_row_queue import block
+from tests.unit.search.test_row_queue import a_row
 
 
 def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
@@ -20,7 +20,7 @@ def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
 
 
 def launched(*trials: Trial) -> BlockRun:
-    made = block("a", 3)
+    made = a_row("a", 3)
     made.cells[0].trials.extend(trials)
     return made
 

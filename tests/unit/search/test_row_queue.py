@@ -62,7 +62,7 @@ class Worker:
         return True
 
 
-def block(name: str, rounds: int) -> BlockRun:
+def a_row(name: str, rounds: int) -> BlockRun:
     lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
     source = Install(base="", python=None, packages=())
     image = Image(series="p", version="1", source=source, where=WHERE)
@@ -83,7 +83,7 @@ def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
     rounds: list[int], number: int, rng: random.Random
 ) -> None:
     """Launches of one row on two machines would be compared although the machines differ."""
-    blocks = [block(f"row{place}", count) for place, count in enumerate(rounds)]
+    blocks = [a_row(f"row{place}", count) for place, count in enumerate(rounds)]
     shared = queue(blocks)
     workers = [Worker(str(name), shared) for name in range(number)]
     while any(worker.turn() for worker in rng.sample(workers, len(workers))):
@@ -95,7 +95,7 @@ def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
 
 
 def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
-    worker = Worker("one", queue([block("a", 3), block("b", 3), block("c", 3)]))
+    worker = Worker("one", queue([a_row("a", 3), a_row("b", 3), a_row("c", 3)]))
     while worker.turn():
         pass
     assert worker.launched == list("abcaabbcc")  # and then the rows are finished one after the other
@@ -106,7 +106,7 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
         standing=lambda block: RowStanding(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
     )
     for name in "abc":
-        shared.add(block(name, 3))
+        shared.add(a_row(name, 3))
     worker = Worker("one", shared)
     while worker.turn():
         pass
@@ -116,8 +116,8 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
 def test_rows_of_a_later_group_wait() -> None:
     """If images have to make room for each other, alternating rounds of two series would pull all images repeatedly."""
     shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
-    shared.add(block("a", 2), group=0)
-    shared.add(block("b", 2), group=1)
+    shared.add(a_row("a", 2), group=0)
+    shared.add(a_row("b", 2), group=1)
     worker = Worker("one", shared)
     while worker.turn():
         pass
@@ -137,7 +137,7 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     assert not rows.gives_way(dear), "nothing of it was launched yet"
     begun.batch.runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
     assert not rows.gives_way(dear), "there is nothing else to do"
-    cheap = block("cheap", 1)
+    cheap = a_row("cheap", 1)
     rows.add(cheap)
     assert rows.gives_way(dear)
     rows.put_back(dear)
@@ -147,7 +147,7 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
 
 
 def one_round(name: str, versions: int) -> BlockRun:
-    cells = tuple(block(name, 1).cells[0] for _ in range(versions))
+    cells = tuple(a_row(name, 1).cells[0] for _ in range(versions))
     return BlockRun(cells=cells, scheduler=OneRound(cells))
 
 
@@ -170,7 +170,7 @@ def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
     """The longest rows come first: a long row that begins last would keep one machine busy while
     the others are idle.
     """
-    rows = queue([block(name, 2) for name in ("long", "middle", "short")])
+    rows = queue([a_row(name, 2) for name in ("long", "middle", "short")])
     rows.most = 1
     worker = Worker("gpu1", rows)
     while worker.turn():
@@ -200,7 +200,7 @@ class WideRounds:
 
 
 def wide(name: str, rounds: int, versions: int) -> BlockRun:
-    (run,) = block(name, 0).cells
+    (run,) = a_row(name, 0).cells
     images = [replace(run.cell.image, version=str(version)) for version in range(versions)]
     runs = tuple(CellRun(cell=replace(run.cell, image=image)) for image in images)
     return BlockRun(cells=runs, scheduler=WideRounds(runs, rounds))

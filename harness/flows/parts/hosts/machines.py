@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.model import Cell, Host, HostState, Image, Lane
 from harness.plan.pools import MachineSeen
+from harness.reasons import MachineReason
 from harness.run.engine import Engine
 
 
@@ -80,11 +81,12 @@ class OpenHost:
 
 def leave_out(each: OpenHost, difference: str) -> None:
     """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
-    remedy = "make it equal, or give it a host of its own"
-    if each.host.slurm is not None:
-        remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
+    is_node = each.host.slurm is not None
+    if is_node:
         each.close()
-    each.problem = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
+    each.problem = (MachineReason.NODE_LEFT_OUT if is_node else MachineReason.LEFT_OUT)(
+        machine=each.host.machine, difference=difference
+    )
 
 
 def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
@@ -103,7 +105,7 @@ def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
     if not host.pool or first.usable:
         return HostState(host=host, problem=first.problem, facts=first.facts)
     told = "; ".join(f"{each.host.machine}: {each.problem}" for each in machines if each.problem is not None)
-    return HostState(host=host, problem=f"no machine of the pool can be used: {told}")
+    return HostState(host=host, problem=MachineReason.NONE_USABLE(problems=told))
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:

@@ -1,0 +1,44 @@
+"""The reasons for the verdict on one cell, and for another trial of it."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from harness.reasons.reason import Reason
+
+
+@unique
+class CellReason(Reason):
+    """What the trials of a cell show together, and what the verdict on one of them leaves out."""
+
+    FAILED = "{failure} in {agreeing} of {trials} trials: {why}"
+    AGREED = "{agreeing} of {trials} trials: {why}"
+    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials} trials, but two must agree, so run more trials: {why}"
+    GOOD = "{good} of {trials} trials {verdicts}; the longest: {why}"
+    EXITED_0 = "exit 0 in {good} of {launches} launches"
+    NOTHING_MEASURED = "{good} of {launches} launches ended well; nothing was measured"
+    NO_WHOLE_TRIAL = "no trial ran the whole budget of {steps}: {why}"
+    OUT_OF_TIME = "no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {why}"
+    NO_TRIAL_FINISHED = "no trial was finished"
+
+    SOME_FAILED = "{failed} of {launches} launches failed"
+    SOME_GROW = "{growth}, in {bad} of {launches} launches"
+    NOT_COUNTED = "not counted in a whole launch"
+    MEMORY_NOT_MEASURED = "memory was not measured"
+
+    TIME_OVER = "{why}, when its time of {time_s:g} s was over"
+    ROWS_ARE_NOT_STEPS = "its rows are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
+    TIMES_DISTURBED = "step times are not judged ({disturbance}); {why}"
+
+
+@unique
+class RepeatReason(Reason):
+    """Why a cell needs another trial."""
+
+    SETUP_FAILED = "setup failed once"
+    TOO_FEW_TRIALS = "{trials} of at least {least} trials"
+    NO_TWO_AGREE = "{verdicts} without two trials that agree"
+    SHM_SHARED = "its files in /dev/shm could not be distinguished from those of other launches"
+    NOT_FINITE_ONCE = "a step returned NaN or infinity in one launch, but two must agree"
+    DISAGREE = "the trials disagree"
+    NO_WHOLE_TRIAL = "no trial ran the whole budget"
