@@ -6,7 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.model import Block, CellResult, CellVerdict, Episode, Finding, Interval, Metric, RunResult, signal_of
+from harness.model import (
+    Block,
+    CellResult,
+    CellVerdict,
+    Effect,
+    Episode,
+    Finding,
+    Interval,
+    Metric,
+    RunResult,
+    signal_of,
+)
 from harness.model.episodes import span
 from harness.model.judged import State
 from harness.report.text import numbers, signal_words
@@ -121,8 +132,10 @@ _WORDS: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def change_text(figure: Figure, old: str | None, new: str) -> str:
-    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
+def change_text(figure: Figure, old: str | None, new: str, *, size: Effect | None = None) -> str:
+    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure. `size` is the
+    size of the finding; if it is not the ratio of the two figures, the text says what it is the ratio of.
+    """
     points = {point.version: point for point in figure.points}
     after = points[new]
     if after.value is None or math.isnan(after.value):
@@ -133,7 +146,19 @@ def change_text(figure: Figure, old: str | None, new: str) -> str:
     if after.low is not None and after.high is not None:
         low, high = (numbers.without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
         interval = f" ({low} to {high})"
-    return f"{figure.title} {before}{text}{interval}"
+    return f"{figure.title} {before}{text}{interval}{_over_all(points, old, after.value, figure, size)}"
+
+
+def _over_all(points: Mapping[str, Point], old: str | None, after: float, figure: Figure, size: Effect | None) -> str:
+    """Return `; +42 % (37 to 47) over all versions before and after it`; "" if the two figures show the same ratio. A
+    finding compares the levels of all versions between two changes.
+    """
+    before = None if old is None else points[old].value
+    if size is None or size.unit != "ratio" or figure.unit == "rise" or not before:
+        return ""
+    if signal_words.changed(before, after) == signal_words.changed(1.0, size.value):
+        return ""
+    return f"; {numbers.effect(size)} over all versions before and after it"
 
 
 def _shown(point: Point, unit: str) -> str:

@@ -124,6 +124,24 @@ def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the
     assert card.sentence == "multidict has slower steps (53.4 % more) up to 6.2.0 (fixed in 6.3.0)."
 
 
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(1.312, ""), (1.42, "; +42 % (37 to 47) over all versions before and after it")],
+)
+def test_a_size_that_is_not_the_ratio_of_the_two_figures_says_what_it_compares(ratio: float, told: str) -> None:
+    """A headline of 42 % more stood above 10.0 → 13.1 ms, which are 31 %."""
+    finding = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="step_time", verdict="slower",
+        effect=Effect(value=ratio, unit="ratio", ci=(1.37, 1.47)),
+    )  # fmt: skip
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return replace(build.flat(), compared_step_ms=13.1 if version >= "6.3" else 10.0)
+
+    (card,) = cards(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding]))
+    assert card.change == f"step time 10.0 → 13.1 ms{told}"
+
+
 def test_what_lasts_comes_first() -> None:
     assert ["fixed in" in card.sentence for card in cards(build.varied())] == [False, False, True]
 
