@@ -164,6 +164,12 @@ class BlockRun:
     cells: tuple[CellRun, ...]
     scheduler: Scheduler
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return the names of the series, the lane and the variant."""
+        cell = self.cells[0].cell
+        return cell.image.series, str(cell.lane), str(cell.variant)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:

@@ -258,7 +258,7 @@ def _word(entry: CellResult, shown: words.CellWords) -> str:
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Return the cells of a row of figures, with the finding's size at each change.
+    """Return the cells of a row of figures, which share a unit, with the finding's size at each change.
 
     Cells are bad from each first bad version until the next good version, and unsure where a finding is undecided.
     """
@@ -271,16 +271,21 @@ def _median_cells(
     bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for finding in findings for version in finding.untestable}
     drifted = {finding.after for finding in findings if finding.kind == "drift"}
+    known = [results[version].verdict for version in versions if version in results]
+    like = numbers.middle(signal_words.value_of(metric, verdict) for verdict in known)
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
         bad = version in drifted or (bad if mark is None else mark == "first_bad")
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
-        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
+        size = sizes.get(version, "")
+        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=size, like=like))
     return tuple(cells)
 
 
-def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str) -> Shown | None:
+def _median_cell(
+    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str, like: float | None
+) -> Shown | None:
     if entry is None:
         return None
     value = signal_words.value_of(metric, entry.verdict)
@@ -290,4 +295,5 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: 
     is_open = entry.verdict.provisional or signal_marks.is_open(metric, entry.verdict)
     if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
         tone = "unsure"
-    return Shown(tone=tone, word=signal_words.value_text(metric, value), figure=size, result=entry, mark=mark)
+    word = signal_words.value_text(metric, value, like=like)
+    return Shown(tone=tone, word=word, figure=size, result=entry, mark=mark)

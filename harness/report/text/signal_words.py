@@ -56,8 +56,10 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 # ---------------------------------------------------------------- figures
 
 
-def value_text(name: str, value: float | None) -> str:
-    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown."""
+def value_text(name: str, value: float | None, *, like: float | None = None) -> str:
+    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
+    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`).
+    """
     if value is None:
         return ""
     signal = shown_signal(name)
@@ -65,31 +67,35 @@ def value_text(name: str, value: float | None) -> str:
         return "not finite"
     if signal.kind == "value":
         return numbers.number(value)
-    return _in_unit(value, signal.unit)
+    return _in_unit(value, signal.unit, like=like)
 
 
-def _in_unit(value: float, unit: str) -> str:
+def _in_unit(value: float, unit: str, *, like: float | None = None) -> str:
     size, slash, per = unit.partition("/")
+    like = value if like is None else like
     if unit in _WHOLE:
-        return _WHOLE[unit](value)
-    return f"{_SIZES[size](value)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
+        return _WHOLE[unit](value, like)
+    return f"{_SIZES[size](value, like)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
 
 
-def _bytes(value: float) -> str:
-    if abs(value) < _KIB:
+def _bytes(value: float, like: float) -> str:
+    if abs(like) < _KIB:
         return f"{numbers.number(value)} B"
-    kib = value / _KIB
-    return f"{numbers.number(kib)} KiB" if abs(kib) < _KIB else numbers.mebibytes(kib / _KIB)
+    if abs(like) < _KIB * _KIB:
+        return f"{numbers.number(value / _KIB)} KiB"
+    return numbers.mebibytes(value / _KIB / _KIB, like / _KIB / _KIB)
 
 
-_WHOLE: Mapping[str, Callable[[float], str]] = {
+_InUnit = Callable[[float, float], str]
+"""Returns the first number with the unit that suits the second."""
+_WHOLE: Mapping[str, _InUnit] = {
     "KiB/step": numbers.rate,
-    "ratio": lambda value: f"{numbers.number(value)}×",
-    "failures": lambda value: f"{numbers.number(100 * value)} % failed",
+    "ratio": lambda value, like: f"{numbers.number(value)}×",
+    "failures": lambda value, like: f"{numbers.number(100 * value)} % failed",
 }
-_SIZES: Mapping[str, Callable[[float], str]] = {
-    "s": lambda value: numbers.milliseconds(_MS * value),
-    "KiB": lambda value: numbers.mebibytes(value / _KIB),
+_SIZES: Mapping[str, _InUnit] = {
+    "s": lambda value, like: numbers.milliseconds(_MS * value, _MS * like),
+    "KiB": lambda value, like: numbers.mebibytes(value / _KIB, like / _KIB),
     "B": _bytes,
 }
 

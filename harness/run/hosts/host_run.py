@@ -181,7 +181,7 @@ class HostRun:
     ) -> None:
         """Append what was decided and why to the log of decisions."""
         cell = block.cells[0].cell
-        place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        place = dict(zip(("series", "lane", "variant"), block.place, strict=True))
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.twin else ''}" for run in launched]
