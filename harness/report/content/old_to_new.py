@@ -180,7 +180,7 @@ def _figure(name: str, entry: CellResult, value: float, like: float | None) -> t
     if interval is None or not _is_suspect(name, entry.verdict):
         return _NONE, False
     figure, _, unit = text.rpartition(" ")
-    low, high = (numbers.without_unit(signal_words.value_text(name, end), text) for end in interval)
+    low, high = (numbers.without_unit(signal_words.value_text(name, end), text) if end else "0" for end in interval)
     return f"{figure} ({low} to {high}) {unit}", True
 
 
