@@ -16,6 +16,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model import CellVerdict, Plan, Where
 from harness.model.answers.history import RunKind
+from harness.model.signals import known_effect
 from harness.store import result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
@@ -151,7 +152,9 @@ def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
         value, ci = shown[name] if name in shown or signal is None else (signal.value, signal.ci)
         if seen != "none" or value is not None:
             low, high = (None, None) if ci is None else ci
-            limits = (None, None) if signal is None else (_number(signal.limit), _number(signal.visible))
+            limits = (
+                (None, None) if signal is None else (_number(signal.limit), _number(known_effect(name, signal.visible)))
+            )
             yield _text(name), seen, _number(value), _number(low), _number(high), *limits
 
 

@@ -118,7 +118,7 @@ _TABLE = (
     # ------------------------------------------------------------ levels: one figure per launch
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
-        verb="has slower steps", unit="s", limit=0.10, weight=5.0,
+        verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
         explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
         absent="there are no steps to time",
         help="the median duration of a step",
@@ -228,3 +228,15 @@ def signal_of(name: str) -> Signal:
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
         verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns",
     )  # fmt: skip
+
+
+MOST_VISIBLE = 999.0
+"""Largest minimum detectable effect that is known, as a fraction. Two launches that hardly agree give 10²² and more."""
+
+
+def known_effect(name: str, visible: float | None) -> float | None:
+    """Return a signal's minimum detectable effect as files have it: None if only a change of more than 1,000 times
+    would have shown. That of a growth is an amount per step, which has no such bound.
+    """
+    is_unknown = visible is not None and signal_of(name).kind != "growth" and visible > MOST_VISIBLE
+    return None if is_unknown else visible

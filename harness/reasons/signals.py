@@ -46,6 +46,7 @@ class Remedy(Reason):
     MORE_LAUNCHES = "more launches (`--trials {launches}`)"
     WIDER_LIMIT = "a wider limit (`{limit}`, or none)"
     QUIETER_HOST = "a quieter host"
+    LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     FRESH = "`--fresh` measures all versions again, side by side"
     SAME_SWEEP = "run the same sweep again to continue"
     SWEEP_WITHOUT_STOP = "{why}; run the same sweep without it to continue"

@@ -302,15 +302,27 @@ def test_a_dear_probe_rests_and_a_single_interruption_does_not_silence_it() -> N
     assert 300 < len(taken) < 350
 
 
-def test_metrics_are_those_of_the_first_result() -> None:
-    table = samples.Table(-1, 4)
-    metrics = stepping.Metrics(table)
+def test_a_metric_may_come_with_a_later_step() -> None:
+    """A loss that was returned from step 2 on was said to be returned by no step."""
+    table, told = samples.Table(-1, 4), []
+    metrics = stepping.Metrics(table, told.append)
     metrics.record(0, 1, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
     metrics.record(1, 2, {"loss": 2.5, "late": 1})
     metrics.record(2, 3, 7)
 
-    assert metrics.settle() == ["loss", "text"]
-    assert list(table.column(len(samples.COLUMNS)))[:2] == [1.5, 2.5]
+    assert metrics.names == told == ["loss", "text", "late", "items"]
+    columns = [list(table.column(len(samples.COLUMNS) + place)) for place in range(4)]
+    assert columns[0][:2] == [1.5, 2.5]
+    assert [math.isnan(value) for value in columns[0]] == [False, False, True, True]
+    assert [math.isnan(value) for value in columns[2]] == [True, False, True, True]
+    assert columns[3][2] == 7
+
+
+def test_a_name_that_changes_with_every_step_fills_no_memory() -> None:
+    metrics = stepping.Metrics(samples.Table(-1, 4))
+    for number in range(1, 100):
+        metrics.record(0, number, {f"loss_{number}": 1.0, number: 2.0})
+    assert len(metrics.names) == samples.MOST_METRICS
 
 
 def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
@@ -326,11 +338,10 @@ def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
     assert math.isnan(too_large)
 
 
-def test_no_result_in_the_first_step_means_no_metrics() -> None:
+def test_what_is_neither_a_dict_nor_a_number_is_no_metric() -> None:
     metrics = stepping.Metrics(samples.Table(-1, 4))
-    assert metrics.settle() == []
-    metrics.record(1, 2, 5)
-    assert metrics.settle() == []
+    metrics.record(0, 1, "text")
+    assert metrics.names == []
 
 
 # ---------------------------------------------------------------- lines

@@ -347,6 +347,19 @@ def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None
     assert told.done["not_finite"] == {"nan": [100, 1]}
 
 
+def test_a_metric_that_a_later_step_returns_first_has_a_column(tmp_path: Path, thorough_python: str) -> None:
+    """A loss of every tenth step was said to be returned by no step."""
+    text = "import itertools\ndef setup():\n    numbers = itertools.count(1)\n    def step():\n"
+    text += "        number = next(numbers)\n"
+    text += "        return None if number % 10 else {'loss': number}\n    return step\n"
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "late.py", text))
+
+    loss = told.column("loss")
+    assert {place + 1: value for place, value in enumerate(loss) if value is not None} == {
+        number: number for number in range(10, 101, 10)
+    }
+
+
 def test_a_number_returned_is_items(tmp_path: Path, thorough_python: str) -> None:
     script = write(tmp_path / "number.py", "def setup():\n    return lambda: 7\n")
 

@@ -13,19 +13,19 @@ import pytest
 
 import harness
 from harness import reasons
+from harness.judge.cell.summary import TRACEBACK
 from harness.model import Doubt
-from harness.schedule.narrow_launches import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
+    "flows/running/ending.py",
+    "flows/running/work.py",
+    "flows/running/works.py",
     "judge/attribution",
-    "judge/cell/agreement.py",
-    "judge/cell/own_signals.py",
-    "judge/cell/trial_verdict.py",
-    "judge/cell/verdict.py",
+    "judge/cell",
     "judge/changed_signals.py",
     "judge/comparable.py",
     "judge/comparison",

@@ -71,6 +71,7 @@ class ProgramRun(scenario.ScriptRun):
             begin=self._guarded(self._begin),
             look=self._guarded(self._look),
             leave=self._leave,
+            tell_metric=self._tell_metric,
         )
         code, module = self._load()
         self._hook(module)
@@ -160,19 +161,16 @@ class ProgramRun(scenario.ScriptRun):
     def _logged(self, values):
         if os.getpid() != self.owner:
             return
-        metrics, number = self._ticker.metrics, max(1, self._ticker.steps)
-        for name in metrics.take(values):
-            self.link.tell("metric", name=name)
+        number = max(1, self._ticker.steps)
         row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
-        metrics.record(row, number, values)
+        self._ticker.metrics.record(row, number, values)
 
     def _begin(self, ticker):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
         self.where = "step"
         took_s = time.perf_counter() - self._started
         self._looker = looks.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
-        names = ticker.metrics.settle()
-        self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=names)
+        self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=ticker.metrics.names)
 
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""

@@ -132,10 +132,10 @@ class ScriptRun(object):
         step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
-        stepper = stepping.Stepper(step, self.table, readers)
+        stepper = stepping.Stepper(step, self.table, readers, self._tell_metric)
         stepper.run(0, 1)
         pool = self._follow_pool(stepper)
-        names = stepper.metrics.settle()
+        names = stepper.metrics.names
         # Wait here, while the supervisor counts what is held and reads the output so far.
         self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
         looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
@@ -149,6 +149,9 @@ class ScriptRun(object):
         for name, text in files.items():
             for piece in wrapping.text_parts(text):
                 self.link.tell("file", name=name, text=piece)
+
+    def _tell_metric(self, name):
+        self.link.tell("metric", name=name)
 
     def _follow_pool(self, stepper):
         """Add the frameworks' pools to the looks, and to the steps as well if a pool in use can be queried fast."""

@@ -28,11 +28,11 @@ class CameBack(Exception):
 class Stepper(object):
     """Makes steps and fills rows. `steps` is the number of steps made, `busy_s` the seconds spent in them."""
 
-    def __init__(self, step, table, readers):
+    def __init__(self, step, table, readers, tell_metric=None):
         self.steps = 0
         self.busy_s = 0.0
         self.cpu = cpu.Meter()  # of the steps after the first
-        self.metrics = Metrics(table)
+        self.metrics = Metrics(table, tell_metric)
         self._step = step
         self._table = table
         self._row_busy_s = 0.0
@@ -144,22 +144,29 @@ def as_float(number):
 
 
 class Metrics(object):
-    """The scenario's own numbers: `step` returns them as a dict, or as one number, called `items`. The first result
-    defines their names.
+    """The scenario's own numbers: `step` returns them as a dict, or as one number, called `items`.
 
     Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
     """
 
-    def __init__(self, table):
+    def __init__(self, table, tell=None):
+        """`tell(name)` is called when a result has a number of a new name, after which the name has a column."""
+        self.names = []  # in the order of their columns, of which there are at most MOST_METRICS
         self._table = table
-        self._columns = None
+        self._tell = tell or (lambda name: None)
+        self._columns = []
+        self._known = {*samples.COLUMNS, "step"}  # and the metrics' own names
 
     def record(self, row, number, result):
         """Record the result of step `number`, which belongs to `row`."""
-        if self._columns is None:
+        if not isinstance(result, dict):
+            if not isinstance(result, numbers.Real):
+                return
+            result = {"items": result}
+        if len(self.names) < samples.MOST_METRICS and not self._known.issuperset(result):
             self._learn(result)
         for place, (name, column) in enumerate(self._columns):
-            value = result.get(name) if isinstance(result, dict) else result
+            value = result.get(name)
             if isinstance(value, numbers.Real):
                 value = as_float(value)
                 if not -LARGEST <= value <= LARGEST:
@@ -173,29 +180,13 @@ class Metrics(object):
             header[place + 1] = number
         header[place] += 1
 
-    def settle(self):
-        """Return the names of the metrics, in the order of their columns. Later results add no names."""
-        if self._columns is None:
-            self._columns = []
-        return [name for name, _ in self._columns]
-
     def _learn(self, result):
-        """Take the names from the first result. If that is neither a dict nor a number, there are no metrics."""
-        if isinstance(result, dict):
-            names = [name for name in result if isinstance(name, str)]
-        else:
-            names = ["items"] if isinstance(result, numbers.Real) else []
-        self.take(names)
-
-    def take(self, names):
-        """Add a column for each name that has none and that the agent does not use itself; return the names added.
-
-        There are at most MOST_METRICS columns.
-        """
-        self._columns = self._columns or []
-        known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}
-        added = [name for name in names if name not in known][: samples.MOST_METRICS - len(self._columns)]
-        first = len(samples.COLUMNS) + len(self._columns)
-        self._table.clear(first, len(added))
-        self._columns = self._columns + [(name, self._table.column(first + at)) for at, name in enumerate(added)]
-        return added
+        """Add a column for each name that has none, and that the agent does not use itself."""
+        added = [name for name in result if isinstance(name, str) and name not in self._known]
+        for name in added[: samples.MOST_METRICS - len(self.names)]:
+            place = len(samples.COLUMNS) + len(self.names)
+            self._table.clear(place, 1)
+            self._columns.append((name, self._table.column(place)))
+            self._known.add(name)
+            self.names.append(name)
+            self._tell(name)

@@ -21,10 +21,11 @@ class Ticker(stepping.Stepper):
 
     `begin(ticker)` is called after the first step. `look(ticker)` is called when one of `due_looks` is due or the
     supervisor requests an end; it returns whether the program goes on. `leave()` ends the process.
+    `tell_metric(name)` reports the name of a metric.
     """
 
     def __init__(self, table, readers, due_looks, **calls):
-        stepping.Stepper.__init__(self, None, table, readers)
+        stepping.Stepper.__init__(self, None, table, readers, calls["tell_metric"])
         self.kind = None  # the hook whose calls are the steps: the first that marked
         self.ended = False
         self._due_looks = due_looks

@@ -26,11 +26,6 @@ class ProgramWatch(ScriptWatch):
     def _on_hooked(self, hook, changed):
         self._hooked[hook] = self._hooked.get(hook, True) and changed
 
-    def _on_metric(self, name):
-        if name not in self._metrics:
-            self._metrics.append(name)
-            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
-
     def _on_unseen(self, others):
         self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)), "no_step")
 

@@ -107,6 +107,11 @@ class ScriptWatch(Watch):
         self.ready(setup_s, first_step_s, [PROBES[name] for name in probes])
         self.answered("go")
 
+    def _on_metric(self, name):
+        if name not in self._metrics:
+            self._metrics.append(name)
+            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
+
     def _on_look(self, step, look, last):
         self.look(step, look, last)
         if last:

@@ -290,7 +290,8 @@ class _Metric:
         if not rows:
             return replace(plain, seen="none", why=ValueReason.NO_WHOLE_LAUNCH())
         if plain.value is None:
-            return replace(plain, seen="blind", why=self._why_absent(place, rows), visible=None)
+            remedy = Remedy.LATER_LOOK() if self.returned[place] else ""
+            return replace(plain, seen="blind", why=self._why_absent(place, rows), remedy=remedy, visible=None)
         if is_noisy and limit.rule == "equal":
             return replace(plain, seen="blind", why=ValueReason.VARIES(name=self.name))
         if plain.visible is None:

@@ -6,7 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.model import Block, CellResult, CellVerdict, Episode, Finding, Interval, Metric, RunResult, signal_of
+from harness.model import (
+    Block,
+    CellResult,
+    CellVerdict,
+    Effect,
+    Episode,
+    Finding,
+    Interval,
+    Metric,
+    RunResult,
+    signal_of,
+)
 from harness.model.episodes import span
 from harness.model.judged import State
 from harness.report.text import numbers, signal_words
@@ -108,39 +119,60 @@ def _unit(finding: Finding) -> str:
 
 # ---------------------------------------------------------------- both sides as text
 
-_WORDS: Mapping[str, Callable[[float], str]] = {
+_WORDS: Mapping[str, Callable[[float, float | None], str]] = {
     "KiB/step": numbers.rate,
     "ms": numbers.milliseconds,
     "MiB": numbers.mebibytes,
-    "s": lambda value: numbers.milliseconds(1000 * value),
-    "KiB": lambda value: numbers.mebibytes(value / 1024),
-    "B": lambda value: numbers.mebibytes(value / (1 << 20)),
-    "failures": lambda value: f"{numbers.number(100 * value)} % of launches",
-    "rise": numbers.percent,
-    "ratio": lambda value: f"{numbers.number(value)}×",
+    "s": lambda value, like: numbers.milliseconds(1000 * value, None if like is None else 1000 * like),
+    "KiB": lambda value, like: numbers.mebibytes(value / 1024, None if like is None else like / 1024),
+    "B": lambda value, like: numbers.mebibytes(value / (1 << 20), None if like is None else like / (1 << 20)),
+    "failures": lambda value, like: f"{numbers.number(100 * value)} % of launches",
+    "rise": lambda value, like: numbers.percent(value),
+    "ratio": lambda value, like: f"{numbers.number(value)}×",
 }
 
 
-def change_text(figure: Figure, old: str | None, new: str) -> str:
-    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
+def change_text(figure: Figure, old: str | None, new: str, *, size: Effect | None = None) -> str:
+    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure. `size` is the
+    size of the finding; if it is not the ratio of the two figures, the text says what it is the ratio of.
+    """
     points = {point.version: point for point in figure.points}
     after = points[new]
     if after.value is None or math.isnan(after.value):
         return ""
-    text = _amount(after.value, figure.unit)
-    before = "" if old is None else f"{numbers.without_unit(_shown(points[old], figure.unit), text)} → "
+    like = numbers.middle([after.value, None if old is None else _side(points[old])])
+    text = _amount(after.value, figure.unit, like)
+    before = "" if old is None else f"{numbers.without_unit(_shown(points[old], figure.unit, like), text)} → "
     interval = ""
     if after.low is not None and after.high is not None:
-        low, high = (numbers.without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
+        low, high = (numbers.without_unit(_amount(end, figure.unit, like), text) for end in (after.low, after.high))
         interval = f" ({low} to {high})"
-    return f"{figure.title} {before}{text}{interval}"
+    return f"{figure.title} {before}{text}{interval}{_over_all(points, old, after.value, figure, size)}"
 
 
-def _shown(point: Point, unit: str) -> str:
-    if point.most is not None and point.tone == "good":
-        return f"at most {_amount(point.most, unit)}"
-    return "unknown" if point.value is None else _amount(point.value, unit)
+def _over_all(points: Mapping[str, Point], old: str | None, after: float, figure: Figure, size: Effect | None) -> str:
+    """Return `; +42 % (37 to 47) over all versions before and after it`; "" if the two figures show the same ratio. A
+    finding compares the levels of all versions between two changes.
+    """
+    before = None if old is None else points[old].value
+    if size is None or size.unit != "ratio" or figure.unit == "rise" or not before:
+        return ""
+    if signal_words.changed(before, after) == signal_words.changed(1.0, size.value):
+        return ""
+    return f"; {numbers.effect(size)} over all versions before and after it"
 
 
-def _amount(value: float, unit: str) -> str:
-    return _WORDS[unit](value) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()
+def _side(point: Point) -> float | None:
+    """Return the figure that is shown for the good side: of a good version, the smallest leak that it rules out."""
+    return point.most if point.most is not None and point.tone == "good" else point.value
+
+
+def _shown(point: Point, unit: str, like: float | None) -> str:
+    value = _side(point)
+    if value is None:
+        return "unknown"
+    return f"{'at most ' if point.most is not None and point.tone == 'good' else ''}{_amount(value, unit, like)}"
+
+
+def _amount(value: float, unit: str, like: float | None) -> str:
+    return _WORDS[unit](value, like) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()

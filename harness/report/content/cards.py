@@ -95,7 +95,7 @@ class _Maker:
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
-            change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
+            change="" if self.of.metric == "outcome" else change_text(figure, good, bad, size=fault.size_of(telling)),
             says=self._says(telling) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             params=self._params(),

@@ -24,9 +24,9 @@ class Both:
 
     `old` and `new` are the figures of the oldest and the newest version that have one; `between` names these versions,
     `undecided` marks growth that may be zero, and `change` is the change from `old` to `new`. `worst` is the worst bad
-    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `is_coarse`: it exceeds the
-    limit. `seen` is the worst state of all versions, and `why` the reason for it. `lacks`: in how many versions the
-    signal was not measured, and why.
+    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: growth of any size
+    would have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
+    for it. `lacks`: in how many versions the signal was not measured, and why.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Both:
     worst: str
     limit: str
     visible: str
+    shows_any: bool
     is_coarse: bool
     seen: SignalState | None
     why: str
@@ -83,7 +84,7 @@ class Both:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible or (self.name == "outcome" and self.seen == "bad"):
             return ""
-        if self.visible == signal_words.ANY_GROWTH:
+        if self.shows_any:
             return f"{self.visible} would have shown"
         what = "more than" if signal_words.shown_signal(self.name).kind == "growth" else "a change of"
         if self.is_coarse:
@@ -105,7 +106,8 @@ def of(row: Row) -> list[Both]:
 def _both(name: str, cells: Sequence[CellResult]) -> Both:
     known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
     ends = [known[0], known[-1]] if known else []
-    figures = [_figure(name, *end) for end in ends]
+    like = numbers.middle(value for _, value in ends)
+    figures = [_figure(name, *end, like) for end in ends]
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
     apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
@@ -124,9 +126,10 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
         undecided=tuple(is_open for _, is_open in figures),
         change=_change(name, ends) if len(known) > 1 else "",
-        worst=_worst(name, known),
+        worst=_worst(name, known, like),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
         visible=signal_words.visible_text(name, max(visible, default=None)),
+        shows_any=signal_words.shows_any_growth(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
         why="; ".join(filter(None, (why, lacks))),
@@ -149,14 +152,14 @@ def _lacks(name: str, cells: Sequence[CellResult]) -> str:
     return f"not measured in {untimed:,} of {len(cells):,} versions, whose launches ran side by side"
 
 
-def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
+def _worst(name: str, known: Sequence[tuple[CellResult, float]], like: float | None) -> str:
     """Return the worst bad figure between the oldest and the newest version; "" if one of these two is bad itself."""
     bad = [(entry, value) for entry, value in known if _is_bad(name, entry.verdict)]
     if not bad or any(entry is end for entry, _ in bad for end, _ in (known[0], known[-1])):
         return ""
     falls = signal_words.shown_signal(name).falls
     entry, value = max(bad, key=lambda pair: -pair[1] if falls else pair[1])
-    return f"{signal_words.value_text(name, value)} in {version(entry.cell.image.version)}"
+    return f"{signal_words.value_text(name, value, like=like)} in {version(entry.cell.image.version)}"
 
 
 def _is_bad(name: str, verdict: CellVerdict) -> bool:
@@ -164,20 +167,21 @@ def _is_bad(name: str, verdict: CellVerdict) -> bool:
     return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
 
 
-def _figure(name: str, entry: CellResult, value: float) -> tuple[str, bool]:
+def _figure(name: str, entry: CellResult, value: float, like: float | None) -> tuple[str, bool]:
     """Return the figure as text, and whether it is an undecided growth.
 
     An undecided growth is shown with its interval, `7.3 (0 to 17.4) KiB/step`. Any other growth that does not differ
     from zero is `none`.
     """
-    text = signal_words.value_text(name, value)
+    text = signal_words.value_text(name, value, like=like)
     interval = _interval(name, entry.verdict)
     if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
         return text, False
     if interval is None or not _is_suspect(name, entry.verdict):
         return _NONE, False
     figure, _, unit = text.rpartition(" ")
-    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}", True
+    low, high = (numbers.without_unit(signal_words.value_text(name, end), text) for end in interval)
+    return f"{figure} ({low} to {high}) {unit}", True
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:

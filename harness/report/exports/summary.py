@@ -26,6 +26,7 @@ from harness.model import (
     SignalVerdict,
     Variant,
 )
+from harness.model.signals import known_effect
 from harness.report.text import narrowed, signal_words, words
 from harness.report.text.faults import blame
 from harness.report.text.faults.param_rule import rule_text
@@ -115,14 +116,16 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
 
 def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     return {
-        **_fields_of(signal, ("seen", "value", "ci", "limit", "visible")),
+        **_fields_of(signal, ("seen", "value", "ci", "limit")),
+        "visible": json_ready(known_effect(name, signal.visible)),
         "why": signal_words.whole_reason(name, signal),
         "unit": signal_words.shown_signal(name).unit,
     }
 
 
 def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    return None if known is None else {name: json_ready(known.get(name)) for name in ("step_time", "peak_memory")}
+    names = ("step_time", "peak_memory")
+    return None if known is None else {name: json_ready(known_effect(name, known.get(name))) for name in names}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

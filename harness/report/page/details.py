@@ -217,7 +217,7 @@ def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row
     of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
         return Level(text=text)
-    return Level(text=f"{of[0].symbol} {text} {of[0].figure}".rstrip(), tone=of[0].tone)
+    return Level(text=f"{of[0].symbol} {of[0].word} {of[0].figure}".rstrip(), tone=of[0].tone)
 
 
 def _told(entry: CellResult) -> Trial | None:

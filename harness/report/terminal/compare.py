@@ -38,7 +38,7 @@ def render(comparison: Comparison, console: Console) -> None:
     for line in _refusals(comparison.pairs):
         console.print(console_text(line, console), style="yellow")
     console.print()
-    rates = units((verdict, words.cell_figure(verdict)) for pair in comparison.pairs for verdict in pair.verdicts)
+    rates = units(verdict for pair in comparison.pairs for verdict in pair.verdicts)
     if rates:
         console.print(console_text(rates, console), style="dim")
     for note in comparison.notes:
@@ -168,7 +168,8 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     for metric in (*_ALWAYS, *others):
         both = by_metric.get(metric)
         if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
-            shown = [_figure(metric, value) for value in (both.one, both.other)]
+            like = numbers.middle((both.one, both.other))
+            shown = [signal_words.value_text(metric, value, like=like) or "–" for value in (both.one, both.other)]
             yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
 
 
@@ -190,10 +191,6 @@ def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> 
     """
     leaking = any("leak" in verdict.verdicts for verdict in verdicts)
     return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
-
-
-def _figure(metric: Metric, value: float | None) -> str:
-    return signal_words.value_text(metric, value) or "–"
 
 
 def _ratio(measured: Measured) -> str:

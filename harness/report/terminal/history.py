@@ -72,8 +72,9 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    text = signal_words.value_text(signal, known[-1])
-    low, high = (signal_words.value_text(signal, bound) for bound in (min(known), max(known)))
+    shown = (known[-1], min(known), max(known))
+    like = numbers.middle(shown)
+    text, low, high = (signal_words.value_text(signal, value, like=like) for value in shown)
     return text if low == high else f"{text} ({low} to {high})"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from harness.model import Effect, Interval, unit_after
 
@@ -48,25 +48,41 @@ def percent(fraction: float) -> str:
     return f"{sign}{number(100 * fraction)} %"
 
 
-def rate(kib_per_step: float) -> str:
-    """Return a growth rate: `7.84 KiB/step`, or MiB/step from 1024 KiB/step up."""
-    if abs(kib_per_step) >= 1024:
+def middle(values: Iterable[float | None]) -> float | None:
+    """Return the value whose unit suits all of these, which are compared with each other: the geometric mean of their
+    sizes; None if all are zero or unknown.
+    """
+    logs = [math.log(abs(value)) for value in values if value and math.isfinite(value)]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def rate(kib_per_step: float, like: float | None = None) -> str:
+    """Return a growth rate: `7.84 KiB/step`, or MiB/step from 1024 KiB/step up. `like`: the value that decides the
+    unit, if it is not this one.
+    """
+    if abs(kib_per_step if like is None else like) >= 1024:
         return f"{number(kib_per_step / 1024)} MiB/step"
     return f"{number(kib_per_step)} KiB/step"
 
 
-def milliseconds(value_ms: float) -> str:
-    """Return a duration in µs, ms or s, always with three digits, so that adjacent table cells are easy to compare."""
-    if abs(value_ms) >= 1000:
+def milliseconds(value_ms: float, like_ms: float | None = None) -> str:
+    """Return a duration in µs, ms or s, always with three digits, so that adjacent table cells are easy to compare.
+    `like_ms`: the value that decides the unit, if it is not this one.
+    """
+    size_ms = abs(value_ms if like_ms is None else like_ms)
+    if size_ms >= 1000:
         return f"{number(value_ms / 1000, zeros=True)} s"
-    if abs(value_ms) < 0.1:
+    if size_ms < 0.1:
         return f"{number(value_ms * 1000, zeros=True)} µs"
     return f"{number(value_ms, zeros=True)} ms"
 
 
-def mebibytes(value_mib: float) -> str:
-    """Return a size: `31.2 MiB`, or GiB from 1024 MiB up."""
-    return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
+def mebibytes(value_mib: float, like_mib: float | None = None) -> str:
+    """Return a size: `31.2 MiB`, or GiB from 1024 MiB up. `like_mib`: the value that decides the unit, if it is not
+    this one.
+    """
+    is_large = abs(value_mib if like_mib is None else like_mib) >= 1024
+    return f"{number(value_mib / 1024)} GiB" if is_large else f"{number(value_mib)} MiB"
 
 
 def duration(seconds: float) -> str:

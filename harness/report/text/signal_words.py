@@ -14,7 +14,6 @@ from harness.report.text.clean import plain
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
-ANY_GROWTH = "any growth"
 _NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
@@ -57,8 +56,10 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 # ---------------------------------------------------------------- figures
 
 
-def value_text(name: str, value: float | None) -> str:
-    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown."""
+def value_text(name: str, value: float | None, *, like: float | None = None) -> str:
+    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
+    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`).
+    """
     if value is None:
         return ""
     signal = shown_signal(name)
@@ -66,31 +67,35 @@ def value_text(name: str, value: float | None) -> str:
         return "not finite"
     if signal.kind == "value":
         return numbers.number(value)
-    return _in_unit(value, signal.unit)
+    return _in_unit(value, signal.unit, like=like)
 
 
-def _in_unit(value: float, unit: str) -> str:
+def _in_unit(value: float, unit: str, *, like: float | None = None) -> str:
     size, slash, per = unit.partition("/")
+    like = value if like is None else like
     if unit in _WHOLE:
-        return _WHOLE[unit](value)
-    return f"{_SIZES[size](value)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
+        return _WHOLE[unit](value, like)
+    return f"{_SIZES[size](value, like)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
 
 
-def _bytes(value: float) -> str:
-    if abs(value) < _KIB:
+def _bytes(value: float, like: float) -> str:
+    if abs(like) < _KIB:
         return f"{numbers.number(value)} B"
-    kib = value / _KIB
-    return f"{numbers.number(kib)} KiB" if abs(kib) < _KIB else numbers.mebibytes(kib / _KIB)
+    if abs(like) < _KIB * _KIB:
+        return f"{numbers.number(value / _KIB)} KiB"
+    return numbers.mebibytes(value / _KIB / _KIB, like / _KIB / _KIB)
 
 
-_WHOLE: Mapping[str, Callable[[float], str]] = {
+_InUnit = Callable[[float, float], str]
+"""Returns the first number with the unit that suits the second."""
+_WHOLE: Mapping[str, _InUnit] = {
     "KiB/step": numbers.rate,
-    "ratio": lambda value: f"{numbers.number(value)}×",
-    "failures": lambda value: f"{numbers.number(100 * value)} % failed",
+    "ratio": lambda value, like: f"{numbers.number(value)}×",
+    "failures": lambda value, like: f"{numbers.number(100 * value)} % failed",
 }
-_SIZES: Mapping[str, Callable[[float], str]] = {
-    "s": lambda value: numbers.milliseconds(_MS * value),
-    "KiB": lambda value: numbers.mebibytes(value / _KIB),
+_SIZES: Mapping[str, _InUnit] = {
+    "s": lambda value, like: numbers.milliseconds(_MS * value, _MS * like),
+    "KiB": lambda value, like: numbers.mebibytes(value / _KIB, like / _KIB),
     "B": _bytes,
 }
 
@@ -115,7 +120,9 @@ def figure_text(name: str, verdict: CellVerdict) -> str:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
+    the step time is left out, because hardly any step is so short that it matters.
+    """
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -123,7 +130,7 @@ def limit_text(name: str, limit: float | None) -> str:
         return _in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least else ""
+    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
     return f"{numbers.number(100 * limit)} %{least}"
 
 
@@ -150,7 +157,7 @@ def visible_text(name: str, visible: float | None) -> str:
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
-        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
+        return "any growth" if shows_any_growth(name, visible) else _in_unit(visible, signal.unit)
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
     if visible > _TENFOLD:
@@ -158,6 +165,11 @@ def visible_text(name: str, visible: float | None) -> str:
     if visible > 1:  # only a rise: nothing falls by more than 100 %
         return f"{numbers.number(_two_up(1 + visible))} times"
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
+
+
+def shows_any_growth(name: str, visible: float | None) -> bool:
+    """Return whether growth of any size would have shown."""
+    return visible is not None and visible <= 0 and shown_signal(name).kind == "growth"
 
 
 def changed(old: float, new: float) -> str:

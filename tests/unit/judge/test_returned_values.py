@@ -139,6 +139,18 @@ def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     assert (seen.seen, seen.why) == ("blind", "no step returned `loss`")
 
 
+def test_a_metric_that_begins_after_the_shortest_launch_ended_has_a_remedy() -> None:
+    """Its launches stopped at the first look, before the step that returned it."""
+    trials = [[returning(1.0, number=number) for number in range(2)] for _ in range(2)]
+    for version in trials:
+        assert version[0].trace is not None
+        version[0].trace.metrics["loss"][:400] = np.nan
+        version[1] = replace(version[1], trace=trial_of(1, steps=300).trace, last_step=300)
+    seen = judged(trials, limit("change", 0.1)).seen[0]
+    assert (seen.seen, seen.why) == ("blind", "none of the steps that all launches made returned `loss`")
+    assert seen.remedy == "a larger `steps: {first: …}` lets every launch make such a step"
+
+
 def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
     trials = versions([1.0] * 3)
     trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
+from harness.report.content import old_to_new
 from harness.report.content.card_figure import Figure, Point, change_text
 from harness.report.content.cards import card_lines, cards
+from harness.report.content.table import tables
 from harness.report.text.faults.blame import numbered
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, run
@@ -122,6 +124,45 @@ def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the
     )  # fmt: skip
     (card,) = cards(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat(), findings=[end]))
     assert card.sentence == "multidict has slower steps (53.4 % more) up to 6.2.0 (fixed in 6.3.0)."
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(1.312, ""), (1.42, "; +42 % (37 to 47) over all versions before and after it")],
+)
+def test_a_size_that_is_not_the_ratio_of_the_two_figures_says_what_it_compares(ratio: float, told: str) -> None:
+    """A headline of 42 % more stood above 10.0 → 13.1 ms, which are 31 %."""
+    finding = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="step_time", verdict="slower",
+        effect=Effect(value=ratio, unit="ratio", ci=(1.37, 1.47)),
+    )  # fmt: skip
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return replace(build.flat(), compared_step_ms=13.1 if version >= "6.3" else 10.0)
+
+    (card,) = cards(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding]))
+    assert card.change == f"step time 10.0 → 13.1 ms{told}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [(0.106, 0.0768, "106 → 76.8 µs"), (0.0373, 0.141, "37.3 → 141 µs"), (900.0, 1200.0, "0.900 → 1.20 s")],
+)
+def test_figures_that_are_compared_share_a_unit(old: float, new: float, told: str) -> None:
+    """It read "0.106 ms → 76.8 µs": which of the two is more?"""
+    finding = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="step_time", verdict="slower"
+    )
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return replace(build.flat(), compared_step_ms=new if version >= "6.3" else old)
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding])
+    assert cards(result)[0].change == f"step time {told}"
+    (first, *_) = tables(result)
+    assert any(f"step time {told}" in old_to_new.line(row) for row in first.rows)
+    units = {cell.word.split()[-1] for row in first.rows[1:] for cell in row.cells if cell is not None}
+    assert units == {told.rsplit(maxsplit=1)[-1]}
 
 
 def test_what_lasts_comes_first() -> None:

@@ -303,7 +303,7 @@ def _of_lrn(version: str, *_: object) -> CellVerdict:
 
 def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     lines = [old_to_new.line(row) for row in table.tables(build.signalled())[0].verdicts]
-    assert "setup time 310 → 310 ms, but 2.10 s in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
+    assert "setup time 310 → 310 ms, but 2,100 ms in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
     assert "memory does not grow in 6.0.5 and 6.6.4, but grows by 7.84 KiB/step in 6.3.1" in lines[0]
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
 
@@ -457,7 +457,7 @@ def test_wide_tells_every_signal_of_every_row() -> None:
     text = run_report.text(build.signalled(), width=160, wide=True)
     for signal in SIGNALS.values():
         assert signal.kind == "observation" or f" {signal.title} " in text
-    assert re.search(r"✗ setup time +310 → 310 ms, but 2.10 s in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
+    assert re.search(r"✗ setup time +310 → 310 ms, but 2,100 ms in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
     assert " - peak GPU memory, peak of the GPU pool: no GPU" in text
     assert "--wide" not in text
 

@@ -11,7 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from harness.model import RunResult
+from harness.model import RunResult, SignalVerdict
 from harness.report.exports.summary import encoded
 from tests.unit.report import build, faults
 
@@ -93,6 +93,20 @@ def test_numbers_that_are_not_finite_are_not_known() -> None:
     cell = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))["cells"][0]
     assert (cell["rate_kib_per_step"], cell["rate_ci"]) == (None, [None, 1.0])
     assert cell["metrics"] == {"loss": 0.5, "seen": [1.0, None]}
+
+
+def test_a_detectable_effect_beyond_a_thousand_times_is_not_known() -> None:
+    """A program that read `visible` had 2.7e25."""
+    *before, last = build.quiet().cells
+    signals = {
+        name: SignalVerdict(seen="blind", visible=visible)
+        for name, visible in {"step_time": 2.7e25, "tail": 999.0, "disk": 1e6}.items()
+    }
+    verdict = replace(last.verdict, smallest_visible={"step_time": 2.7e25, "peak_memory": 0.1}, signals=signals)
+    (*_, cell) = json.loads(encoded(replace(build.quiet(), cells=(*before, replace(last, verdict=verdict)))))["cells"]
+    assert cell["smallest_visible"] == {"step_time": None, "peak_memory": 0.1}
+    known = {name: signal["visible"] for name, signal in cell["signals"].items()}
+    assert known == {"step_time": None, "tail": 999.0, "disk": 1e6}  # growth is an amount per step
 
 
 def test_what_cannot_be_compared_is_null_not_left_out() -> None:

@@ -168,7 +168,7 @@ def _cells(result: RunResult) -> Cells:
 def _effects(attribution: Attribution, result: RunResult) -> list[Effect]:
     """Return the sizes of the fault over all lanes and variants; growth rates also over all bad versions."""
     order, cells = order_of(attribution, result), _cells(result)
-    known = [_size(episode, episode.finding.effect) for episode in attribution.episodes if episode.finding.effect]
+    known = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
     return known + [growth for episode in attribution.episodes for growth in _growths(episode, result, order, cells)]
 
 
@@ -183,9 +183,10 @@ def _size_text(effects: Sequence[Effect], attribution: Attribution, result: RunR
     return finding_phrases.more(size, finding_phrases.sizes([effect for effect in before if effect is not None]))
 
 
-def _size(episode: Episode, effect: Effect) -> Effect:
-    """Return the size of the fault. If only its end is known, `effect` is that of the fix, and a ratio is inverted."""
-    if episode.begins is not None or effect.unit != "ratio" or effect.value <= 0:
+def size_of(episode: Episode) -> Effect | None:
+    """Return the size of the fault; None if unknown. If only its end is known, the ratio of the fix is inverted."""
+    effect = episode.finding.effect
+    if effect is None or episode.begins is not None or effect.unit != "ratio" or effect.value <= 0:
         return effect
     return replace(effect, value=1 / effect.value, ci=None)
 
