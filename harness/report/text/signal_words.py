@@ -120,7 +120,9 @@ def figure_text(name: str, verdict: CellVerdict) -> str:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
+    the step time is left out, because hardly any step is so short that it matters.
+    """
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -128,7 +130,7 @@ def limit_text(name: str, limit: float | None) -> str:
         return _in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least else ""
+    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
     return f"{numbers.number(100 * limit)} %{least}"
 
 
