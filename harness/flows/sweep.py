@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from harness.assess import findings
 from harness.assess.estimate import estimate
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.findings import Findings, find, observations
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
 from harness.flows.parts.hosts.opening import using_hosts
@@ -95,15 +94,15 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
         made = functools.partial(_result, plan=plan, began=began, clock=clock, opened=opened, directory=directory.path)
         running = Running(
             plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only,
-            so_far=lambda blocks: context.so_far(lambda: made(blocks), directory),
+            so_far=lambda found: context.so_far(lambda: made(found()), directory),
         )  # fmt: skip
         running.run()
-    result = made(running.works.judged())
+    result = made(find(running.works.judged()))
     return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
 
 
 def _result(
-    blocks: Sequence[JudgedBlock],
+    judged: Findings,
     *,
     plan: Plan,
     began: datetime,
@@ -111,8 +110,7 @@ def _result(
     opened: Sequence[OpenHost],
     directory: Path,
 ) -> RunResult:
-    """Return the result of these blocks, with the verdict `running`. `clock`: the start, in monotonic seconds."""
-    judged = findings.find(blocks)
+    """Return the result of these findings, with the verdict `running`. `clock`: the start, in monotonic seconds."""
     cells = tuple(cell for block in judged.blocks for cell in block.cells)
     return RunResult(
         matrix=plan.matrix.name,
@@ -126,6 +124,6 @@ def _result(
         attribution=attribute(plan, cells, judged.findings),
         directory=directory,
         warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
-        observations=findings.observations(judged.blocks),
+        observations=observations(judged.blocks),
         replicates=sum(block.replicates for block in judged.blocks),
     )

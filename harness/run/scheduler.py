@@ -63,9 +63,8 @@ class Oracle:
     """Return the length of the next launch."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a short description of a trial, and whether it looks bad."""
-    cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Return why an image cannot run on the cell's lane; None if nothing prevents it. Only its name is checked if the
-    image is not prepared yet."""
+    cannot_run: Callable[[Cell, Prepared], str | None]
+    """Return why an image cannot run on the cell's lane; None if nothing prevents it."""
     review: Callable[[Cell, Trial], Review]
     """Return the trial, reclassified by what it shows about the machine."""
     wants_alone: Callable[[Cell, Trial], bool]

@@ -132,7 +132,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
     shown = f"{whole.verdict}{rate}"
-    if "leak" in whole.verdicts and "leak" not in alone.verdicts:
+    if whole.verdict == "leak" and "leak" not in alone.verdicts:
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
     grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]

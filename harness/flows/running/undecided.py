@@ -77,10 +77,7 @@ def _take_over(run: CellRun, each: OpenHost, journal: RunDirectory, context: Run
     """Read the newest trials of a cell that fit its image, if the machine has the image."""
     assert each.engine is not None
     cell = run.cell = each.own(run.cell)
-    if cell.excluded:
-        return
-    run.incompatible = cannot_run(cell, None) or ""
-    if run.incompatible or each.engine.look(cell.image, unheard) is None:
+    if cell.excluded or run.incompatible or each.engine.look(cell.image, unheard) is None:
         return
     with suppress(ImageUnavailable):  # the sweep reports it
         say = context.preparing(lane=str(cell.lane), image=cell.image.version)

@@ -14,7 +14,6 @@ from harness.report.text.clean import plain
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
-ANY_GROWTH = "any growth"
 _NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
@@ -121,7 +120,9 @@ def figure_text(name: str, verdict: CellVerdict) -> str:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
+    the step time is left out, because hardly any step is so short that it matters.
+    """
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -129,7 +130,7 @@ def limit_text(name: str, limit: float | None) -> str:
         return _in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least else ""
+    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
     return f"{numbers.number(100 * limit)} %{least}"
 
 
@@ -156,7 +157,7 @@ def visible_text(name: str, visible: float | None) -> str:
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
-        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
+        return "any growth" if shows_any_growth(name, visible) else _in_unit(visible, signal.unit)
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
     if visible > _TENFOLD:
@@ -164,6 +165,11 @@ def visible_text(name: str, visible: float | None) -> str:
     if visible > 1:  # only a rise: nothing falls by more than 100 %
         return f"{numbers.number(_two_up(1 + visible))} times"
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
+
+
+def shows_any_growth(name: str, visible: float | None) -> bool:
+    """Return whether growth of any size would have shown."""
+    return visible is not None and visible <= 0 and shown_signal(name).kind == "growth"
 
 
 def changed(old: float, new: float) -> str:

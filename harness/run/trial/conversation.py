@@ -263,4 +263,4 @@ def _oom_after(steps: int) -> str:
 
 
 def _reason(text: str) -> str:
-    return complaint(text.splitlines())[:300]
+    return complaint(text.splitlines()).text[:300]
