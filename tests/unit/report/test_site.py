@@ -81,6 +81,7 @@ def test_it_shows_what_is_open_and_since_when(tmp_path: Path) -> None:
     assert "fixed: app on local, pop size=8: memory leak since 1.2 (last good 1.1), fixed in 1.3" in told
     assert "2 new images, 1.0 to 1.1" in told
     assert "memory leak since 1.2" in words(site / "findings-2026.html")
+    assert "found in 2026" in words(site / "findings.html")
 
     shutil.rmtree(last)
     publish(runs, site)
