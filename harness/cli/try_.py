@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.flows.sweep import SweepOptions
     from harness.model import RunResult
 
+LIMITED = "the first launch was short, so a launch now ends after {timeout_s:g} s at the latest: timeout in the matrix"
 ENDED = "the program ends by itself after {steps} steps; this is now the budget in the matrix"
 
 ENGINE = click.option(
@@ -159,8 +160,8 @@ def try_(
 
 
 def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
-    """Write the matrix file, fit its budget to the step at which the program ends by itself in a first launch, and
-    sweep it. Return the exit code. If nothing was launched, remove all files again.
+    """Write the matrix file, fit its budget and its timeout to the first launches, and sweep it. Return the exit code.
+    If nothing was launched, remove all files again.
     """
     from harness.cli.shared.interrupt import stop_on_signals
     from harness.cli.shared.results import print_result, swept_file
@@ -170,17 +171,17 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
     flow.check(matrix, os.environ)
     results = []
     with stop_on_signals() as stopped:
-        first = rehearse(drafted, matrix, options, stopped)
-        if first is not None:
-            results.append(first)
-            if first.hosts[0].problem or stopped.is_set():
-                _refuse(flow.unlaunched(results), matrix, results, options)
+        first = rehearse(drafted, matrix, options, stopped) or _launched(matrix, options, stopped)
+        results.append(first)
+        if first.hosts[0].problem or stopped.is_set():
+            _refuse(flow.unlaunched(results), matrix, results, options)
     if stopped.is_set():
         raise Interrupted("interrupted")
-    if first is not None:
-        matrix, budget = flow.fit(drafted, matrix, first, out=options.out)
-        if budget is not None:
-            say(ENDED.format(steps=budget))
+    matrix, fitted = flow.fit(drafted, matrix, first, out=options.out)
+    if fitted.budget != drafted.budget:
+        say(ENDED.format(steps=fitted.budget))
+    if fitted.timeout_s is not None:
+        say(LIMITED.format(timeout_s=fitted.timeout_s))
     results.append(swept_file(matrix, options))
     _refuse(flow.unlaunched(results), matrix, results, options)
     say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
@@ -208,27 +209,31 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
     version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
-    from harness.cli.shared.results import swept
     from harness.flows.first import first_launch
-    from harness.flows.first import try_ as flow
-    from harness.model import Stop, Trials
 
     launches = 2 if drafted.job.source else 1
     if not drafted.job.source and "step_pattern" not in drafted.job.entry:
         return None
-
-    def launch(place: int, *, launches: int) -> RunResult:
-        some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
-        return swept(flow.selection_of(matrix, some, os.environ, places=(place,)), some, stopped)
-
-    results = [launch(0, launches=launches)]
+    results = [_launched(matrix, options, stopped, launches=launches)]
     try:
         first_launch.check(drafted, results[0])
         if first_launch.fails_before_a_step(results[0]) and not stopped.is_set():
-            results.append(launch(-1, launches=1))
+            results.append(_launched(matrix, options, stopped, place=-1))
             first_launch.check_both(drafted, *results)
     except UsageError as error:
         _refuse(error, matrix, results, options)
     if (note := first_launch.few_steps(drafted, results[0])) is not None:
         say(note)
     return results[0]
+
+
+def _launched(
+    matrix: Path, options: SweepOptions, stopped: threading.Event, *, place: int = 0, launches: int = 1
+) -> RunResult:
+    """Launch one version of a matrix file, 0 for the oldest and -1 for the newest, and return the result."""
+    from harness.cli.shared.results import swept
+    from harness.flows.first import try_ as flow
+    from harness.model import Stop, Trials
+
+    some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
+    return swept(flow.selection_of(matrix, some, os.environ, places=(place,)), some, stopped)

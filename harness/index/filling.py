@@ -16,14 +16,16 @@ from harness.model.watching import Say
 MOST_TOLD = 3
 FILES = ("result.json", "probes.json")
 """The files that mark a directory as a finished run, and whose stamps show that the run has changed."""
+PLAN = "plan.json"
+"""The file that marks a directory without any of FILES as a run: one that was killed, unless it still goes on."""
 
 
 def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
     """Add the runs in `out` that are new or changed, and remove those that no longer exist. A directory that cannot be
     read is stored with its problem, and reported once through `say`.
     """
-    there = dict(_runs(out))
     known = dict(connection.execute("SELECT path, stamp FROM runs"))
+    there = dict(_runs(out, known))
     gone = known.keys() - there.keys()
     changed = sorted((path for path in there if known.get(path) != there[path]), key=lambda path: Path(path).name)
     problems = _write(connection, out, gone, {path: there[path] for path in changed}) if gone or changed else []
@@ -37,14 +39,28 @@ def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
         conclude(connection)
 
 
-def _runs(out: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path of every finished run, and a stamp of its files, which changes when they are rewritten."""
+def _runs(out: Path, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the path of every run that has ended, and a stamp of its files, which changes when they are rewritten.
+    `known` are the stamps of the runs in the index.
+    """
     for matrix in _folders(out):
         for run in _folders(matrix):
             if run.name[:1].isdigit():
+                path = f"{matrix.name}/{run.name}"
                 stamps = [stamp for name in FILES if (stamp := _stamp(run.path, name))]
-                if stamps:
-                    yield f"{matrix.name}/{run.name}", " ".join(stamps)
+                plan = "" if stamps else _stamp(run.path, PLAN)
+                if stamps or (plan and (known.get(path) == plan or _was_killed(run.path))):
+                    yield path, " ".join(stamps) or plan
+
+
+def _was_killed(run: str) -> bool:
+    """Return whether a run without a result no longer goes on."""
+    from harness.store import in_use  # noqa: PLC0415 - slow, and needed once for each such run
+
+    try:
+        return not in_use(Path(run))
+    except OSError:  # it was removed meanwhile
+        return False
 
 
 def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:

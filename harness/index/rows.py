@@ -22,6 +22,7 @@ from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries
+from harness.store.trial_json import trial_files
 
 MOST_LETTERS = 2000
 """Maximum length in characters of one text in the index."""
@@ -71,6 +72,23 @@ def probe_rows(folder: Path, *, began: str) -> RunRows:
     failed = sum(bool(entry.problem) for entry in entries)
     warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
     return RunRows(run=_run("probe", started=began, cells=len(entries), warnings=json.dumps(warnings)))
+
+
+def killed_rows(folder: Path, *, began: str) -> RunRows:
+    """Return the rows of a run that was killed before it wrote a result: what its plan and its launches show. Raises
+    UsageError.
+    """
+    plan = plan_from_file(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    launches = len(trial_files(folder))
+    kept = f"{'1 launch is' if launches == 1 else f'{launches:,} launches are'} kept for the next run of the same sweep"
+    row = _run(
+        "killed",
+        started=began,
+        verdict="interrupted",
+        cells=sum(len(block.cells) for block in plan.blocks),
+        warnings=json.dumps([f"killed before it wrote a result; {kept}"]),
+    )
+    return RunRows(run=row)
 
 
 def sweep_rows(folder: Path, *, began: str) -> RunRows:

@@ -6,8 +6,9 @@ import sqlite3
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.index.rows import RunRows, probe_rows, refused_rows, sweep_rows
+from harness.index.rows import RunRows, killed_rows, probe_rows, refused_rows, sweep_rows
 from harness.store import began_at, result_file
+from harness.store.saved_probes import FILE as PROBES
 
 
 def remove(connection: sqlite3.Connection, path: str) -> None:
@@ -82,8 +83,9 @@ def rows_of(folder: Path) -> RunRows:
     """Return the rows of a run; for a directory that cannot be read, a single row with its problem."""
     began = _began(folder.name)
     try:
-        has_result = (folder / result_file.FILE).exists()
-        return sweep_rows(folder, began=began) if has_result else probe_rows(folder, began=began)
+        if (folder / result_file.FILE).exists():
+            return sweep_rows(folder, began=began)
+        return probe_rows(folder, began=began) if (folder / PROBES).exists() else killed_rows(folder, began=began)
     except UsageError as error:
         return refused_rows(str(error), began=began)
     except RecursionError:

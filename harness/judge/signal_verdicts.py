@@ -135,7 +135,7 @@ def _of_place(
     if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
         unlike = SignalReason.OTHER_ROUNDS if is_apart else SignalReason.TOO_FEW_LAUNCHES
         remedy = Remedy.FRESH() if is_apart else _remedy(row, _more(row, limit))
-        return replace(plain, seen="blind", why=unlike(), remedy=remedy)
+        return replace(plain, seen="blind", why=unlike(), remedy=remedy, apart=is_apart)
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 

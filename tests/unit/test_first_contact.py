@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from harness.flows.first.draft_steps import steps_of
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.matrix.fields import NAME
-from harness.model import End, Install, Matrix, Pull, Remedy, RunResult
+from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
 from harness.package_index import File, IndexSilent, PackageRelease
 from harness.run.scheduler import CellRun
 from harness.store import RunDirectory
@@ -556,7 +557,7 @@ def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int,
     first = try_flow.write(made, out=folder)
     matrix, own = try_flow.fit(made, first, rehearsed(steps), out=folder)
     (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
-    assert (matrix, own, scenario.steps.budget) == (first, budget, budget)
+    assert (matrix, own.budget, scenario.steps.budget) == (first, budget, budget)
     again = try_flow.write(made, out=folder)
     assert try_flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
     assert len(list(folder.glob("try-*.yaml"))) == 1
@@ -566,8 +567,44 @@ def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int,
 def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path) -> None:
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
     first = try_flow.write(made, out=folder)
-    assert try_flow.fit(made, first, rehearsed(steps, end), out=folder) == (first, None)
-    assert "4000" in first.read_text()
+    matrix, own = try_flow.fit(made, first, rehearsed(steps, end), out=folder)
+    assert own.budget == 4000
+    assert "4000" in matrix.read_text()
+
+
+def took(duration_s: float, end: End = "completed", *, step_s: float | None = None) -> RunResult:
+    """Return a run whose only launch took so long, with 100 steps if they were timed."""
+    result = build.quickstart()
+    trace = None if step_s is None else Trace(step=np.arange(1.0, 101.0), columns={"step_s": np.full(100, step_s)})
+    launch = replace(
+        result.cells[0].trials[0], end=end, duration_s=duration_s, trace=trace, last_step=100 if trace else 0, facts={}
+    )
+    return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
+
+
+@pytest.mark.parametrize(
+    ("words", "result", "timeout_s"),
+    [
+        (("./check.sh",), took(2.0), 80.0),
+        (("./check.sh",), took(200.0), 1200.0),
+        (("./check.sh",), took(1200.0, "hang"), 1200.0),  # how long a launch takes is not known
+        (("./check.sh",), took(1200.0, "hang", step_s=0.1), 160.0),  # it hung after its steps
+        (("./check.sh",), took(0.1, "crash"), 1200.0),
+        (("python", "train.py"), took(2.0), 140.0),
+        (("python", "train.py"), took(70.0), 660.0),
+    ],
+)
+def test_a_version_that_hangs_is_not_waited_for_as_long_as_nothing_is_known(
+    words: tuple[str, ...], result: RunResult, timeout_s: float, folder: Path
+) -> None:
+    """A command of two seconds that hung in the newer version was waited for 20 minutes, in every launch."""
+    (folder / "check.sh").write_text("#!/bin/sh\n")
+    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, *words))
+    first = try_flow.write(made, out=folder)
+    matrix, known = try_flow.fit(made, first, result, out=folder)
+    (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
+    assert scenario.timeout_s == timeout_s
+    assert (known.timeout_s is None) == (timeout_s == made.longest_s)
 
 
 def test_init_fits_its_matrix_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

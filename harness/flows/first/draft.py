@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.flows.first.draft_job import PYTHON, DraftJob, job_of
 from harness.flows.first.draft_series import DraftSeries, series_of
 from harness.flows.first.draft_steps import steps_of
+from harness.model import Scenario
 
 LOCAL = ("docker", "process")
 TRIALS = {"least": 3, "most": 6}
@@ -39,6 +40,18 @@ class Draft:
     budget: int = BUDGET
     """Most steps of a launch of a program."""
     more: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    """Most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`."""
+
+    @property
+    def has_steps(self) -> bool:
+        """Return whether the budget and the time of its steps limit a launch, as for any program."""
+        return "command" not in self.job.entry
+
+    @property
+    def longest_s(self) -> float:
+        """Return the most seconds that a launch may take as long as nothing is known of it."""
+        return self.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
 
 
 def drafted(
@@ -93,10 +106,11 @@ def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
     engine = engine_of(draft.engine, draft.series)
     scenario = {**draft.job.entry, **draft.more}
-    if "command" not in scenario:
+    if draft.has_steps:
         first = max(LEAST_BUDGET, draft.budget // LOOKS)
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
-        scenario["timeout"] = f"{draft.step_time_s + SETUP_S:g}s"
+    if draft.has_steps or draft.timeout_s is not None:
+        scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
     lines = [
         f"# Written by: {_plain(draft.made_by)}",
         "# All keys: docs/matrix.md. Edit this file, and run it with harness sweep.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections import Counter
@@ -96,6 +97,34 @@ def fitted(draft: Draft, result: RunResult) -> Draft | None:
     ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]
     own = min(ends, default=0)
     return replace(draft, budget=own) if own >= LEAST_BUDGET else None
+
+
+SPARE_S = 60.0
+LONGER = 10.0
+"""A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
+
+
+def limited(draft: Draft, result: RunResult) -> Draft:
+    """Return the draft with a timeout that suits its first launches, if it is shorter than the default: a version that
+    hangs would else be waited for that long in every launch.
+    """
+    known = [took for cell in result.cells for trial in cell.trials if (took := _took_s(trial)) is not None]
+    if not known:
+        return draft
+    steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
+    timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(known)) / 10) * 10.0
+    return replace(draft, timeout_s=timeout_s) if timeout_s < draft.longest_s else draft
+
+
+def _took_s(trial: Trial) -> float | None:
+    """Return the seconds that a launch took; if it hung, those to its last step; None if that is not known."""
+    if trial.ended_well and not trial.out_of_time:
+        return trial.duration_s
+    column = None if trial.trace is None or trial.end != "hang" else trial.trace.column("step_s")
+    step_s = [] if column is None else [took for took in column.tolist() if math.isfinite(took)]
+    starts = [trial.facts.get(name) for name in ("setup_s", "first_step_s")]
+    start_s = sum(float(took) for took in starts if isinstance(took, int | float))
+    return start_s + sum(step_s) / len(step_s) * trial.last_step if step_s else None
 
 
 def _first(result: RunResult) -> Trial | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
 from harness.flows.first.draft import Draft, text
-from harness.flows.first.first_launch import fitted
+from harness.flows.first.first_launch import fitted, limited
 from harness.flows.first.new_files import write_new
 from harness.flows.sweep import SweepOptions
 from harness.index import database
@@ -87,15 +87,15 @@ def remove_runs(results: Sequence[RunResult]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, int | None]:
-    """Return the matrix file and its new budget; None as the budget if the program did not end by itself. Raises
-    UsageError.
+def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, Draft]:
+    """Return the matrix file and its draft after the first launches, which may show the program's own end, and a
+    shorter timeout. Raises UsageError.
     """
-    shorter = fitted(draft, rehearsed)
-    if shorter is None:
-        return matrix, None
+    known = limited(fitted(draft, rehearsed) or draft, rehearsed)
+    if known == draft:
+        return matrix, draft
     matrix.unlink(missing_ok=True)
-    return write(shorter, out=out), shorter.budget
+    return write(known, out=out), known
 
 
 def _says(path: Path, wanted: str) -> bool:

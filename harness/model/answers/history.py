@@ -11,7 +11,7 @@ from typing import Literal
 from harness.model.image import Scalar
 from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
 
-RunKind = Literal["sweep", "probe"]
+RunKind = Literal["sweep", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]
 """`open`: the newest measured versions still have it. `not seen again`: a later run measured both sides of the finding
 and did not find it."""

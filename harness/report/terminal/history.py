@@ -14,13 +14,17 @@ _WIDEST = 40
 
 
 def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
-    """Yield a table of runs in the given order, then the directories that cannot be read, with the reasons."""
+    """Yield a table of runs in the given order, then what is known of those that were killed, and why others cannot be
+    read.
+    """
     if not runs:
         yield "no runs"
         return
     header = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
     yield from _table([header, *map(_run, runs)])
     for run in runs:
+        if run.kind == "killed":
+            yield f"{plain(run.path)}: {'; '.join(map(plain, run.warnings))}"
         if run.problem:
             yield f"cannot be read: {plain(run.path)}: {plain(run.problem)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import file_locks
 from harness.cli import cli
 from harness.cli.history import VERDICTS
 from harness.cli.shared.results import write_result
@@ -49,6 +51,23 @@ def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
     assert [run["path"] for run in told] == ["nightly/20260301T040000Z-0001"]
     assert harness(tmp_path, "runs", "--since", "1h").stdout == "no runs\n"
     assert len(harness(tmp_path, "runs", "--csv").stdout.splitlines()) == 5
+
+
+def test_a_run_that_was_killed_is_listed_as_interrupted(tmp_path: Path) -> None:
+    """`harness runs` did not have it, although the next run takes its launches over."""
+    path = made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": made.good()})
+    for file in path.iterdir():
+        if file.is_file() and file.name != "plan.json":
+            file.unlink()
+    (path / "trials" / "app-1.0-1.json").write_text("{}")
+    handle = os.open(path, os.O_RDONLY)
+    file_locks.try_lock(handle, shared=True)
+    assert harness(tmp_path, "runs").stdout == "no runs\n"  # it still goes on
+    os.close(handle)
+    _, row, told = harness(tmp_path, "runs").stdout.splitlines()
+    assert harness(tmp_path, "runs", "--verdict", "interrupted").stdout.splitlines()[1:] == [row, told]
+    assert row.split()[:5] == ["2026-03-01", "04:00", "nightly/20260301T040000Z-0001", "interrupted", "2"]
+    assert told.endswith(": killed before it wrote a result; 1 launch is kept for the next run of the same sweep")
 
 
 def test_each_verdict_of_a_run_is_a_word_that_people_read(tmp_path: Path) -> None:

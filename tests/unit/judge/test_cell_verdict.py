@@ -256,7 +256,7 @@ def test_shorter_launches_that_agree_are_counted():
 
 
 @given(st.permutations(range(5)))
-@settings(max_examples=many(15))
+@settings(max_examples=many(15, 150))
 def test_the_order_of_launches_changes_nothing(order):
     trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
     one, other = cell_of(trials), cell_of([trials[place] for place in order])

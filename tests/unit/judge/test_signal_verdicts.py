@@ -14,7 +14,7 @@ from harness.judge.comparison.level_figures import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late
-from harness.judge.remedies import more_launches
+from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
@@ -333,9 +333,10 @@ def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     """Launches alongside the others would settle it, but separate launches would not."""
     trials = block(versions=versions)
     trials[-1] = another_day(9, ms=3)
-    step_time = told(trials)[-1].signals["step_time"]
-    assert step_time.seen == "blind"
-    assert "--fresh" in step_time.remedy
+    late = told(trials)[-1]
+    assert late.signals["step_time"].seen == "blind"
+    assert "--fresh" in late.signals["step_time"].remedy
+    assert "--fresh" in with_remedy(late, "finish the row").signals["step_time"].remedy, "finishing it would not help"
 
 
 def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
