@@ -12,7 +12,6 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
 from harness.flows.parts.hosts.threads import in_threads
-from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
 from harness.flows.running.machine_progress import MachineProgress
 from harness.model import Block, Host, Plan
@@ -23,6 +22,7 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
+from harness.run.images.needs import disk_of
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun
 from harness.schedule import oracle

@@ -21,6 +21,7 @@ from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
 from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule.cost import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
@@ -55,7 +56,7 @@ class PoolRun:
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run the rows. The cells of a row that could not be run get a problem."""
-        left = sorted(blocks, key=length, reverse=True)
+        left = sorted(blocks, key=round_limit_s, reverse=True)
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
             self.gone.clear()
@@ -219,15 +220,6 @@ def _reopened(each: OpenHost, context: RunContext) -> str:
 
 def _ran(run: CellRun, number: int) -> bool:
     return any(trial.round == number for trial in run.trials[run.adopted :])
-
-
-def length(block: BlockRun) -> float:
-    """Return how long a round of a row may take, in seconds: the sum of its launches' timeouts. Each step of their
-    budgets adds 1 ms, so that of two rows with equal timeouts the one with more steps counts as longer.
-    """
-    scenario = block.cells[0].cell.variant.scenario
-    launched = sum(run.cell.excluded is None for run in block.cells)
-    return launched * (scenario.timeout_s + scenario.steps.budget / 1000)
 
 
 def _give_up_row(block: BlockRun, problem: str) -> None:

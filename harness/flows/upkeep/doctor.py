@@ -14,7 +14,6 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of
 from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.hosts.threads import in_threads
-from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import control
 from harness.model import Host, HostState, Image, Install, Plan, Pull
@@ -25,6 +24,7 @@ from harness.plan.pools import unlike
 from harness.registry.client import Registry
 from harness.run.engine import Prepared
 from harness.run.images.disk_budget import ImageName, name_of
+from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 
 
 @dataclass(kw_only=True)
