@@ -83,7 +83,7 @@ class Both:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible or (self.name == "outcome" and self.seen == "bad"):
             return ""
-        if self.visible == signal_words.ANY_GROWTH:
+        if self.visible in (signal_words.ANY_GROWTH, signal_words.ANY_CHANGE):
             return f"{self.visible} would have shown"
         what = "more than" if signal_words.shown_signal(self.name).kind == "growth" else "a change of"
         if self.is_coarse:

@@ -14,7 +14,7 @@ from harness.report.text.clean import plain
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
-ANY_GROWTH = "any growth"
+ANY_GROWTH, ANY_CHANGE = "any growth", "any change"
 _NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
@@ -152,12 +152,16 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step` or `any growth`; "" if unknown."""
+    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any growth` or `any change`; "" if
+    unknown.
+    """
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
+    if visible <= 0 and signal.kind in ("growth", "value"):  # the launches of a version return the same numbers
+        return ANY_GROWTH if signal.kind == "growth" else ANY_CHANGE
     if signal.kind == "growth":
-        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
+        return _in_unit(visible, signal.unit)
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
     if visible > _TENFOLD:
