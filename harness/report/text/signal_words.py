@@ -158,12 +158,16 @@ def visible_text(name: str, visible: float | None) -> str:
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
-    if visible <= 0 and signal.kind in ("growth", "value"):  # the launches of a version return the same numbers
-        return ANY_GROWTH if signal.kind == "growth" else ANY_CHANGE
     if signal.kind == "growth":
-        return _in_unit(visible, signal.unit)
+        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
+    if signal.kind == "value" and not visible:  # the launches of a version return the same numbers
+        return ANY_CHANGE
+    return _share(visible)
+
+
+def _share(visible: float) -> str:
     if visible > _TENFOLD:
         return "more than tenfold"
     if visible > 1:  # only a rise: nothing falls by more than 100 %
