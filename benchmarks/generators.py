@@ -8,10 +8,10 @@ rule that is tuned to one figure fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -36,7 +36,9 @@ def noise(rng: Generator, count: int) -> Floats:
 
 
 def ar1(shocks: Floats, memory: float) -> Floats:
-    return np.asarray(lfilter([np.sqrt(1 - memory**2)], [1, -memory], shocks), dtype=np.float64)
+    """Return shocks of which each step remembers a part; scipy's lfilter does the same and takes 0.8 s to import."""
+    scaled = (np.sqrt(1 - memory**2) * shocks).tolist()
+    return np.fromiter(accumulate(scaled, lambda before, shock: shock + memory * before), dtype=np.float64)
 
 
 def log_uniform(rng: Generator, low: float, high: float) -> float:

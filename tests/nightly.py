@@ -28,12 +28,12 @@ def at_night(reason: str) -> pytest.MarkDecorator:
 
 
 def load_profile() -> None:
-    """Load a profile for hypothesis: 50 examples by day and 1,000 at night, unless a test says otherwise.
+    """Load a profile for hypothesis: 20 examples by day and 1,000 at night, unless a test says otherwise.
 
     No test has a deadline, because it would fail on a busy machine; pytest-timeout ends a test that hangs.
     """
     settings.register_profile(
-        "day", deadline=None, max_examples=50, derandomize=True, database=None, suppress_health_check=SUPPRESSED
+        "day", deadline=None, max_examples=20, derandomize=True, database=None, suppress_health_check=SUPPRESSED
     )
     settings.register_profile(
         "night", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=SUPPRESSED

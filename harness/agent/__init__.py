@@ -59,12 +59,15 @@ Anything else on stdout is noise from the image. Messages, in order:
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
-               "starved": false, "shortfall": "|timeout|own_end|no_step", "remedy": "|function|slow|command",
+               "starved": false, "oom_in_setup": false, "shortfall": "|timeout|own_end|no_step",
+               "remedy": "|function|slow|command",
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
-               always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
-               at_exit: it failed after its last step. starved: the kernel killed one of its processes because others
-               use up the machine's memory; the end is then "infrastructure". shortfall: why it made fewer steps than
+               always the last, after the samples not yet sent. The last line of the message of a crash, an oom, a hang
+               or a failed setup says where it happened: "step 3: …", "after step 2: …", "setup: …". probe_cost: probe
+               time / step time, a fraction. at_exit: it failed after its last step. starved: the kernel killed one of
+               its processes because others use up the machine's memory; the end is then "infrastructure". oom_in_setup:
+               memory ran out before the first step; the end is then "setup". shortfall: why it made fewer steps than
                its budget without a fault. remedy: the kind of advice to give if no step was seen. output_bytes: printed
                after the first step (null: none was made). not_finite: metric -> how many steps returned NaN, an
                infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not

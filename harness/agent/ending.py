@@ -16,6 +16,11 @@ def signal_name(number):
         return "signal %d" % number
 
 
+def place_after(steps, budget):
+    """Return where a process is that has made this many of its steps: `step 3`, or AT_EXIT after all of them."""
+    return "step %d" % (steps + 1) if steps < budget else AT_EXIT
+
+
 def of_death(death, place, in_setup, oom_killed, said=""):
     """Return (end, message) for a process that died by a signal or os._exit without reporting a failure.
 

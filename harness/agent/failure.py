@@ -26,7 +26,7 @@ ASIDE = re.compile(r"\s+(?!\s|\(0\))|.*:$|<stack trace|Node: |\d+ root error\(s\
 
 
 class ScenarioError(Exception):
-    """An error that the agent itself finds in a scenario. Its text is complete, and includes the place if known."""
+    """An error that the agent itself finds in a scenario. Its text includes the line, if known."""
 
 
 def is_oom(error):
@@ -48,7 +48,7 @@ def describe_failure(error, where, script, else_place=""):
     called. The memory of the failed frames is released first, so that enough is left to write the text.
     """
     if isinstance(error, ScenarioError):
-        return _text(error) if _text(error).startswith(where) else "%s: %s" % (where, _text(error))
+        return "%s: %s" % (where, _text(error))
     try:
         return _described(error, where, script, else_place)
     except MemoryError:

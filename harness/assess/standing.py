@@ -64,8 +64,9 @@ def _of_growth(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
 def _of_level(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
     """Yield by how much a level is worse than in the version before, as a share of the limit."""
     signals = [cell.signals[name] for cell in cells if name in cell.signals]
+    least = RULES[name].least(())
     figures = [
-        (max(signal.value, RULES[name].least), signal.limit)
+        (max(signal.value, least), signal.limit)
         for signal in signals
         if signal.seen != "none" and signal.value is not None and signal.limit
     ]

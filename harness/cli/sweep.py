@@ -88,7 +88,7 @@ def sweep(
         if dry_run:
             _print_plan(explained(selection, options), as_json=as_json)
             return
-        if decide and (known := deciding.settled(selection, options)) is not None:
+        if decide and (known := deciding.settled(selection, out)) is not None:
             _print_settled(known, as_json=as_json)
             sys.exit(known.exit_code)
         if stopped.is_set():

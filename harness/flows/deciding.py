@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.parts import reread
-from harness.flows.sweep import SweepOptions
 from harness.judge.attribution.cause import deciding_cells
 from harness.model import Lane, RunResult
 from harness.plan.cells import Selection, make_plan
@@ -20,18 +19,16 @@ from harness.store.plan_entries import PlanFile
 from harness.store.plan_file import plan_to_json
 
 
-def settled(selection: Selection, options: SweepOptions) -> RunResult | None:
-    """Return the newest run of a matrix if it had exactly this plan, ran to its end and left nothing undecided.
+def settled(selection: Selection, out: Path) -> RunResult | None:
+    """Return the newest run in `out` if it had exactly this plan, ran to its end and left nothing undecided; else None.
 
-    Return None otherwise. No engine is asked: only a sweep can check whether images and hosts are still the same.
+    No engine is asked: only a sweep can check whether images and hosts are still the same.
     Raises UsageError if the matrix has no run yet.
     """
-    runs = sorted(
-        (path.parent for path in (options.out / selection.matrix.name).glob("[0-9]*/plan.json")), reverse=True
-    )
+    runs = sorted((path.parent for path in (out / selection.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
     if not runs:
         to_do = "sweep it without --decide first, or name another folder with --out"
-        raise UsageError(f"--decide: {options.out} has no run of {selection.matrix.name} yet; {to_do}")
+        raise UsageError(f"--decide: {out} has no run of {selection.matrix.name} yet; {to_do}")
     if not _is_of(selection, runs[0]) or not (runs[0] / result_file.FILE).exists():
         return None
     result = reread.read_result(runs[0])

@@ -13,7 +13,7 @@ from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions
-from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
+from harness.model import Cell, Plan, Probe, Probed, SizeTry, Variant
 from harness.plan.cells import Selection, make_plan
 from harness.probes.files import Unreadable, read_lines, read_ops
 from harness.probes.largest import search_largest
@@ -214,7 +214,7 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
             return SizeTry(size=size, fits=False, end="not tried")
         looked = looking.launch(_with(blank.variant, param, size), steps=blank.probe.steps, probe=None)
         trial = looked.trial
-        if looked.problem and not out_of_memory(trial):
+        if looked.problem and not trial.ran_out_of_memory:
             problems.append(f"{param}={size}: {looked.problem}")
         return SizeTry(
             size=size,
@@ -234,11 +234,6 @@ FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
     "optrace": _ops, "lines": _lines, "valgrind": _leaks, "largest": _largest,
     "artifacts": lambda looking, blank: _plain(looking, blank)[0],
 }  # fmt: skip
-
-
-def out_of_memory(trial: Trial) -> bool:
-    """Return whether the trial ran out of memory, in its steps or in setup, where weights are allocated."""
-    return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
 
 
 def _param(probe: Probe) -> str:

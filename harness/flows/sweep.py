@@ -5,25 +5,23 @@ from __future__ import annotations
 import functools
 import json
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from harness.assess import findings
 from harness.assess.estimate import estimate
-from harness.assess.row_verdicts import JudgedBlock
-from harness.errors import UsageError
+from harness.assess.findings import Findings, find, observations
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
 from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.running import undecided
 from harness.flows.running.plan_run import Running
-from harness.judge.attribution.cause import attribute, deciding_cells
+from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
 from harness.model import Explanation, Matrix, Plan, RunResult, SearchMode, Stop, Trials
-from harness.plan.cells import Selection, including, make_plan, select
+from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
@@ -82,12 +80,9 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     directory = RunDirectory.create(out=options.out, matrix=selection.matrix.name, now=began)
     homes = {} if options.fresh else directory.machines()
     with using_hosts(selection.images, context, homes=homes) as opened:
-        plan = make_plan(selection, lanes_of(opened))
-        only = None
+        plan, only = make_plan(selection, lanes_of(opened)), None
         if options.decide:
-            plan, only = _deciding(
-                Running(plan=plan, hosts=opened, journal=directory, context=context, only=frozenset())
-            )
+            plan, only = undecided.cells_to_run(plan, opened, directory, context)
         told = plan_to_json(
             plan,
             payload=payload_hash,
@@ -99,15 +94,15 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
         made = functools.partial(_result, plan=plan, began=began, clock=clock, opened=opened, directory=directory.path)
         running = Running(
             plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only,
-            so_far=lambda blocks: context.so_far(lambda: made(blocks), directory),
+            so_far=lambda found: context.so_far(lambda: made(found()), directory),
         )  # fmt: skip
         running.run()
-    result = made(running.works.judged())
+    result = made(find(running.works.judged()))
     return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
 
 
 def _result(
-    blocks: Sequence[JudgedBlock],
+    judged: Findings,
     *,
     plan: Plan,
     began: datetime,
@@ -115,8 +110,7 @@ def _result(
     opened: Sequence[OpenHost],
     directory: Path,
 ) -> RunResult:
-    """Return the result of these blocks, with the verdict `running`. `clock`: the start, in monotonic seconds."""
-    judged = findings.find(blocks)
+    """Return the result of these findings, with the verdict `running`. `clock`: the start, in monotonic seconds."""
     cells = tuple(cell for block in judged.blocks for cell in block.cells)
     return RunResult(
         matrix=plan.matrix.name,
@@ -130,31 +124,6 @@ def _result(
         attribution=attribute(plan, cells, judged.findings),
         directory=directory,
         warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
-        observations=findings.observations(judged.blocks),
+        observations=observations(judged.blocks),
         replicates=sum(block.replicates for block in judged.blocks),
     )
-
-
-def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
-    """Return the plan, and the ids of its cells that would settle an undecided cause. If only a cell that the matrix
-    excludes can settle it, the plan includes that cell. Trials of an earlier call count, so the next call returns the
-    next cells. Raises UsageError if no earlier trial belongs to this plan.
-    """
-    known.run()
-    if known.context.stopped.is_set():
-        return known.plan, frozenset()
-    blocks = known.works.judged()
-    cells = tuple(cell for block in blocks for cell in block.cells)
-    if not any(cell.trials for cell in cells):
-        shutil.rmtree(known.journal.path)
-        raise UsageError(
-            "--decide: no earlier measurement still fits this plan (script, settings, images or hosts have changed "
-            "since); sweep it without --decide first"
-        )
-    wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}
-    plan = including(known.plan, wanted)
-    if plan != known.plan:
-        return _deciding(replace(known, plan=plan))
-    names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
-    known.context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
-    return plan, frozenset(wanted)

@@ -93,12 +93,11 @@ def _life_row(life: FindingLife) -> tuple[Any, ...]:
 def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[tuple[str, DriftFound]]:
     usable = _launched_once(measured)
     for signal in LEVELS:
+        least = RULES[signal].least(())
         known = [
             (measurement, figure)
             for measurement in usable
-            if (figure := measurement.figures.get(signal))
-            and figure.value is not None
-            and (figure.value > 0 or RULES[signal].least)
+            if (figure := measurement.figures.get(signal)) and figure.value is not None and (figure.value > 0 or least)
         ]
         limit = next((figure.limit for _, figure in reversed(known) if figure.limit is not None), None)
         if limit is None or limit <= 0:
@@ -108,7 +107,7 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
             LevelPoint(
                 run=measurement.run_id,
                 version=order[measurement.version],
-                log=sign * math.log(max(figure.value or 0.0, RULES[signal].least) or 1.0),
+                log=sign * math.log(max(figure.value or 0.0, least) or 1.0),
                 launches=max(1, measurement.trials),
             )
             for measurement, figure in known

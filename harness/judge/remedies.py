@@ -48,7 +48,7 @@ def wider(limit: str, *, more: str, timed: bool = True) -> str:
 def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
     """Return a cell of an unfinished row, with `remedy`, which finishes the row, in place of more launches."""
     signals = {
-        name: replace(signal, remedy=remedy) if signal.remedy not in ("", Remedy.FRESH()) else signal
+        name: replace(signal, remedy=remedy) if signal.remedy and not signal.apart else signal
         for name, signal in cell.signals.items()
     }
     return replace(cell, signals=signals)

@@ -61,6 +61,7 @@ class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
     for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
+    `apart`: it was measured in other rounds than the other versions, so that more launches would not settle it.
     """
 
     seen: SignalState
@@ -70,6 +71,7 @@ class SignalVerdict:
     visible: float | None = None
     why: str = ""
     remedy: str = ""
+    apart: bool = False
 
     @property
     def is_uncompared(self) -> bool:

@@ -156,7 +156,8 @@ class Trial:
     compared.
 
     `time_asked_s` is the requested limit on the seconds in steps; None: there was no limit.
-    `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
+    `at_exit`: it failed after its last step, so its samples are those of a whole launch. `oom_in_setup`: memory ran out
+    before the first step, and the end is `setup`. `cold`: the first launch of an
     image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
     the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
     `not_finite`: by metric, the number of steps that returned NaN or an infinity, and the first of them. `image_bytes`:
@@ -171,6 +172,7 @@ class Trial:
     message: str = ""
     shortfall: Shortfall = ""
     remedy: Remedy = ""
+    oom_in_setup: bool = False
     run: str = ""
     round: int = 0
     signal: int | None = None
@@ -204,6 +206,16 @@ class Trial:
     def told(self) -> str:
         """Return the trial's message, followed by the advice on the matrix file."""
         return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
+
+    def after_end(self, line: str) -> str:
+        """Return a line of the message after the end: `crash: step 3: …`. A line on a failure in setup stays alone, as
+        it says itself that no step was made."""
+        return line if self.end == "setup" else f"{self.end}: {line}"
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Return whether memory ran out, in the steps or in setup, where weights are allocated."""
+        return self.end == "oom" or self.oom_in_setup
 
     @property
     def measured(self) -> bool:

@@ -118,7 +118,7 @@ _TABLE = (
     # ------------------------------------------------------------ levels: one figure per launch
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
-        verb="has slower steps", unit="s", limit=0.10, weight=5.0,
+        verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
         explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
         absent="there are no steps to time",
         help="the median duration of a step",

@@ -63,9 +63,8 @@ class Oracle:
     """Return the length of the next launch."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a short description of a trial, and whether it looks bad."""
-    cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Return why an image cannot run on the cell's lane; None if nothing prevents it. Only its name is checked if the
-    image is not prepared yet."""
+    cannot_run: Callable[[Cell, Prepared], str | None]
+    """Return why an image cannot run on the cell's lane; None if nothing prevents it."""
     review: Callable[[Cell, Trial], Review]
     """Return the trial, reclassified by what it shows about the machine."""
     wants_alone: Callable[[Cell, Trial], bool]
@@ -163,6 +162,12 @@ class BlockRun:
 
     cells: tuple[CellRun, ...]
     scheduler: Scheduler
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return the names of the series, the lane and the variant."""
+        cell = self.cells[0].cell
+        return cell.image.series, str(cell.lane), str(cell.variant)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ from statistics import median
 
 import numpy as np
 
+from harness.judge.cell.summary import TRACEBACK
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.level_figures import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.reasons import NarrowReason
 
-TRACEBACK = "Traceback (most recent call last):"
 RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)
 """The line that ends a traceback; all lines before it are indented."""
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit|Warning))\b", re.MULTILINE)
@@ -201,7 +201,7 @@ def failure_signature(trial: Trial) -> tuple[object, ...]:
 
 def _exception(text: str) -> str:
     """Return the name of the exception that a text ends with; "" if it names none."""
-    _, traceback, rest = text.rpartition(TRACEBACK)
+    _, traceback, rest = text.rpartition(f"{TRACEBACK}:")
     raised = RAISED.search(rest.lstrip("\n")) if traceback else None
     named = EXCEPTION.findall(text)
     return raised[1] if raised else named[-1] if named else ""

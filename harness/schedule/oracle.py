@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.cell import verdict
-from harness.judge.cell.summary import after_step
 from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm, trace_alone
 from harness.judge.comparison import pace
 from harness.judge.trace import stopping
@@ -125,9 +124,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
-        last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
-        where = "" if scenario.judge_exit else after_step(trial, last_line)
-        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+        return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
     steps = judged_steps_of(trial, scenario.steps)
@@ -135,7 +132,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
     shown = f"{whole.verdict}{rate}"
-    if "leak" in whole.verdicts and "leak" not in alone.verdicts:
+    if whole.verdict == "leak" and "leak" not in alone.verdicts:
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
     grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]

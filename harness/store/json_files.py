@@ -32,10 +32,12 @@ def _load(path: Path) -> Any:
     return json.loads(content)
 
 
-def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
+def read_json(
+    path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str, damaged: str = AGAIN
+) -> Content:
     """Return what `validate` makes of the content of a JSON file. Raises UsageError, which names the file, the place in
-    it and the remedy: `absent` if the file cannot be read, `wrong` if `validate` raises ValueError, and REMEDY or AGAIN
-    if the file is not JSON.
+    it and the remedy: `absent` if the file cannot be read, `wrong` if `validate` raises ValueError, and `damaged` if
+    the file is not JSON.
     """
     try:
         return validate(_load(path))
@@ -44,10 +46,14 @@ def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wr
     except ValidationError as error:
         raise UsageError(f"{path}: {first_problem(error)}; {wrong}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        remedy = REMEDY if wrong == REMEDY else AGAIN
-        raise UsageError(f"{path}: is damaged: not JSON: {error}; {remedy}") from error
+        raise UsageError(f"{path}: is damaged: not JSON: {error}; {damaged}") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}; {wrong}") from error
+
+
+def read_extra(path: Path, validate: Callable[[Any], Content]) -> Content:
+    """Return what `read_json` returns, for a file that a run does not need: the remedy is always to remove it."""
+    return read_json(path, validate, absent=REMEDY, wrong=REMEDY, damaged=REMEDY)
 
 
 def first_problem(error: ValidationError, *place: str) -> str:

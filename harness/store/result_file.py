@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
+    Attribution,
     Block,
     CellResult,
     CellVerdict,
@@ -34,6 +35,7 @@ from harness.model import (
 )
 from harness.model.gpus import Gpu
 from harness.store.json_files import UNENDED, WRONG, read_json
+from harness.store.saved_attributions import attributions_json, attributions_of
 
 FILE = "result.json"
 SCHEMA = 2
@@ -110,7 +112,7 @@ class LaneEntry(BaseModel):
 
 class ResultFile(BaseModel):
     """The content of result.json. `problems`: why each unusable host could not be used, by its name. `cells` are keyed
-    by the cells' ids."""
+    by the cells' ids. `attribution` (`saved_attributions.py`) is None in files of older harnesses."""
 
     verdict: RunVerdict
     started: str
@@ -121,6 +123,7 @@ class ResultFile(BaseModel):
     cells: dict[str, CellEntry]
     findings: list[FindingEntry]
     causes: list[CauseEntry]
+    attribution: list[Any] | None = None
     observations: list[ObservationEntry]
 
 
@@ -147,6 +150,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
         ],
         "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
         "causes": [{"findings": list(numbers), "sentence": sentence} for numbers, sentence in causes],
+        "attribution": attributions_json(result),
     }
     out = io.BytesIO()
     out.write(b"{")
@@ -230,6 +234,16 @@ def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, .
 def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
     """Return the observations. Raises UsageError if one names a block that the plan does not have."""
     return tuple(Observation(**_placed(entry, plan, what=f"{path}: an observation")) for entry in file.observations)
+
+
+def attribution_of(
+    file: ResultFile, plan: Plan, findings: Sequence[Finding], *, path: Path
+) -> tuple[Attribution, ...] | None:
+    """Return the attributions; None if the file is an older harness's. Raises UsageError."""
+    try:
+        return None if file.attribution is None else attributions_of(file.attribution, plan, findings)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}; {WRONG}") from error
 
 
 def _placed(entry: FindingEntry | ObservationEntry, plan: Plan, *, what: str) -> dict[str, Any]:

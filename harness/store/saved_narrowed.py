@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from harness.errors import UsageError
 from harness.model import Narrowed
 from harness.store import RunDirectory
-from harness.store.json_files import REMEDY, read_json
+from harness.store.json_files import read_extra
 
 PATTERN = "narrow-*.json"
 MOST_FILES = 200
@@ -44,7 +44,7 @@ def _files(run: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Narrowed:
-    return read_json(path, _FILE.validate_python, absent=REMEDY, wrong=REMEDY)
+    return read_extra(path, _FILE.validate_python)
 
 
 def read_narrowed(run: Path) -> tuple[Narrowed, ...]:

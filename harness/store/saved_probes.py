@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from harness import file_locks
 from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
 from harness.store import RunDirectory, result_file
-from harness.store.json_files import REMEDY, read_json
+from harness.store.json_files import read_extra
 from harness.store.trial_json import describe_cell
 
 FILE = "probes.json"
@@ -122,7 +122,7 @@ def _as_written(path: Path) -> list[dict[str, Any]]:
         _FILE.validate_python(content)
         return cast("list[dict[str, Any]]", content)
 
-    return read_json(path, checked, absent=REMEDY, wrong=REMEDY) if path.exists() else []
+    return read_extra(path, checked) if path.exists() else []
 
 
 def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
@@ -135,7 +135,7 @@ def read_entries(path: Path) -> list[_ProbedFile]:
     """Return the entries of a `probes.json`; [] if it does not exist. Raises UsageError if it cannot be read."""
     if not path.exists():
         return []
-    return read_json(path, _FILE.validate_python, absent=REMEDY, wrong=REMEDY)
+    return read_extra(path, _FILE.validate_python)
 
 
 def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:

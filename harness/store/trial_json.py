@@ -42,7 +42,7 @@ _STRICTER = {
 _LATER: dict[str, Any] = {
     "time_asked_s": None, "output_head": "", "output_bytes": None, "not_finite": {}, "at_exit": False, "cold": False,
     "buffered": "", "image_bytes": None, "disturbed": "", "pulled": "", "beside": 0, "reference": "",
-    "shortfall": "", "remedy": "",
+    "shortfall": "", "remedy": "", "oom_in_setup": False,
 }  # fmt: skip
 """Fields that were added later, each with its value in files that lack it. All other fields are required."""
 _FIELDS: dict[str, Any] = {

@@ -89,12 +89,13 @@ class Agent:
     ) -> None:
         """`enter`: the words of a command that starts the supervisor, such as a wrapper."""
         start = [python, "-B", str(root / "start.py")]
+        empty_home = {"HOME": str(root / "home")}  # every agent begins with a walk through its home
         self.process = subprocess.Popen(
             [*enter, *start],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **empty_home, **(environment or {})},
         )
         self.told = Told()
         self._buffer = b""

@@ -110,7 +110,7 @@ def test_failure_in_a_step(
         ("import_error", r"setup: ModuleNotFoundError: No module named 'planted_module"),
         (
             "no_step",
-            r"^setup must return the step function; it returned NoneType \(planted.py:\d+ in ",
+            r"^setup: it must return the step function; it returned NoneType \(planted.py:\d+ in ",
         ),
     ],
 )
@@ -154,6 +154,14 @@ def test_a_script_that_is_no_scenario(
 
     assert told.done["end"] == "setup"
     assert re.search(message, told.done["message"]), told.done["message"]
+
+
+@pytest.mark.parametrize(("raised", "is_oom"), [("MemoryError()", True), ("ValueError('out of memory')", False)])
+def test_memory_that_runs_out_in_setup(tmp_path: Path, thorough_python: str, raised: str, is_oom: bool) -> None:
+    """It was found by words of the message, which Python's own error does not have."""
+    text = f"def setup():\n    raise {raised}\n"
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "raises.py", text))
+    assert (told.done["end"], told.done["oom_in_setup"]) == ("setup", is_oom)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,7 @@ def test_a_hang_tells_where(tmp_path: Path, thorough_python: str, fault: str) ->
     told = run(tmp_path, thorough_python, params={"fault": fault, "at": 20}, timeout_s=3.0)
 
     assert told.done["end"] == "hang"
-    assert "no progress in step 20 at the time limit of 3 s (planted.py:" in told.done["message"]
+    assert "step 20: no progress at the time limit of 3 s (planted.py:" in told.done["message"]
     assert f"in {fault}" in told.done["stacks"]
     assert "harness_agent" not in told.done["stacks"]
     assert told.column("step") == list(range(1, 20))

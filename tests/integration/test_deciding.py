@@ -54,7 +54,7 @@ def swept(folder: Path, *, decide: bool = False, matrix: str = SQUARE) -> RunRes
 
 def settled(folder: Path, **changed: object) -> RunResult | None:
     options = SweepOptions(out=folder / "reports", **changed)  # type: ignore[arg-type]
-    return deciding.settled(selected(folder / "matrix.yaml", options, OFFLINE), options)
+    return deciding.settled(selected(folder / "matrix.yaml", options, OFFLINE), options.out)
 
 
 def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(

@@ -490,7 +490,7 @@ def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
     assert (memory.standing, memory.ratio) == ("more", pytest.approx(2.0))
 
 
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 @given(kept=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_two_parts_of_one_history_keep_each_their_order(kept: Sequence[tuple[bool, bool]]) -> None:
     versions = [f"1.{number}" for number in range(len(kept))]

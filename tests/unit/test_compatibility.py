@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
+from harness.model import Cell, End, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
 from harness.model.gpus import Gpu
 from harness.schedule.compatibility import review
 from harness.schedule.oracle import describe_trial, wants_alone
@@ -82,6 +83,20 @@ def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
     )
     clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
     assert describe_trial(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)
+
+
+@pytest.mark.parametrize(
+    ("end", "message", "told"),
+    [
+        ("crash", "Traceback\nstep 3: KeyError: 'a'", "crash: step 3: KeyError: 'a'"),
+        ("setup", "setup: KeyError: 'a'", "setup: KeyError: 'a'"),
+        ("setup", "before the first step: KeyError: 'a'", "before the first step: KeyError: 'a'"),
+    ],
+)
+def test_a_watcher_is_told_once_where_a_launch_failed(end: End, message: str, told: str) -> None:
+    """It read `crash after step 2: after the last step: …`, depending on the words of the message."""
+    failed = trial(end=end, message=message, last_step=2)
+    assert describe_trial(cell(steps=Steps(), limits=Limits()), failed) == (told, end == "crash")
 
 
 def test_a_watcher_is_told_of_what_else_grows() -> None:

@@ -176,7 +176,7 @@ def test_options_of_the_other_kind_are_refused(judge):
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='ab,1.\n"-e', max_size=40).map(str.encode))
-@settings(max_examples=many(150))
+@settings(max_examples=many(60, 1500))
 def test_whatever_the_bytes_there_is_a_history_or_one_line(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("any") / "history.csv"
     path.write_bytes(content)

@@ -98,12 +98,7 @@ def part(path: Path) -> str:
 
 def imported(path: Path) -> set[str]:
     """Return the parts of the harness that a file imports; outside the agent, always by absolute names."""
-    names = set()
-    for node in ast.walk(source.tree(path)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    names = _absolute_imports(path, whole=True)
     inside = {name.split(".")[1] for name in names if name.startswith("harness.")}
     return {name for name in inside if (ROOT / name).is_dir() or (ROOT / f"{name}.py").exists()}
 
@@ -168,14 +163,13 @@ def test_the_agent_imports_nothing_of_ours() -> None:
 def test_relative_imports_are_the_agent_s_alone() -> None:
     """The check above would miss them; the agent needs them, because it has another name in the container."""
     for path in set(ROOT.rglob("*.py")) - set((ROOT / "agent").rglob("*.py")):
-        levels = [node.level for node in ast.walk(source.tree(path)) if isinstance(node, ast.ImportFrom)]
+        levels = [node.level for node in source.nodes(path, ast.ImportFrom)]
         assert not any(levels), path
 
 
 def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
     """Return the modules that a file imports; `whole`: with the name that is imported from each."""
-    tree = source.tree(path)
-    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module]
+    plain = {alias.name for node in source.nodes(path, ast.Import) for alias in node.names}
+    nodes = [node for node in source.nodes(path, ast.ImportFrom) if node.level == 0 and node.module]
     names = {f"{node.module}.{alias.name}" if whole else f"{node.module}" for node in nodes for alias in node.names}
     return plain | names

@@ -50,6 +50,8 @@ def artifacts():
 def setup(size=1):
     if size == 99:
         raise ValueError("no such size")
+    if size == 98:
+        raise MemoryError()
 
     def step():
         if size > 11:
@@ -250,6 +252,12 @@ def test_a_lease_that_could_not_be_given_back_is_told_after_an_interruption(
     with pytest.raises(Interrupted):
         probed(tmp_path, only="kept", engine=Stuck, stopped=stopped)
     assert "the lease could not be released" in capsys.readouterr().err
+
+
+def test_a_size_that_does_not_fit_in_setup_is_a_limit_of_memory(tmp_path: Path) -> None:
+    """Python's own error does not say "out of memory": the search ended with a problem."""
+    (found,), _ = probed(tmp_path, only="fits*", sizes="1, 98")
+    assert (found.largest, found.problem) == (1, "")
 
 
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:

@@ -13,27 +13,18 @@ import pytest
 
 import harness
 from harness import reasons
+from harness.judge.cell.summary import TRACEBACK
 from harness.model import Doubt
-from harness.schedule.narrow_launches import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
-    "judge/attribution",
-    "judge/cell/agreement.py",
-    "judge/cell/own_signals.py",
-    "judge/cell/trial_verdict.py",
-    "judge/cell/verdict.py",
-    "judge/changed_signals.py",
-    "judge/comparable.py",
-    "judge/comparison",
-    "judge/history",
-    "judge/remedies.py",
-    "judge/signal_verdicts.py",
-    "judge/trace",
-    "judge/unpaired.py",
+    "flows/running/ending.py",
+    "flows/running/work.py",
+    "flows/running/works.py",
+    "judge",
     "narrow",
     "plan",
     "schedule",
@@ -60,9 +51,9 @@ def files() -> list[Path]:
     return [path for path in sorted(CODE.rglob("*.py")) if CODE / "reasons" not in path.parents]
 
 
-def mentions(tree: ast.Module) -> Iterator[tuple[str, ast.Attribute]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ENUMERATIONS:
+def mentions(path: Path) -> Iterator[tuple[str, ast.Attribute]]:
+    for node in source.nodes(path, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in ENUMERATIONS:
             yield f"{node.value.id}.{node.attr}", node
 
 
@@ -75,7 +66,7 @@ def either(called: ast.expr) -> Iterator[ast.expr]:
 
 
 def test_every_reason_is_given_somewhere() -> None:
-    given = {name for path in files() for name, _ in mentions(source.tree(path))}
+    given = {name for path in files() for name, _ in mentions(path)}
     assert {name for name, _ in members()} == given
 
 
@@ -84,9 +75,8 @@ def test_every_call_gives_all_values_of_the_sentence() -> None:
     templates = {name: fields(str(member.value)) for name, member in members()}
     wrong = []
     for path in files():
-        tree = source.tree(path)
-        called = {id(func): node for node in ast.walk(tree) if isinstance(node, ast.Call) for func in either(node.func)}
-        for name, node in mentions(tree):
+        called = {id(func): node for node in source.nodes(path, ast.Call) for func in either(node.func)}
+        for name, node in mentions(path):
             call = called.get(id(node))
             given = {keyword.arg for keyword in call.keywords} if call is not None else set()
             if templates[name] != given:

@@ -14,7 +14,8 @@ from harness.assess.row_verdicts import thinned_cell
 from harness.cli.shared.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows.parts import reread
-from harness.model import CellResult, Finding, Observation, RunResult, Skip
+from harness.judge.attribution.cause import attribute
+from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip
 from harness.model.gpus import Gpu
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
@@ -121,3 +122,37 @@ def test_every_format_of_the_command_is_made() -> None:
     assert {name for name, render in FORMATS.items() if render(build.quickstart())} == {
         "html", "md", "json", "junit", "csv", "terminal",
     }  # fmt: skip
+
+
+def test_attributions_are_kept_and_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = with_ids(build.quickstart())
+    first, *others = attribute(result.plan, result.cells, result.findings)
+    elsewhere = Lane(host=replace(build.HERE.host, name="elsewhere"))
+    written(replace(result, attribution=(replace(first, open_lanes=(elsewhere,)), *others)), tmp_path)
+    monkeypatch.setattr(reread, "attribute", None)
+    again = reread.read_result(tmp_path)
+    assert [str(lane) for lane in again.attribution[0].open_lanes] == ["elsewhere"], "the plan has no such host"
+    known = (replace(again.attribution[0], open_lanes=first.open_lanes), *again.attribution[1:])
+    assert known == attribute(again.plan, again.cells, again.findings)
+
+
+def test_attributions_of_an_older_result_are_computed(tmp_path: Path) -> None:
+    result = with_ids(build.quickstart())
+    attribution = attribute(result.plan, result.cells, result.findings)
+    written(replace(result, attribution=attribution), tmp_path)
+    file = tmp_path / "result.json"
+    content = json.loads(file.read_text())
+    assert content.pop("attribution")
+    file.write_text(json.dumps(content))
+    assert [one.cause for one in reread.read_result(tmp_path).attribution] == [one.cause for one in attribution]
+
+
+@pytest.mark.parametrize(("old", "new"), [('"finding":0', '"finding":99'), ('"variant":0', '"variant":[]')])
+def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
+    result = with_ids(build.quickstart())
+    written(replace(result, attribution=attribute(result.plan, result.cells, result.findings)), tmp_path)
+    text = (tmp_path / "result.json").read_text()
+    assert old in text
+    (tmp_path / "result.json").write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match=r"result\.json: an attribution that the plan and the findings do not allow"):
+        reread.read_result(tmp_path)

@@ -396,7 +396,7 @@ TRIALS = st.fixed_dictionaries(
 LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n" for cell in cells))
 
 
-@settings(max_examples=many(100, 3000))
+@settings(max_examples=many(40, 3000))
 @given(
     st.one_of(
         st.binary(max_size=300),
@@ -447,7 +447,7 @@ def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
     return "\n".join([header, *rows, ""])
 
 
-@settings(max_examples=many(40))
+@settings(max_examples=many(16, 400))
 @given(loss=gpu_losses(), device=st.booleans())
 def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
     layer, rate_kib, seed = loss

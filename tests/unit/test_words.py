@@ -28,8 +28,8 @@ def classes() -> dict[str, list[str]]:
     """Return the name of each class -> the files that define it, without private classes."""
     found = defaultdict(list)
     for path in sorted(CODE.rglob("*.py")):
-        for node in ast.walk(source.tree(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+        for node in source.nodes(path, ast.ClassDef):
+            if not node.name.startswith("_"):
                 found[node.name].append(str(path.relative_to(CODE)))
     return found
 

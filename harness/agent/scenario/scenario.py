@@ -140,6 +140,7 @@ class ScriptRun(object):
         self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
         looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
+        self.where = "exit"
         if probe is not None:
             self._send(probe.files())
         self.link.tell("ended", end=end)
@@ -179,7 +180,7 @@ class ScriptRun(object):
             raise stepping.CameBack()
         if not callable(step):
             returned = type(step).__name__ + failure.line_of(self.module.setup)
-            raise failure.ScenarioError("setup must return the step function; it returned %s" % returned)
+            raise failure.ScenarioError("it must return the step function; it returned %s" % returned)
         self.step_place = failure.line_of(step)
         problem = idle(step)
         if problem:
@@ -213,8 +214,8 @@ class ScriptRun(object):
         return "completed" if is_whole else "stopped"
 
     def _fail(self, error):
-        in_setup = self.where == "setup"
-        where = "setup" if in_setup else "step %d" % (self.table.header[samples.STEPS] + 1)
+        in_setup, steps = self.where == "setup", self.table.header[samples.STEPS]
+        where = {"setup": "setup", "step": "step %d" % (steps + 1), "exit": ending.AT_EXIT}[self.where]
         oom = failure.is_oom(error)
         message = failure.describe_failure(error, where, self.script, else_place=self.step_place)
         # Wait until the supervisor has listed the libraries of this process.

@@ -150,7 +150,7 @@ class CommandWatch(Watch):
             self.shortfall = "no_step"
             self.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
         elif self._pattern is not None and self.stuck(now):
-            self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
+            self.end("hang", "after step %d: no progress at the time limit of %g s" % (self.steps(), limit_s))
         else:
             self.shortfall = "timeout"
             rows = "steps" if self._pattern else "samples"

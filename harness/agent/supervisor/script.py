@@ -119,6 +119,7 @@ class ScriptWatch(Watch):
 
     def _on_failed(self, waits=False, **event):
         self.components.look()
+        self.memory_error = event["oom"]
         self._leave(ending.of_failure(event, self.oom.killed()))
         if waits:
             self.answered("go")
@@ -203,7 +204,7 @@ class ScriptWatch(Watch):
         if self.table.header[samples.LOST]:
             self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
             return
-        place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
+        place = "setup" if self._in_setup() else self._place_now()
         end, message = ending.of_death(death, place, self._in_setup(), self.oom.killed())
         stacks = self._stacks()
         self.end(end, message + self._place(stacks), death=death, stacks=stacks)
@@ -218,13 +219,16 @@ class ScriptWatch(Watch):
             return
         self.table.header[samples.STOP] = 1
         if self.stuck(now):
-            message = "no progress in step %d at the time limit of %g s" % (self.steps() + 1, limit_s)
+            message = "%s: no progress at the time limit of %g s" % (self._place_now(), limit_s)
             stacks = self._ask_stacks()
             self.end("hang", message + self._place(stacks), stacks=stacks)
 
     def _setup_overdue(self, limit_s):
         stacks = self._ask_stacks()
         self.end("setup", "setup did not finish in %g s" % limit_s + self._place(stacks), stacks=stacks)
+
+    def _place_now(self):
+        return ending.place_after(self.steps(), self.job["looks"][-1])
 
     def _in_setup(self):
         return self.table.header[samples.STARTED] == 0

@@ -38,6 +38,7 @@ class Watch(object):
         self.components = wrapping.make_component_lister(job)
         self.done = None
         self.shortfall = self.remedy = ""
+        self.memory_error = False
         self.gone = False
         self.notes = []
         self.output = wire.Output()
@@ -249,6 +250,7 @@ class Watch(object):
                 "end": "infrastructure" if starved else end,
                 "message": ending.STARVED % message if starved else message,
                 "starved": starved,
+                "oom_in_setup": end == "setup" and not starved and (self.memory_error or self.oom.killed()),
                 "signal": death and death.signal,
                 "exit_code": death and death.exit_code,
                 "stacks": stacks[: wire.TAIL_BYTES],

@@ -62,12 +62,12 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
     what = _said(first)
-    remedy = next((words for said, words in _lacks(draft).items() if said in what), "it must run in one of them")
+    remedy = next((words for error, words in _lacks(draft).items() if error in what), "it must run in one of them")
     raise UsageError(f"{_named(draft.job)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
 def _lacks(draft: Draft) -> Mapping[str, str]:
-    """Return the remedies for a missing module or file, by the words that identify them in a failure's message."""
+    """Return the remedies for a missing module or file, by the words that Python and the system use for the error."""
     series = draft.series.entry
     if "install" in series:
         package = "if that is a package, also install it: --with PACKAGE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,13 +20,10 @@ MOST_FILE_CHARACTERS = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """One launch of `steps` steps with a probe: how it ended, and the files that it left. If a script fails after all
-    of its steps, the failure is in the probe's own work, not in a further step. `left_out`: files that are too large.
-    """
+    """One launch with a probe: how it ended, and the files that it left. `left_out`: files that are too large."""
 
     trial: Trial
     files: Mapping[str, str]
-    steps: int
     is_script: bool
     left_out: Sequence[str] = ()
 
@@ -38,12 +34,10 @@ class Looked:
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
         # The last line names the failure; before it come a traceback or notes on how the process ended.
         reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
-        if self.is_script and self.trial.last_step == self.steps:
-            reason = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", reason, count=1)
         printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
         if not self.is_script and not reason.endswith(printed):
             reason += f": {printed}"
-        return reason if reason.startswith(self.trial.end) else f"{self.trial.end}: {reason}"
+        return self.trial.after_end(reason)
 
 
 class _Files:
@@ -136,6 +130,5 @@ class Looking:
             trial=trial,
             files=files.whole(),
             left_out=files.left_out,
-            steps=steps,
             is_script=variant.scenario.script is not None,
         )

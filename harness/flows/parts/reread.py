@@ -29,6 +29,8 @@ def read_result(path: Path) -> RunResult:
     plan = replace(stored.plan, blocks=tuple(_with_gpus(block, lanes) for block in stored.plan.blocks))
     cells = tuple(replace(stored.cells[cell.id], cell=cell) for cell in plan.cells)
     findings = tuple(replace(one, lane=_lane(one.lane, lanes)) for one in stored.findings)
+    result_path = stored.path / result_file.FILE
+    known = result_file.attribution_of(file, plan, findings, path=result_path)
     return RunResult(
         matrix=plan.matrix.name,
         verdict=file.verdict,
@@ -38,12 +40,12 @@ def read_result(path: Path) -> RunResult:
         plan=plan,
         cells=cells,
         findings=findings,
-        attribution=attribute(plan, cells, findings),
+        attribution=attribute(plan, cells, findings) if known is None else known,
         directory=stored.path,
         warnings=(*file.warnings, *stored.lacking),
         probed=read_probed(stored.path, plan),
         narrowed=read_narrowed(stored.path),
-        observations=result_file.observations_of(file, plan, path=stored.path / result_file.FILE),
+        observations=result_file.observations_of(file, plan, path=result_path),
         replicates=sum(trial.started >= file.started for twin in stored.twins.values() for trial in twin),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.assess.estimate import estimate
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.findings import Findings
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
@@ -28,8 +28,7 @@ from harness.store import RunDirectory
 class Running:
     """A plan being run on open hosts.
 
-    `only`: the ids of the cells that may be launched; None: all. `so_far` is called after each turn of a row with the
-    current verdicts on all blocks, from any thread, one call at a time.
+    `only`: the ids of the cells that may be launched; None: all. `so_far`: as for `Works`.
     """
 
     plan: Plan
@@ -38,7 +37,7 @@ class Running:
     context: RunContext
     reuse: bool = True
     only: frozenset[str] | None = None
-    so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
+    so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
     ending: Ending = field(init=False)
     works: Works = field(init=False)
     machine_run: MachineRun = field(init=False)

@@ -91,7 +91,7 @@ class PoolRun:
         """Return whether a machine may take a row. A row that an earlier run measured stays on its machine as long as
         that machine is usable.
         """
-        home = self.homes.get(_place(block))
+        home = self.homes.get(block.place)
         return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
 
     def _work(self, each: OpenHost, queue: RowQueue) -> None:
@@ -192,7 +192,7 @@ class PoolRun:
 
     def _again(self, block: BlockRun) -> BlockRun | None:
         """Start the row of a lost machine again; return None and give the row up after RETRIES new starts."""
-        lost = self.tried.setdefault(_place(block), [])
+        lost = self.tried.setdefault(block.place, [])
         lost.append(block.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
             return self.again(block, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
@@ -228,11 +228,6 @@ def length(block: BlockRun) -> float:
     scenario = block.cells[0].cell.variant.scenario
     launched = sum(run.cell.excluded is None for run in block.cells)
     return launched * (scenario.timeout_s + scenario.steps.budget / 1000)
-
-
-def _place(block: BlockRun) -> tuple[str, str, str]:
-    cell = block.cells[0].cell
-    return cell.image.series, str(cell.lane), str(cell.variant)
 
 
 def _give_up_row(block: BlockRun, problem: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.assess.findings import find
+from harness.assess.findings import Findings, find
 from harness.assess.row_verdicts import (
     JudgedBlock,
     baseline_of,
@@ -24,6 +25,7 @@ from harness.model import Block, Host, Noise, Plan, Skip
 from harness.reasons import Remedy, RowWarning
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.priority import RowStanding
 from harness.store import RunDirectory
@@ -37,14 +39,15 @@ class Works:
     """The rows of a plan. Safe for threads that work on different rows.
 
     `only`: the ids of the cells that may be launched; None: all. `ending` is informed of confirmed findings. `so_far`
-    is called after each turn of a row with the current verdicts on all blocks, from any thread, one call at a time.
+    is called after each turn of a row with a function that returns the findings so far, from any thread, one call at a
+    time.
     """
 
     plan: Plan
     journal: RunDirectory
     ending: Ending
     only: frozenset[str] | None = None
-    so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
+    so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
     open_rows: OpenRows = field(init=False)
     _blocks: Counter[str] = field(init=False)
     """Number of blocks of each scenario, by name."""
@@ -134,9 +137,10 @@ class Works:
         self.open_rows.put_down(run)
         with self._lock:
             blocks = [self._known(work) for work in self._in_order()]
-            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in find(blocks).findings):
+            found = functools.cache(lambda: find(blocks))
+            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in found().findings):
                 self.ending.found()
-            self.so_far(blocks)
+            self.so_far(found)
         return standing
 
     def finish(self, run: BlockRun) -> None:
@@ -219,7 +223,10 @@ class Works:
     # ------------------------------------------------------------ schedulers
 
     def _work(self, block: Block, *, noise: bool) -> Work:
-        runs = tuple(CellRun(cell=cell) for cell in block.cells)
+        runs = tuple(
+            CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "")
+            for cell in block.cells
+        )
         if self.plan.searched(block) and self.only is None:
             scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -12,12 +11,11 @@ import numpy as np
 from harness.judge.cell.trial_verdict import JudgedTrial, trace_verdicts
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.trace.verdict import settled_median
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
+from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, VerdictName
 from harness.reasons import CellReason
 
 Number = TypeVar("Number", int, float)
 TRACEBACK = "Traceback (most recent call last)"
-NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
 
 
 def summarized(
@@ -172,13 +170,7 @@ def gist(message: str) -> str:
     return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
-def after_step(trial: Trial, words: str) -> str:
-    """Return ` after step 12`, to append to a failure message; "" if the message names a step, or no step ran."""
-    return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
-
-
 def _failure_words(launch: JudgedTrial) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
     last_line = gist(launch.trial.message)
-    words = ", ".join(part for part in (signal, last_line) if part) or launch.trial.end
-    return words if launch.exit_only else f"{words}{after_step(launch.trial, last_line)}"
+    return ", ".join(part for part in (signal, last_line) if part) or launch.trial.end

@@ -115,13 +115,12 @@ class Compared:
         """Return the measured levels, by position, that are so small that the least amount was compared instead: their
         ratios to other levels mean nothing.
         """
-        rule = RULES[name]
-        if not rule.least:
+        rule, launches = RULES[name], usable(name, self.of(name), steps=self.steps)
+        if not (least := rule.least(launches)):
             return {}
-        launches = usable(name, self.of(name), steps=self.steps)
         figure = rule.prepare(launches)
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
-        return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= rule.least}
+        return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
 
     def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
         if acquitted(self.launches, limit=limit) is None:

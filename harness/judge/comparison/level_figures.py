@@ -62,13 +62,14 @@ class FigureRule:
     """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
-    Figures below `least` are compared as if they were `least`, because a figure of zero has no ratio.
+    `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
+    of zero has no ratio. It returns 0 if there is none. Where the launches are not known, it is called without any.
     """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
-    least: float = 0.0
+    least: Callable[[Launches], float] = lambda launches: 0.0
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -90,7 +91,8 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
 
 def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
     """Return the function that gives the figure of each of these `usable` launches; a larger figure is worse."""
-    figure, falls, least = RULES[name].prepare(launches), SIGNALS[name].falls, RULES[name].least
+    rule, falls = RULES[name], SIGNALS[name].falls
+    figure, least = rule.prepare(launches), rule.least(launches)
 
     def positive(trial: Trial) -> float | None:
         value = figure(trial)
@@ -180,21 +182,33 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 def _cpu(launches: Launches) -> LaunchFigure:
     """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
-    at the same step, up to the last look of each. Fewer seconds than SHORTEST_CPU_S count as SHORTEST_CPU_S, and the
-    figure is None if no version's median is above that.
+    at the same step, up to the last look of each. It is None if no version's median exceeds SHORTEST_CPU_S.
     """
+    common = _common_look(launches)
     looks = [[values for trial in version if (values := _cpu_looks(trial))] for version in launches]
-    steps = [set(values) for version in looks for values in version]
-    common = max(set.intersection(*steps), default=0) if steps else 0
     medians = [float(np.median([values[common or max(values)] for values in version])) for version in looks if version]
     is_enough = max(medians, default=0.0) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
         values = _cpu_looks(trial) if is_enough else {}
         step = common or max(values, default=0)
-        return max(values[step], SHORTEST_CPU_S) / step if step in values and step else None
+        return values[step] / step if step in values and step else None
 
     return per_step
+
+
+def _least_cpu(launches: Launches) -> float:
+    """Return SHORTEST_CPU_S per step, up to the same look as `_cpu`; if none is common, up to that of the shortest
+    launch; without launches, over the default budget of steps.
+    """
+    last = [max(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
+    return SHORTEST_CPU_S / (_common_look(launches) or min(last, default=0) or Steps.budget)
+
+
+def _common_look(launches: Launches) -> int:
+    """Return the step of the last look at the processor time that all launches took; 0 if they took none in common."""
+    steps = [set(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
+    return max(set.intersection(*steps), default=0) if steps else 0
 
 
 def _cpu_looks(trial: Trial) -> Mapping[int, float]:
@@ -272,14 +286,14 @@ RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio)),
     "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
-    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu),
+    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu),
     "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
     "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s"))),
     "first_step": FigureRule(usable=is_warm, prepare=_of_itself(_fact("first_step_s"))),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
     "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
-    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=HARDLY),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""

@@ -70,14 +70,15 @@ class LevelRule:
 def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
     """Return the changes that both the trials' medians and their best stretches show, oldest first. A change that only
     the medians show is due to the load of a neighbour, unless the step time drifts. Either table may find a change, at
-    its share of ALPHA.
+    its share of ALPHA. Changes below the signal's smallest amount are left out.
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
         levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
         for shift, change in level_changes("step_time", table, levels, rule=rule):
-            drifts = change.after in rule.drifting
-            if (drifts or _agrees(other, shift)) and not any(_overlap(change, other_change) for other_change in kept):
+            is_real = change.after in rule.drifting or _agrees(other, shift)
+            is_small = _step_of("step_time", medians, shift) <= SIGNALS["step_time"].least
+            if is_real and not is_small and not any(_overlap(change, other_change) for other_change in kept):
                 kept.append(replace(change, p=min(1.0, shift.p / share)))
     return _in_turn(sorted(kept, key=lambda change: change.after))
 

@@ -24,9 +24,9 @@ class Both:
 
     `old` and `new` are the figures of the oldest and the newest version that have one; `between` names these versions,
     `undecided` marks growth that may be zero, and `change` is the change from `old` to `new`. `worst` is the worst bad
-    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `is_coarse`: it exceeds the
-    limit. `seen` is the worst state of all versions, and `why` the reason for it. `lacks`: in how many versions the
-    signal was not measured, and why.
+    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: any change would
+    have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
+    for it. `lacks`: in how many versions the signal was not measured, and why.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Both:
     worst: str
     limit: str
     visible: str
+    shows_any: bool
     is_coarse: bool
     seen: SignalState | None
     why: str
@@ -83,7 +84,7 @@ class Both:
         """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible or (self.name == "outcome" and self.seen == "bad"):
             return ""
-        if self.visible in (signal_words.ANY_GROWTH, signal_words.ANY_CHANGE):
+        if self.shows_any:
             return f"{self.visible} would have shown"
         what = "more than" if signal_words.shown_signal(self.name).kind == "growth" else "a change of"
         if self.is_coarse:
@@ -129,6 +130,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         worst=_worst(name, known, like),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
         visible=signal_words.visible_text(name, max(visible, default=None)),
+        shows_any=signal_words.shows_any(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
         why="; ".join(filter(None, (why, lacks))),
@@ -179,7 +181,8 @@ def _figure(name: str, entry: CellResult, value: float, like: float | None, digi
     if interval is None or not _is_suspect(name, entry.verdict):
         return _NONE, False
     figure, _, unit = text.rpartition(" ")
-    return f"{figure} ({' to '.join(map(numbers.number, interval))}) {unit}", True
+    low, high = (numbers.without_unit(signal_words.value_text(name, end), text) if end else "0" for end in interval)
+    return f"{figure} ({low} to {high}) {unit}", True
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:

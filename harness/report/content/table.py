@@ -35,8 +35,8 @@ CHANGED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell as tables show it. `word` and `figure` are plain text. `is_coarse`: the figure is a minimum detectable
-    effect that exceeds the limit. `strip` has a tone for each group of signals, and is empty if no signal was recorded.
+    """One cell as tables show it. `word` and `figure` are plain text; `shows` says what they show (None: a level).
+    `strip` has a tone for each group of signals, and is empty if no signal was recorded.
     """
 
     tone: Tone
@@ -45,7 +45,7 @@ class Shown:
     result: CellResult
     mark: Mark | None = None
     strip: Strip = ()
-    is_coarse: bool = False
+    shows: words.Showing | None = None
 
     @property
     def symbol(self) -> str:
@@ -59,9 +59,8 @@ class Shown:
     @property
     def text(self) -> str:
         """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
-        verdict = self.result.verdict
-        if self.tone != "none" and self.word == words.verdict_word(verdict):
-            return words.cell_text(verdict)
+        if self.tone != "none" and self.shows == "verdict" and not words.is_seen_once(self.result):
+            return words.cell_text(self.result.verdict)
         return f"{self.word} {self.figure}".strip()
 
 
@@ -113,21 +112,21 @@ def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
     """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
-    coarse = next((cell.figure for cell in cells if cell.is_coarse), "")
+    coarse = next((cell.figure for cell in cells if cell.shows == "coarse"), "")
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
         signal_marks.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
-        units((cell.result.verdict, cell.figure) for cell in cells),
+        units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
         ONLY.format(coarse) if coarse else "",
-        SO_FAR if any(cell.word == words.SO_FAR for cell in cells) else "",
+        SO_FAR if any(cell.shows == "so far" for cell in cells) else "",
         CHANGED if levels and any(row.medians for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 
 
-def units(shown: Iterable[tuple[CellVerdict, str]]) -> str:
-    """Return an explanation of the rates among the figures of these cells; "" if none of the figures is a rate."""
-    own = {verdict.verdict for verdict, figure in shown if figure and figure == words.cell_figure(verdict)}
+def units(shown: Iterable[CellVerdict]) -> str:
+    """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
+    own = {verdict.verdict for verdict in shown if words.cell_figure(verdict)}
     rates = "a leak's rate" if own & {"leak", "suspect"} else ""
     ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
     return f"figures, in KiB per step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
@@ -221,7 +220,7 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
         return cell
     verdict = cell.result.verdict
     if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
-        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict), is_coarse=False)
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict), shows="verdict")
     return replace(cell, mark="first_fixed")
 
 
@@ -239,21 +238,21 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     shown = words.cell_words(entry.verdict, least=least)
     return Shown(
         tone=words.cell_tone(entry.verdict),
-        word=_word(entry, shown.word),
+        word=_word(entry, shown),
         figure=shown.figure,
         result=entry,
         strip=signal_marks.strip(entry.verdict) if entry.verdict.trials else (),
-        is_coarse=shown.is_coarse,
+        shows=shown.shows,
     )
 
 
-def _word(entry: CellResult, word: str) -> str:
+def _word(entry: CellResult, shown: words.CellWords) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
     if sensitivity.is_needless(entry):
         return "not run"
-    is_once = words.is_seen_once(entry) and word == words.verdict_word(entry.verdict)
-    return f"{word}, 1 launch" if is_once else word
+    is_once = words.is_seen_once(entry) and shown.shows == "verdict"
+    return f"{shown.word}, 1 launch" if is_once else shown.word
 
 
 def _median_cells(

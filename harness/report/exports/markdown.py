@@ -29,8 +29,10 @@ MOST_CHARACTERS = 3_000
 MOST_CARDS = 30
 _REST = "- and {} more: see report.html"
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in r"\`*_[]<>|~$&"})
-_LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
-_BREAK = "<!-- -->"
+_LINKS = re.compile(  # it begins with a set of characters, for which `re` searches twenty times as fast
+    r"[@:wW#hH](?:(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=[wW]{3})(?=\.)|(?<=#)(?=\d)|(?<=\b[gG][hH])(?=-\d))"
+)
+_BREAK = r"\g<0><!-- -->"
 
 
 def render(result: RunResult) -> str:

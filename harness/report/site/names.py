@@ -48,8 +48,16 @@ def month(started: str) -> str:
 
 def year_page(year: str, part: int) -> str:
     """Return `findings-2026.html`, or `findings-undated.html` if `year` is not a year."""
-    named = year if re.fullmatch(r"[0-9]{4}", year) else "undated"
-    return f"findings-{named}{f'~{part}' if part > 1 else ''}.html"
+    return f"findings-{_year(year)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def year_title(year: str, part: int) -> str:
+    """Return the words of the link to such a page: `found in 2026` or `found in 2026, part 2`."""
+    return f"found in {_year(year)}{f', part {part}' if part > 1 else ''}"
+
+
+def _year(text: str) -> str:
+    return text if re.fullmatch(r"[0-9]{4}", text) else "undated"
 
 
 def badge(matrix: str, series: str | None = None) -> str:

@@ -174,15 +174,16 @@ class _Maker:
             if life.status != "open" and not life.begins.consequence_of:
                 years.setdefault(self._source.runs[life.found].started[:4], []).append(life)
         parts = {
-            names.year_page(year, 1 + start // MOST_FINDINGS): found[start : start + MOST_FINDINGS]
+            (year, 1 + start // MOST_FINDINGS): found[start : start + MOST_FINDINGS]
             for year, found in sorted(years.items())
             for start in range(0, len(found), MOST_FINDINGS)
         }
+        links = [(names.year_page(*part), names.year_title(*part)) for part in parts]
         yield self.page(
             "findings.html", key, "site_findings.html.j2",
-            lambda: {"title": "Findings", **self._open(None), "parts": list(parts)},
+            lambda: {"title": "Findings", **self._open(None), "closed": links},
         )  # fmt: skip
-        for name, found in parts.items():
+        for (name, _), found in zip(links, parts.values(), strict=True):
             closed = [self._told(life) for life in found]
             own = names.digest([_generator(), *map(str, closed)])
             content = {"title": "Closed findings", "closed": closed}

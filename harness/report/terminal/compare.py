@@ -38,7 +38,7 @@ def render(comparison: Comparison, console: Console) -> None:
     for line in _refusals(comparison.pairs):
         console.print(console_text(line, console), style="yellow")
     console.print()
-    rates = units((verdict, words.cell_figure(verdict)) for pair in comparison.pairs for verdict in pair.verdicts)
+    rates = units(verdict for pair in comparison.pairs for verdict in pair.verdicts)
     if rates:
         console.print(console_text(rates, console), style="dim")
     for note in comparison.notes:

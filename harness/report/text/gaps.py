@@ -11,6 +11,7 @@ from harness.model import (
     Cell,
     CellResult,
     Group,
+    Image,
     Lane,
     RunResult,
     Scenario,
@@ -39,9 +40,10 @@ def lines(result: RunResult) -> list[str]:
     told: dict[tuple[str, str, str], list[CellResult]] = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
         told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
+    order = _in_the_series(result)
     return [
-        *(_line(*key, cells=[entry.cell for entry in some], result=result) for key, some in told.items()),
-        *_blind(result),
+        *(_line(*key, cells=[entry.cell for entry in some], order=order) for key, some in told.items()),
+        *_blind(result, order),
         *_unprinted(result),
     ]
 
@@ -83,7 +85,7 @@ def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
             yield f"{entry.verdict.verdict} so far", reason, entry
 
 
-def _blind(result: RunResult) -> Iterator[str]:
+def _blind(result: RunResult, order: Mapping[Image, int]) -> Iterator[str]:
     """Yield a line for each combination of blind or suspect signal, place and reason."""
     told: dict[tuple[str, str, str, str], list[tuple[CellResult, SignalVerdict]]] = {}
     for entry in result.cells:
@@ -93,7 +95,7 @@ def _blind(result: RunResult) -> Iterator[str]:
     for (name, _, place, reason), some in told.items():
         what = _range(name, [signal for _, signal in some])
         others = words.others_returned(name, [entry for entry, _ in some])
-        yield _line(what, place, f"{reason}{others}", cells=[entry.cell for entry, _ in some], result=result)
+        yield _line(what, place, f"{reason}{others}", cells=[entry.cell for entry, _ in some], order=order)
 
 
 def _unprinted(result: RunResult) -> Iterator[str]:
@@ -145,10 +147,15 @@ def _place(entry: CellResult) -> str:
     return f"{plain(entry.cell.image.series)} on {words.lane_text(entry.cell.lane)}"
 
 
-def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], result: RunResult) -> str:
-    named = {cell.image for cell in cells}
-    images = (entry.cell.image for entry in result.cells)  # in the order of the series
-    versions = list(dict.fromkeys(version(image.version) for image in images if image in named))
+def _in_the_series(result: RunResult) -> Mapping[Image, int]:
+    """Return the images, each with its place in the order of the series."""
+    images = dict.fromkeys(entry.cell.image for entry in result.cells)
+    return {image: place for place, image in enumerate(images)}
+
+
+def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell], order: Mapping[Image, int]) -> str:
+    images = sorted({cell.image for cell in cells}, key=order.__getitem__)
+    versions = list(dict.fromkeys(version(image.version) for image in images))
     variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
     some = words.some_of(versions, len(versions) if len(versions) <= 4 else 3)
     if len(set(cells)) < len(versions) * len(variants):  # some variants of some versions only

@@ -14,7 +14,6 @@ from harness.report.text.clean import plain
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
-ANY_GROWTH, ANY_CHANGE = "any growth", "any change"
 _NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
@@ -122,7 +121,9 @@ def figure_text(name: str, verdict: CellVerdict) -> str:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
+    """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
+    the step time is left out, because hardly any step is so short that it matters.
+    """
     signal = shown_signal(name)
     if limit is None:
         return ""
@@ -130,7 +131,7 @@ def limit_text(name: str, limit: float | None) -> str:
         return _in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least else ""
+    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
     return f"{numbers.number(100 * limit)} %{least}"
 
 
@@ -158,13 +159,11 @@ def visible_text(name: str, visible: float | None) -> str:
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
-    if signal.kind == "growth":
-        return _in_unit(visible, signal.unit) if visible > 0 else ANY_GROWTH
+    if shows_any(name, visible):
+        return "any growth" if signal.kind == "growth" else "any change"
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
-    if signal.kind == "value" and not visible:  # the launches of a version return the same numbers
-        return ANY_CHANGE
-    return _share(visible)
+    return _in_unit(visible, signal.unit) if signal.kind == "growth" else _share(visible)
 
 
 def _share(visible: float) -> str:
@@ -173,6 +172,11 @@ def _share(visible: float) -> str:
     if visible > 1:  # only a rise: nothing falls by more than 100 %
         return f"{numbers.number(_two_up(1 + visible))} times"
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
+
+
+def shows_any(name: str, visible: float | None) -> bool:
+    """Return whether growth, or a change of a returned number, of any size would have shown."""
+    return shown_signal(name).kind in ("growth", "value") and visible is not None and visible <= 0
 
 
 def changed(old: float, new: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from harness.model import BAD, GOOD, METRIC_PREFIX, UNSURE, CellResult, CellVerdict, Lane, RunResult, Variant
 from harness.report.text import numbers, signal_words
@@ -55,14 +55,17 @@ def cell_tone(verdict: CellVerdict) -> Tone:
     return verdict.state
 
 
+Showing = Literal["verdict", "signal", "coarse", "so far"]
+"""What a cell of a table shows: its verdict, its worst signal, the minimum detectable effect of that signal, which
+exceeds the limit, or how many launches it has so far."""
+
+
 class CellWords(NamedTuple):
-    """The word and the figure for a cell in a table. `is_coarse`: the figure is a minimum detectable effect that
-    exceeds the limit.
-    """
+    """The word and the figure for a cell in a table."""
 
     word: str
     figure: str
-    is_coarse: bool = False
+    shows: Showing = "verdict"
 
 
 def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
@@ -74,11 +77,12 @@ def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
     own, name = tone(verdict.verdict), signal_words.matter(verdict)
     is_bad = name is not None and verdict.signals[name].seen == "bad"
     if own == "good" and verdict.provisional and not is_bad:
-        return CellWords(SO_FAR, _launches(verdict.trials, least=least))
+        return CellWords(SO_FAR, _launches(verdict.trials, least=least), "so far")
     if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
         return CellWords(verdict_word(verdict), cell_figure(verdict))
     signal = verdict.signals[name]
-    return CellWords(*signal_words.short(name, signal), is_coarse=signal_words.has_coarse_figure(name, signal))
+    is_coarse = signal_words.has_coarse_figure(name, signal)
+    return CellWords(*signal_words.short(name, signal), "coarse" if is_coarse else "signal")
 
 
 def _launches(trials: int, *, least: int) -> str:

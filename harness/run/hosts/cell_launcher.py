@@ -56,7 +56,6 @@ class CellLauncher:
         if cell.excluded:
             run.problem = cell.excluded.why
             return
-        run.incompatible = self.oracle.cannot_run(cell, None) or ""
         if run.incompatible:
             return
         was_here = cell.image in self.had or run.at_hand

@@ -62,8 +62,8 @@ class HostRun:
     def look_ahead(self, queue: Queue) -> None:
         """Start the pulls of the images that the rows need."""
         blocks = queue.ahead(self.worker)
-        wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
-        cells = [cell for cell in wanted if self.launcher.oracle.cannot_run(cell, None) is None]
+        wanted = [run for block in blocks if not block.scheduler.lazy for run in block.cells]
+        cells = [run.cell for run in wanted if not run.incompatible]
         images = {cell.image for cell in cells}
         self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
         self.rng.shuffle(cells)
@@ -100,12 +100,9 @@ class HostRun:
         """Build or install the block's images before anything is measured, because this occupies the processors.
 
         Images that are still being pulled are prepared when they are launched, and so are all images of a lazy
-        scheduler, which launches few of them, unless the host has them. An image whose name shows that it cannot run on
-        the lane is marked now.
+        scheduler, which launches few of them, unless the host has them.
         """
         for run in block.cells:
-            if not run.cell.excluded and not run.trials:  # the result of an early launch stands
-                run.incompatible = self.launcher.oracle.cannot_run(run.cell, None) or ""
             if block.scheduler.lazy:
                 run.at_hand = self.launcher.engine.look(run.cell.image, unheard) is not None
             if run.at_hand if block.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
@@ -181,7 +178,7 @@ class HostRun:
     ) -> None:
         """Append what was decided and why to the log of decisions."""
         cell = block.cells[0].cell
-        place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        place = dict(zip(("series", "lane", "variant"), block.place, strict=True))
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.twin else ''}" for run in launched]

@@ -135,7 +135,7 @@ def _build(
     except APIError as error:
         why = cause = explanation(error)
         if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
-            why, cause = ": ".join(filter(None, (build_errors.complaint(output), why))), ""
+            why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
         raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
 
 

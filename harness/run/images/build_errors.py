@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from harness.masking import without_credentials
 
@@ -13,8 +14,6 @@ _CONSEQUENCE = re.compile(
     r"|Failed to build|subprocess-exited-with-error)"
 )
 """Last messages of pip that do not name the cause."""
-UNREACHED = "the package index cannot be reached"
-"""The beginning of every reason that is a network error."""
 _TROUBLE = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
     r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
@@ -37,26 +36,36 @@ def readable(output: str) -> str:
     return without_credentials(_ESCAPES.sub("", output))
 
 
-def complaint(lines: Sequence[str]) -> str:
+class Complaint(NamedTuple):
+    """Why a command failed, in one line. `is_network`: it could not reach the package index."""
+
+    text: str
+    is_network: bool = False
+
+
+def complaint(lines: Sequence[str]) -> Complaint:
     """Return the last error line, such as `No matching distribution found for x==1`; if there is none, the last line.
 
     If the line states only a consequence, put the cause before it: an unreachable index, or a compiler's message.
     """
     lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
     if (wrong := next((place for place, line in enumerate(lines) if _HASHES in line), None)) is not None:
-        return f"wrong hash: {' '.join(lines[wrong + 1 : wrong + 4])}"
+        return Complaint(f"wrong hash: {' '.join(lines[wrong + 1 : wrong + 4])}")
     complaints = [line for line in lines if _COMPLAINT.match(line)]
     last = (complaints or lines or [""])[-1].removeprefix("ERROR: ")
-    return ": ".join(filter(None, (_cause(lines, complaints) if _CONSEQUENCE.match(last) else "", last)))
-
-
-def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
-    """Return the cause of pip's last complaint; "" if none is found."""
+    if not _CONSEQUENCE.match(last):
+        return Complaint(last)
     # If pip cannot reach the index, it reports that the version does not exist.
+    if trouble := _network_trouble(lines):
+        return Complaint(f"the package index cannot be reached ({trouble[:200]}): {last}", is_network=True)
+    cause = next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
+    return Complaint(": ".join(filter(None, (cause, last))))
+
+
+def _network_trouble(lines: Sequence[str]) -> str:
+    """Return the last network error that pip reported; "" if there is none."""
     known, other = ([text for line in lines for text in pattern.findall(line)] for pattern in (_TROUBLE, _BROKEN))
-    if trouble := (known or other)[-1:]:
-        return f"{UNREACHED} ({trouble[0][:200]})"
-    return next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
+    return str((known or other or [""])[-1])
 
 
 def of_uv(stderr: str) -> str:
@@ -66,7 +75,7 @@ def of_uv(stderr: str) -> str:
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     own, inner = lines, ""
     if streams := [lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines]:
-        own, inner = lines[: min(streams)], complaint(lines[min(streams) + 1 :])
+        own, inner = lines[: min(streams)], complaint(lines[min(streams) + 1 :]).text
     if mismatch := _MISMATCH.search(" ".join(own)):
         return f"the file of {mismatch[1]} does not match its --hash; if you trust the file, write --hash={mismatch[2]}"
     explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in own))) or " ".join(own)

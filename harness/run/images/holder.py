@@ -48,7 +48,7 @@ class Holder:
         """Run a small command of the harness and return its output. Raises ImageUnavailable if it fails."""
         code, output = self.execute(command)
         if code != 0:
-            why = why_failed(output)
+            why = why_failed(output).text
             raise ImageUnavailable(
                 f"`{command[0]}` failed in the base image: {why}; use another base", place=self.place
             )
@@ -127,6 +127,7 @@ def committed(client: docker.DockerClient, tag: str) -> Found | None:
     return None if record is None else Found(id=record["Id"], digest=record["Config"]["Labels"][DIGEST_LABEL])
 
 
-def why_failed(output: str) -> str:
+def why_failed(output: str) -> build_errors.Complaint:
     """Return the reason for the failure of a command from its output, in one line of at most 400 characters."""
-    return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a message"
+    found = build_errors.complaint(build_errors.readable(output).splitlines())
+    return found._replace(text=found.text[:400] or "pip failed without a message")

@@ -18,11 +18,10 @@ from harness.errors import ImageUnavailable
 from harness.model import Image, Install
 from harness.model.watching import Say
 from harness.run.docker.client import ca_bundle, if_full, proxies
-from harness.run.images import build_errors
 from harness.run.images.holder import Holder, committed, hold_image, why_failed
 from harness.run.images.images import Found, found_locally, pull
 from harness.run.process.interpreters import is_version
-from harness.run.retrying import unavailable
+from harness.run.retrying import NetworkTrouble, unavailable
 
 CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"
@@ -30,7 +29,7 @@ VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # version of the committed image's layout; images of another format are made again
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
-NOT_FOUND = "No matching distribution"
+NOT_FOUND = "No matching distribution"  # pip's words
 UNSEEN = (
     "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
     "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
@@ -108,9 +107,9 @@ def _install(holder: Holder, source: Install, *, environ: Mapping[str, str]) -> 
 
 
 def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavailable:
-    why = why_failed(output)
+    why, is_network = why_failed(output)
     unseen = [name for name in UNSEEN if environ.get(name)]
     if unseen and NOT_FOUND in why:
         why += f"; a container does not get {', '.join(unseen)} of this machine: {UNSEEN_HELP}"
-    cause = f"connection broken: {why}" if why.startswith(build_errors.UNREACHED) else why
-    return unavailable(f"{why}{if_full(why)}", place=place, cause=cause)
+    text = f"{why}{if_full(why)}"
+    return NetworkTrouble(text, place=place) if is_network else unavailable(text, place=place, cause=why)

@@ -190,6 +190,7 @@ class Conversation:
             message=text_of(message, "message"),
             shortfall=cast(Shortfall, shortfall),
             remedy=cast(Remedy, remedy),
+            oom_in_setup=message.get("oom_in_setup") is True,
             signal=whole_number_of(message, "signal"),
             exit_code=whole_number_of(message, "exit_code"),
             last_step=count_of(message, "last_step", most=math.inf),
@@ -217,7 +218,7 @@ class Conversation:
         while self._clock.monotonic() < until_s and self._session.receive(POLL_S) is not None:
             pass
         if self._session.exit().oom_killed:
-            return replace(trial, end="oom", message=OOM_REPORTED)
+            return replace(trial, end="oom", message=_oom_after(trial.last_step))
         return replace(trial, end="infrastructure", message=trial.message or "killed by signal 9 from outside")
 
     def _gone(self) -> Trial:
@@ -225,7 +226,7 @@ class Conversation:
         self._lines.rest()
         last = self._session.exit()
         if last.oom_killed:
-            return self._ended("oom", OOM_REPORTED, last)
+            return self._ended("oom", _oom_after(self._samples.newest_step), last)
         if not self._facts:
             return self._not_started("the output ended before the agent started", last)
         if last.exit_code == 128 + SIGKILL:
@@ -257,5 +258,9 @@ class Conversation:
         )
 
 
+def _oom_after(steps: int) -> str:
+    return f"after step {steps}: {OOM_REPORTED}" if steps else OOM_REPORTED
+
+
 def _reason(text: str) -> str:
-    return complaint(text.splitlines())[:300]
+    return complaint(text.splitlines()).text[:300]

@@ -207,7 +207,7 @@ SQUARES = st.integers(1, 4).flatmap(
 TRUTHS = ("image", "lane", "both")
 
 
-@settings(max_examples=many(100, 3000))
+@settings(max_examples=many(40, 3000))
 @given(rows=SQUARES)
 def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]) -> None:
     square = Square(lanes=LANES[: len(rows)], states=rows)
@@ -224,7 +224,7 @@ def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]
     assert (told.cause == "undecided") == (told.doubt is not None)
 
 
-@settings(max_examples=many(100, 3000))
+@settings(max_examples=many(40, 3000))
 @given(
     truth=st.sampled_from(TRUTHS),
     since=st.integers(1, 2),
@@ -285,7 +285,7 @@ def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
     return truth, places, Square(lanes=[lane(*place) for place in places], states=rows)
 
 
-@settings(max_examples=many(100, 10_000))
+@settings(max_examples=many(40, 10_000))
 @given(world=planted())
 def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
     """If a fault needs an image, too, possibly only the bad side was seen: then the card or the image may be named."""
@@ -308,7 +308,7 @@ def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
     return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
 
 
-@settings(max_examples=many(75, 3000))
+@settings(max_examples=many(30, 3000))
 @given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
 def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
     """Whatever a requested cell turns out to be, it is never requested again; at the end none is requested."""

@@ -172,16 +172,13 @@ def test_why_names_the_error_and_not_the_folder_of_a_trial():
     ("message", "last_step", "told"),
     [
         ("step 3: killed by SIGSEGV", 2, "step 3: killed by SIGSEGV"),
-        ("after step 2: killed by SIGSEGV", 2, "after step 2: killed by SIGSEGV"),
-        ("no progress in step 3 at the time limit of 5 s", 2, "no progress in step 3 at the time limit of 5 s"),
-        ("a note\nstep 3: killed by SIGSEGV", 2, "a note\nstep 3: killed by SIGSEGV"),
-        ("before the first step: killed by SIGSEGV", 0, "before the first step: killed by SIGSEGV"),
-        ("the log of step 9 is lost", 2, "the log of step 9 is lost after step 2"),
+        ("after sample 2: killed by SIGSEGV", 2, "after sample 2: killed by SIGSEGV"),
+        ("after the last step: killed by SIGSEGV", 2, "after the last step: killed by SIGSEGV"),
         ("", 0, "crash"),
     ],
-)  # fmt: skip
+)
 def test_why_names_the_step_once(message, last_step, told):
-    """It read "step 3: killed by SIGSEGV after step 2"."""
+    """It read "after sample 2: killed by SIGSEGV after step 2"."""
     crashed = [
         Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
     ]
@@ -259,7 +256,7 @@ def test_shorter_launches_that_agree_are_counted():
 
 
 @given(st.permutations(range(5)))
-@settings(max_examples=many(15))
+@settings(max_examples=many(15, 150))
 def test_the_order_of_launches_changes_nothing(order):
     trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
     one, other = cell_of(trials), cell_of([trials[place] for place in order])

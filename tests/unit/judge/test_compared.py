@@ -32,7 +32,7 @@ def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVer
     return with_compared(compared, limits=LIMITS, searched=searched)
 
 
-@settings(max_examples=many(25))
+@settings(max_examples=many(10, 250))
 @given(slower=st.floats(1.3, 3), more_kib=st.floats(30_000, 300_000), longer=st.sampled_from([1000, 2000, 4000]))
 def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: float, longer: int) -> None:
     """A reader who divides the two numbers next to a finding must get its size. Steps that only one version ran, where

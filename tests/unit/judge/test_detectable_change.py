@@ -18,7 +18,7 @@ ALPHA = 0.0064
 
 
 @given(st.integers(2, 8), st.integers(4, 200), st.integers(1, 100), st.integers(5, 500))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_more_versions_hide_more(rounds, versions, more, freedom):
     """With equal noise, a search over more versions finds larger chance differences."""
     spread = Spread(deviation=0.02, freedom=freedom)
@@ -28,7 +28,7 @@ def test_more_versions_hide_more(rounds, versions, more, freedom):
 
 
 @given(st.integers(2, 7), st.integers(4, 200), st.integers(20, 500))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_more_rounds_hide_less(rounds, versions, freedom):
     spread = Spread(deviation=0.02, freedom=freedom)
     fewer, more = (least_of(spread, rounds=each, versions=versions, alpha=ALPHA) for each in (rounds, rounds + 1))

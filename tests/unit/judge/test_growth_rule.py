@@ -24,7 +24,7 @@ def growth(values: np.ndarray, *, limit: float = 0.5) -> Growth:
 
 
 @given(steps_up_and_down, st.integers(-(10**6), 10**6))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_the_size_of_the_process_does_not_matter(changes, base):
     values = np.cumsum(changes) * 4.0
     one, other = growth(values), growth(values + 4.0 * base)
@@ -33,13 +33,13 @@ def test_the_size_of_the_process_does_not_matter(changes, base):
 
 
 @given(steps_up_and_down)
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_what_never_grows_is_never_a_leak(changes):
     assert growth(-np.cumsum(np.abs(changes)) * 4.0).verdict != "leak"
 
 
 @given(steps_up_and_down)
-@settings(max_examples=many(40))
+@settings(max_examples=many(16, 400))
 def test_judging_twice_says_the_same(changes):
     values = np.cumsum(changes) * 4.0
     before = values.copy()
@@ -48,7 +48,7 @@ def test_judging_twice_says_the_same(changes):
 
 
 @given(st.floats(0.0, 1.0), st.integers(0, 1000))
-@settings(max_examples=many(40))
+@settings(max_examples=many(16, 400))
 def test_good_means_that_no_leak_at_the_limit_is_possible(rate, seed):
     found = growth(memory(rate, seed=seed, noise_kib=64))
     if found.verdict in ("flat", "plateau"):

@@ -113,7 +113,7 @@ def test_what_made_it_worse_is_a_fault_of_its_own_and_ends_with_it() -> None:
 HISTORIES = st.lists(st.text("bgu", min_size=6, max_size=6), min_size=1, max_size=5)
 
 
-@settings(max_examples=many(100, 3000))
+@settings(max_examples=many(40, 3000))
 @given(histories=HISTORIES)
 def test_every_episode_is_in_one_fault_and_holds_what_is_said_of_it(histories: list[str]) -> None:
     found = alike(made(histories), ORDER)
@@ -133,7 +133,7 @@ def _holds(one: EpisodeBounds, common: EpisodeBounds) -> bool:
     return all(own is None or (said is not None and own[0] <= said[0] < said[1] <= own[1]) for own, said in pairs)
 
 
-@settings(max_examples=many(100, 3000))
+@settings(max_examples=many(40, 3000))
 @given(histories=HISTORIES, seed=st.randoms(use_true_random=False))
 def test_the_order_of_variants_makes_no_difference(histories: list[str], seed: object) -> None:
     found = made(histories)

@@ -21,7 +21,7 @@ def left(means: Floats) -> float:
 
 
 @given(series, st.floats(0.1, 3), st.floats(0.1, 10))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_no_other_split_is_better(means, variance, penalty):
     """A change that is missed at this point is never found again."""
 

@@ -112,7 +112,8 @@ def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int
     assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
     cells = with_levels(compared, compared.cells, Resolution(limits=LIMITS, visible={}))
-    assert cells[1].signals["step_time"].seen == "suspect"
+    signal = cells[1].signals["step_time"]
+    assert (signal.seen, "in 2 launches that differ by a factor of " in signal.why) == ("suspect", True)
     assert paced_steps(trials) == (STEPS.budget if made < STEPS.budget else made)
 
 

@@ -130,7 +130,7 @@ def separates(rule: Rule, bad: Sequence[Variant], good: Sequence[Variant]) -> bo
     return all(rule_holds(rule, one) for one in bad) and not any(rule_holds(rule, one) for one in good)
 
 
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 @given(seed=st.randoms(use_true_random=False), size=st.integers(1, 3), share=st.floats(0.3, 1))
 def test_a_planted_rule_is_found_and_no_smaller_one_exists(seed: object, size: int, share: float) -> None:
     rng = seed
@@ -154,7 +154,7 @@ def one_value_less(rule: Rule) -> Iterator[Rule]:
             yield Rule(conditions=(*rule.conditions[:n], fewer, *rule.conditions[n + 1 :]), any_of=rule.any_of)
 
 
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 @given(labels=st.lists(st.sampled_from([True, False, None]), min_size=9, max_size=9))
 def test_a_rule_is_found_exactly_where_brute_force_finds_one(labels: list[bool | None]) -> None:
     square = [one for one in SPACE if dict(one.params)["c"] == 0]

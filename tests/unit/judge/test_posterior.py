@@ -42,7 +42,7 @@ def by_enumeration(means: Floats, variance: float, changes: int) -> dict[tuple[i
 
 
 @given(tables, st.integers(1, 2), st.floats(0.3, 1.0))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_the_recursion_is_the_sum_over_all_splits(means, changes, deviation):
     """Everything that is named depends on these probabilities."""
     found = [
@@ -96,7 +96,7 @@ def test_a_version_halfway_belongs_to_neither_side():
 
 
 @given(st.floats(0.01, 3.0), st.floats(-2, 2), st.integers(0, 2**31))
-@settings(max_examples=many(20))
+@settings(max_examples=many(8, 200))
 def test_units_and_offsets_are_no_matter(factor, offset, seed):
     means = np.random.default_rng(seed).normal(0, 0.3, 8) + np.array([0, 0, 0, 1, 1, 1, 1, 1])
     one = place(list(means), 0.3, 3)
@@ -107,7 +107,7 @@ def test_units_and_offsets_are_no_matter(factor, offset, seed):
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=many(20))
+@settings(max_examples=many(8, 200))
 def test_read_backwards_the_same_place_is_found(seed):
     means = np.random.default_rng(seed).normal(0, 0.3, 9) + np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
     (one,), (other,) = place(list(means), 0.3, 4), place(list(means[::-1]), 0.3, 5)

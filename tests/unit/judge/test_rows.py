@@ -94,7 +94,7 @@ rows = st.lists(st.tuples(numbers, numbers, numbers), max_size=200)
 
 
 @given(rows)
-@settings(max_examples=many(80))
+@settings(max_examples=many(32, 800))
 def test_nothing_breaks_the_judge(cells):
     """Never a traceback, whatever a sampler wrote."""
     step, rss_kib, step_s = (np.array([cell[i] for cell in cells], dtype=np.float64) for i in range(3))

@@ -97,7 +97,7 @@ seeds = st.integers(0, 2**31)
 
 
 @given(seeds, st.permutations(range(5)))
-@settings(max_examples=many(15))
+@settings(max_examples=many(15, 150))
 def test_the_order_of_rounds_changes_no_answer(seed, order):
     table = made([0] * 4 + [1] * 4, seed=seed, sigma=0.02)
     one, other = levels_of(table), levels_of(table[list(order)])
@@ -106,14 +106,14 @@ def test_the_order_of_rounds_changes_no_answer(seed, order):
 
 
 @given(seeds, st.floats(-10, 10))
-@settings(max_examples=many(15))
+@settings(max_examples=many(15, 150))
 def test_a_faster_machine_changes_no_answer(seed, log_of_factor):
     table = made([0] * 4 + [1] * 4, seed=seed, sigma=0.02)
     assert found(table) == found(table + log_of_factor)
 
 
 @given(seeds)
-@settings(max_examples=many(15))
+@settings(max_examples=many(15, 150))
 def test_read_backwards_a_change_is_at_the_same_place(seed):
     table = made([0] * 5 + [1] * 4, seed=seed, sigma=0.01)
     assert found(table[:, ::-1]) == [(8 - after, 8 - before) for before, after in found(table)]
@@ -154,7 +154,7 @@ tables = st.builds(wandering, st.integers(2, 4), st.integers(2, 40), st.floats(0
 
 @given(tables)
 @example(wandering(2, 24, 0.03125, 24))  # a change right after a drift
-@settings(max_examples=many(80))
+@settings(max_examples=many(32, 800))
 def test_no_two_changes_are_at_one_place_and_each_is_between_its_levels(table):
     """ "First bad 19 to 20" and "first fixed 19 to 20" were both said of one series."""
     levels = levels_of(table)
@@ -222,6 +222,7 @@ def test_a_level_too_small_to_count_belongs_to_the_one_before_it():
 
 
 @given(levels=st.lists(st.integers(0, 40), min_size=1, max_size=12), least=st.integers(1, 10))
+@settings(max_examples=many(50))
 def test_levels_that_count_differ_by_the_limit_or_undo_a_change_that_does(levels, least):
     bounds = [place for place in range(1, len(levels)) if levels[place] != levels[place - 1]]
     laid, counted = counted_levels(flat(levels), bounds, least=float(least))

@@ -14,7 +14,7 @@ from harness.judge.comparison.level_figures import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late
-from harness.judge.remedies import more_launches
+from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
@@ -170,6 +170,7 @@ def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     trials = [[using(rate, one) for one in each] for rate, each in zip(rates, block(), strict=True)]
     changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
     assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
+    assert [cell.signals["cpu_time"].value for cell in told(trials)] == pytest.approx(rates)  # not the least compared
     idle = [[using(1e-6, one) for one in each] for each in block()]
     assert told(idle)[0].signals["cpu_time"].value is None
 
@@ -287,6 +288,18 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
     assert of_block(trials).levels("output", limit=1.0)[0][0] == pytest.approx(HARDLY)
 
 
+def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
+    """Steps of 0.3 µs, which the processor took in one of two paces, had a version "71.9 % slower", p < 0.0001."""
+    fast, slow = 0.28e-3, 0.47e-3
+    paces = [(fast, fast, fast), (slow, slow, slow), (28.0, 28.1, 28.2), (28.0, 28.1, 28.2)]
+    trials = [
+        [trial_of(number, ms=ms, seed=10 * place + number, steps=4000) for number, ms in enumerate(own)]
+        for place, own in enumerate(paces)
+    ]
+    changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    assert [(one.before, one.after) for one in changes if one.metric == "step_time"] == [(1, 2)]
+
+
 @pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
 def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
     """A host that is 30 % slower at times hides a version whose late steps are slower by as much."""
@@ -320,9 +333,10 @@ def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     """Launches alongside the others would settle it, but separate launches would not."""
     trials = block(versions=versions)
     trials[-1] = another_day(9, ms=3)
-    step_time = told(trials)[-1].signals["step_time"]
-    assert step_time.seen == "blind"
-    assert "--fresh" in step_time.remedy
+    late = told(trials)[-1]
+    assert late.signals["step_time"].seen == "blind"
+    assert "--fresh" in late.signals["step_time"].remedy
+    assert "--fresh" in with_remedy(late, "finish the row").signals["step_time"].remedy, "finishing it would not help"
 
 
 def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:

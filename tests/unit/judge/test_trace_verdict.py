@@ -24,7 +24,7 @@ def judge(trace: Trace, limits: Limits = LIMITS) -> TraceVerdict:
 
 QUIET = {**generators.QUIET, **nasty.QUIET}
 LEAKS = {**generators.LEAKS, **nasty.LEAKS}
-RUNS = many(20, 40)
+RUNS = many(10, 40)
 
 
 @pytest.mark.parametrize("name", QUIET)
@@ -59,7 +59,7 @@ def test_slowdowns_are_found(name):
 
 
 @given(st.floats(1, 1000), st.integers(0, 100))
-@settings(max_examples=many(30))
+@settings(max_examples=many(12, 300))
 def test_the_rate_is_the_rate(rate, seed):
     found = judge(trace_of(memory(rate, seed=seed)))
     assert found.verdict == "leak"
@@ -67,7 +67,7 @@ def test_the_rate_is_the_rate(rate, seed):
 
 
 @given(st.floats(0, 0.05), st.integers(0, 10_000))
-@settings(max_examples=many(40))
+@settings(max_examples=many(16, 400))
 def test_what_is_ruled_out_is_not_there(rate, seed):
     """The excluded rate is a promise: no leak above it."""
     found = judge(trace_of(memory(rate, seed=seed)))
@@ -141,7 +141,7 @@ def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
 
 
 @given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
-@settings(max_examples=many(100))
+@settings(max_examples=many(40, 1000))
 def test_leaking_stairs_are_never_flat(rate, chunk_kib, phase):
     """Nothing changes between two chunks: calling that flat, with the exclusion of a page, would hide the leak."""
     rss = 80_000 + chunk_kib * np.floor(rate * np.arange(4000) / chunk_kib + phase)
@@ -217,7 +217,7 @@ def test_nothing_but_missing_rows():
 
 
 @given(st.lists(st.floats(0, 1e9) | st.just(math.nan), min_size=1, max_size=300))
-@settings(max_examples=many(60))
+@settings(max_examples=many(24, 600))
 def test_no_result_is_ever_nan(values):
     """NaN in summary.json is not valid JSON, and breaks every program that reads it."""
     found = judge(trace_of(np.array(values), step_s=np.array(values[::-1])))

@@ -314,7 +314,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=many(150, 4000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(60, 4000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(
         st.tuples(st.integers(0, 2000), st.integers(0, 30), st.one_of(st.sampled_from(PIECES), st.text(max_size=8))),
@@ -326,14 +326,14 @@ def test_no_text_gives_anything_but_a_matrix_or_a_matrix_error(load: Load, cuts:
     check_outcome(load, mutated(GOOD, cuts))
 
 
-@settings(max_examples=many(60, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(24, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=200))
 def test_no_bytes_give_anything_but_a_matrix_error(load: Load, raw: bytes) -> None:
     with pytest.raises(MatrixError, match=r"^matrix\.yaml:"):
         load(raw)
 
 
-@settings(max_examples=many(60, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(24, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=8)), min_size=1, max_size=4))
 def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
     load: Load, folder: Path, cuts: list[tuple[int, int, str]]

@@ -47,7 +47,7 @@ def is_true(culprit: Culprit, causes: list[Groups]) -> bool:
     return enough if culprit.kind == "enough" else True
 
 
-@settings(max_examples=many(25, 500))
+@settings(max_examples=many(10, 500))
 @given(causes=CAUSES, share=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6]), seed=st.integers(0, 1000))
 def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> None:
     made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))

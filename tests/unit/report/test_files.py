@@ -8,13 +8,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import xmlschema
 from rich.console import Console
 
 from harness.model import Excluded, RunResult, Skip, Trace
@@ -25,7 +26,12 @@ from harness.report.terminal import run_report
 from harness.report.text import finding_words, headline, numbers
 from tests.unit.report import build
 
-XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
+
+@cache
+def junit_schema() -> Any:
+    import xmlschema  # here, because every process of pytest imports every file
+
+    return xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
 
 
 def searched() -> RunResult:
@@ -57,11 +63,13 @@ def test_junit_fails_what_is_bad_and_passes_what_is_good() -> None:
 
 @pytest.mark.parametrize("result", [build.quickstart(), build.varied(), build.unreachable(), searched()])
 def test_junit_is_what_ci_servers_take(result: RunResult) -> None:
-    XSD.validate(junit.render(result).encode())
+    junit_schema().validate(junit.render(result).encode())
 
 
 def test_the_schema_of_junit_refuses_what_ci_servers_refuse() -> None:
-    assert not XSD.is_valid(junit.render(build.quickstart()).replace("<testsuites ", "<testsuites skipped='1' "))
+    assert not junit_schema().is_valid(
+        junit.render(build.quickstart()).replace("<testsuites ", "<testsuites skipped='1' ")
+    )
 
 
 def test_junit_has_a_test_for_each_finding_and_a_repair_passes() -> None:

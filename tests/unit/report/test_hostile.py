@@ -120,7 +120,7 @@ def test_summary_keeps_it_as_it_is(text: str) -> None:
 
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=40))
-@settings(max_examples=many(25, 600))
+@settings(max_examples=many(10, 600))
 @pytest.mark.parametrize("render", [on_terminal, markdown.render, html_page.render, junit.render])
 def test_any_text_goes_through_every_report(render: Callable[[RunResult], str], text: str) -> None:
     output = render(poisoned(text))

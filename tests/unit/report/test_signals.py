@@ -327,6 +327,15 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
     assert (memory.figures, memory.visible) == ("7.3 (0 to 17.4) KiB/step → none", "")
 
 
+def test_the_interval_of_a_figure_has_its_unit() -> None:
+    """It read `1.95 (0 to 4,000) MiB/step`."""
+    signal = SignalVerdict(seen="suspect", value=2000.0, ci=(0.0, 4000.0), limit=0.5)
+    unsure = replace(build.unknown("suspect", ""), trials=1, rate_kib_per_step=2000.0, rate_ci=(0.0, 4000.0))
+    (row,) = table.tables(one_row(build.seen(unsure, memory=signal)))[0].verdicts
+    memory = next(both for both in old_to_new.of(row) if both.name == "memory")
+    assert memory.old == "1.95 (0 to 3.91) MiB/step"
+
+
 def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> None:
     """It read "no step returned `extra`" for a row and for the run, although the newest version returned it."""
     why = "no step returned `extra`"

@@ -16,7 +16,7 @@ def test_a_build_s_reason_is_its_last_complaint() -> None:
         "",
         "Removing intermediate container 55867c85b451",
     ]
-    assert build_errors.complaint(lines) == "No matching distribution found for multidict==99"
+    assert build_errors.complaint(lines).text == "No matching distribution found for multidict==99"
 
 
 def test_a_wrong_hash_is_told_with_its_package() -> None:
@@ -26,18 +26,18 @@ def test_a_wrong_hash_is_told_with_its_package() -> None:
         "        Expected sha256 0000",
         "             Got        82fe",
     ]
-    assert build_errors.complaint(lines) == (
+    assert build_errors.complaint(lines).text == (
         "wrong hash: idna==3.7 from file:///w/idna-3.7-py3-none-any.whl: Expected sha256 0000 Got        82fe"
     )
 
 
 def test_without_a_complaint_it_is_the_last_line_that_says_something() -> None:
-    assert build_errors.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]) == "no nvcc here"
-    assert not build_errors.complaint([])
+    assert build_errors.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]).text == "no nvcc here"
+    assert not build_errors.complaint([]).text
 
 
 def test_colours_of_a_build_are_no_text() -> None:
-    assert build_errors.complaint([build_errors.readable("\x1b[91mE: no package x\x1b[0m")]) == "E: no package x"
+    assert build_errors.complaint([build_errors.readable("\x1b[91mE: no package x\x1b[0m")]).text == "E: no package x"
 
 
 def test_uv_says_what_cannot_be_had() -> None:
@@ -87,15 +87,15 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
         "ERROR: Could not find a version that satisfies the requirement orjson==3.9.15 (from versions: none)",
         "ERROR: No matching distribution found for orjson==3.9.15",
     ]
-    assert build_errors.complaint(lines) == (
+    assert build_errors.complaint(lines).text == (
         "the package index cannot be reached (CERTIFICATE_VERIFY_FAILED): "
         "No matching distribution found for orjson==3.9.15"
     )
-    assert build_errors.complaint(lines[1:]) == "No matching distribution found for orjson==3.9.15"
+    assert build_errors.complaint(lines[1:]).text == "No matching distribution found for orjson==3.9.15"
     aborted = (
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('aborted')': /simple/orjson/"
     )
-    assert build_errors.complaint([aborted, *lines[1:]]) == (
+    assert build_errors.complaint([aborted, *lines[1:]]).text == (
         "the package index cannot be reached ('ProtocolError('aborted')': /simple/orjson/): "
         "No matching distribution found for orjson==3.9.15"
     )
@@ -131,5 +131,5 @@ def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
         "Failed to build ujson",
         "ERROR: Could not build wheels for ujson",
     ]
-    told = build_errors.complaint(lines)
+    told = build_errors.complaint(lines).text
     assert told == "error: command 'gcc' failed: No such file or directory: Could not build wheels for ujson"

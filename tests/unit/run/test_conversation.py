@@ -243,12 +243,13 @@ def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
         "buffered": "3 of 4 steps came in bursts",
         "shortfall": "no_step",
         "remedy": "function",
+        "oom_in_setup": True,
     }
     trial, _ = play(lines(HELLO, samples(1), told))
     assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
     assert (trial.output_head, trial.output_bytes) == ("first", 12)
     assert trial.not_finite == {"loss": (3, 17)}
-    assert trial.shortfall == "no_step"
+    assert (trial.shortfall, trial.oom_in_setup) == ("no_step", True)
     assert trial.told.endswith("with a step_pattern")
     assert trial.buffered == "3 of 4 steps came in bursts"
 
@@ -268,7 +269,8 @@ def test_a_last_look_between_two_that_were_asked_for_is_where_the_time_limit_was
 
 def test_sigkill_is_oom_only_by_the_engines_word() -> None:
     killed = {**DONE, "end": "infrastructure", "signal": 9, "last_step": 7}
-    assert play(lines(HELLO, killed), last=Exit(exit_code=0, oom_killed=True))[0].end == "oom"
+    told = play(lines(HELLO, killed), last=Exit(exit_code=0, oom_killed=True))[0]
+    assert (told.end, told.message.split(":")[0]) == ("oom", "after step 7")
     assert play(lines(HELLO, killed), last=Exit(exit_code=0))[0].end == "infrastructure"
     assert play(lines(HELLO, {**killed, "end": "crash"}), last=Exit(exit_code=0))[0].end == "infrastructure"
     starved = lines(HELLO, {**killed, "starved": True})
@@ -278,7 +280,7 @@ def test_sigkill_is_oom_only_by_the_engines_word() -> None:
 @pytest.mark.parametrize(
     ("last", "end", "text"),
     [
-        (Exit(exit_code=137, oom_killed=True), "oom", "out of memory"),
+        (Exit(exit_code=137, oom_killed=True), "oom", "after step 3: killed by the kernel: out of memory"),
         (Exit(exit_code=137), "infrastructure", "killed from outside"),
         (Exit(exit_code=1), "infrastructure", "exit code 1"),
         (Exit(error="lost"), "infrastructure", "exit code unknown: lost"),

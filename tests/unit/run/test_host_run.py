@@ -33,6 +33,7 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
+from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import oracle as judging_oracle
 from harness.schedule.priority import RowStanding
@@ -71,7 +72,8 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
                          where=WHERE), lane=lane, variant=variant)
         for tag in ("20.12-tf1-py3", "22.12-tf1-py3")
     ]  # fmt: skip
-    assert [judging_oracle().cannot_run(cell, None) is None for cell in cells] == [False, True]
+    runs = tuple(CellRun(cell=cell, incompatible=cannot_run(cell, None) or "") for cell in cells)
+    assert [bool(run.incompatible) for run in runs] == [True, False]
     images: Any = create_autospec(HostImages, instance=True)
     launcher = CellLauncher(
         engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
@@ -80,7 +82,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
         stopped=lambda: False,
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(
-        queue_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
+        queue_of([BlockRun(cells=runs, scheduler=Nothing())])
     )
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]

@@ -12,10 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.errors import EngineUnreachable, InfrastructureError, named_place
-from harness.model import Scenario, SlurmRequest, Where
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
+from harness.model import Image, Pull, Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
+from harness.registry.client import Registry
+from harness.registry.errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
+from harness.run.retrying import NetworkTrouble
 from harness.run.slurm.images.image_files import IMPORT, ImageFiles
 from harness.run.slurm.node import containers, steps
 from harness.run.slurm.node.allocated_gpus import allocated_gpus
@@ -275,6 +278,30 @@ def test_an_error_of_a_host_names_its_place_in_the_matrix_once() -> None:
     """Errors of the GPU probe and of the lock of an image file did not say on which host they happened."""
     assert _raised(InfrastructureError("no srun")) == "m.yaml:4: hosts.a.gpus: no srun"
     assert _raised(EngineUnreachable("gone", place="m.yaml:4: hosts.a")) == "m.yaml:4: hosts.a: gone"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_network"),
+    [
+        (RegistrySilent("r.example: cannot be reached (3 attempts)", hint="try again later"), True),
+        (RegistryTrouble("r.example: answers with HTTP 503 for x", hint="is it a registry?"), False),
+    ],
+)
+def test_a_registry_that_does_not_answer_is_a_network_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: RegistryTrouble, is_network: bool
+) -> None:
+    """Words of the message decided: "cannot be reached" was no network error, and any "HTTP 503" was one."""
+
+    def digest(_self: Registry, _reference: str) -> None:
+        raise error
+
+    monkeypatch.setattr(Registry, "digest", digest)
+    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    where = Where(file="m.yaml", line=7, key="series.s")
+    image = Image(series="s", version="1", source=Pull(reference="r.example/x:1"), where=where)
+    with pytest.raises(ImageUnavailable, match=r"r\.example") as caught:
+        ImageFiles(hold, environ={}).prepare(image, lambda _: None)  # type: ignore[arg-type]
+    assert isinstance(caught.value, NetworkTrouble) is is_network
 
 
 def test_an_image_that_was_removed_is_told_with_its_host(tmp_path: Path) -> None:

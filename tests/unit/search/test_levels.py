@@ -12,6 +12,7 @@ import pytest
 from harness.schedule.bisect.conclude import conclude
 from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import Decision, Evidence, Rules, VersionEvidence
+from tests.nightly import many
 
 RULES = Rules(step_limit=math.log1p(0.03))
 
@@ -77,7 +78,7 @@ def test_noise_is_no_step(seed):
 def test_noise_is_no_wrong_name():
     """The answer is the version, or an interval that contains it."""
     wrong = missed = 0
-    for seed in range(25):
+    for seed in range(many(10, 25)):
         first = 1 + seed % 23
         spots, _ = measured(steps_of(24, {first: 0.095}), spread=0.05, seed=seed)
         found = named(spots)

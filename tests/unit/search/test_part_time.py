@@ -29,7 +29,7 @@ def verdict(first_bad: int, spots: list[VersionEvidence], rules: Rules) -> str:
 def test_one_crash_in_five_is_not_blamed_on_an_innocent_version():
     """The newest version was seen to crash once and to end well once."""
     told = []
-    for seed in range(100, 100 + many(25, 50)):
+    for seed in range(100, 100 + many(10, 50)):
         rng = random.Random(seed)
         first_bad = rng.randrange(1, 24)
         spots = fresh(24)
@@ -169,7 +169,7 @@ def first_step(rng: random.Random, version: int) -> int:
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
 def test_crashes_at_different_steps_accuse_nobody_by_luck(rate):
     """Two good launches prove little if the step of a crash is random: one search in ten named a wrong version."""
-    count = many(30, 60)
+    count = many(15, 60)
     told = [
         verdict(1 + seed % 23, crashing(1 + seed % 23, anywhere, rate=rate, seed=seed)[0], Rules())
         for seed in range(count)
@@ -191,7 +191,7 @@ def test_crashes_at_different_steps_of_every_launch_are_still_named():
 def test_crashes_whose_time_no_good_launch_outlives_by_luck_cost_no_launch(times, versions):
     """At steps 3 and 5 of 4,000, or at one fixed step for each version: it took 15 launches of 24 versions, not 9."""
     rng = random.Random(7)
-    count = many(20 if versions < 100 else 10, 40)
+    count = many(10 if versions < 100 else 4, 40)
     histories = [1 + rng.randrange(versions - 1) for _ in range(count)]
     counts = []
     for seed, first_bad in enumerate(histories):
@@ -224,7 +224,7 @@ def test_a_late_failure_is_found_by_whole_launches():
     found = {}
     for asks in (True, False):
         widths = []
-        for seed in range(many(20, 40)):
+        for seed in range(many(10, 40)):
             spots, _ = crashing(1 + seed % 11, late, rate=0.8, seed=seed, versions=12, quiet=500, asks=asks)
             widths += [
                 each.after - (-1 if each.before is None else each.before) for each in conclude(spots, rules=Rules())
@@ -237,6 +237,6 @@ def test_launches_that_stop_early_prove_no_more_than_they_did():
     """A late failure of every second launch: good launches that stopped at 500 steps accuse no innocent version."""
     told = [
         verdict(1 + seed % 11, crashing(1 + seed % 11, late, rate=0.5, seed=seed, versions=12, quiet=500)[0], Rules())
-        for seed in range(40)
+        for seed in range(many(15, 40))
     ]
     assert told.count("wrong") <= 1

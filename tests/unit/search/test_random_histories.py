@@ -79,7 +79,7 @@ def test_one_change_is_found_with_gaps_or_without(chunk):
     """Brute force gives the same answer: the neighbours with a clear result, and the interval of everything between
     them.
     """
-    for seed in range(chunk * 250, chunk * 250 + many(60, 250)):
+    for seed in range(chunk * 250, chunk * 250 + many(25, 250)):
         rng = random.Random(seed)
         truth = random_truth(rng, changes=rng.randrange(2), silent=0.5)
         start = knowing(rng, truth, share=rng.choice([0, 0, 0.2]))
@@ -92,7 +92,7 @@ def test_one_change_is_found_with_gaps_or_without(chunk):
 @pytest.mark.parametrize("chunk", range(5))
 def test_changes_that_show_are_found_and_nobody_else_is_accused(chunk):
     """A search sees the changes between the versions that it knows; each change that it names is a true one."""
-    for seed in range(chunk * 250, chunk * 250 + many(60, 250)):
+    for seed in range(chunk * 250, chunk * 250 + many(25, 250)):
         rng = random.Random(seed)
         truth = random_truth(rng, changes=rng.randrange(2, 5), silent=0.2)
         start = knowing(rng, truth, share=0.3)
@@ -106,7 +106,7 @@ def test_changes_that_show_are_found_and_nobody_else_is_accused(chunk):
 @pytest.mark.parametrize("known", [True, False])
 def test_launches_with_gaps_are_bounded(known):
     """Known gaps add no launches; each version that turns out to be untestable adds one."""
-    for seed in range(many(150, 600)):
+    for seed in range(many(60, 600)):
         rng = random.Random(seed)
         truth = [None if said == "unsure" else said for said in random_truth(rng, changes=1, silent=0.7)]
         start = [VersionEvidence(testable=said is not None or not known) for said in truth]
@@ -119,7 +119,7 @@ def test_launches_with_gaps_are_bounded(known):
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_it_ends_whatever_it_is_told(chunk):
-    for seed in range(chunk * 50, chunk * 50 + many(20, 50)):
+    for seed in range(chunk * 50, chunk * 50 + many(10, 50)):
         rng = random.Random(seed)
         versions, rules = rng.randrange(1, 20), Rules(most=rng.randrange(1, 9), agree=rng.randrange(1, 4))
         known = fresh(versions)

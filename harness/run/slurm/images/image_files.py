@@ -19,13 +19,13 @@ from harness.model import Image, SlurmRequest
 from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.registry.client import PublishedImage, Registry
-from harness.registry.errors import RegistryTrouble
+from harness.registry.errors import RegistrySilent, RegistryTrouble
 from harness.registry.names import DIGEST, RegistryName, parse
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.process import environments, leftovers
 from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
-from harness.run.retrying import unavailable
+from harness.run.retrying import NetworkTrouble, unavailable
 from harness.run.slurm.images.node_images import PULL_S, pull_reference
 from harness.run.slurm.node.hold import Hold
 from harness.run.slurm.node.steps import printed_on_node
@@ -96,7 +96,10 @@ class ImageFiles:
             raise
         except (InfrastructureError, RegistryTrouble, OSError) as error:
             text = f"{reference}: cannot be imported: {_reason(error)}"
-            raise unavailable(text, place=image.where, cause=str(error)) from error
+            if isinstance(error, RegistrySilent):
+                raise NetworkTrouble(text, place=image.where) from error
+            cause = "" if isinstance(error, RegistryTrouble) else str(error)
+            raise unavailable(text, place=image.where, cause=cause) from error
 
     def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
         name, there = parse(reference), self._named(reference)
