@@ -107,7 +107,8 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
     ends = [known[0], known[-1]] if known else []
     like = numbers.middle(value for _, value in ends)
-    figures = [_figure(name, *end, like) for end in ends]
+    digits = numbers.digits_apart(*(value for _, value in ends)) if ends else numbers.DIGITS
+    figures = [_figure(name, *end, like, digits) for end in ends]
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
     apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
@@ -167,13 +168,13 @@ def _is_bad(name: str, verdict: CellVerdict) -> bool:
     return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
 
 
-def _figure(name: str, entry: CellResult, value: float, like: float | None) -> tuple[str, bool]:
+def _figure(name: str, entry: CellResult, value: float, like: float | None, digits: int) -> tuple[str, bool]:
     """Return the figure as text, and whether it is an undecided growth.
 
     An undecided growth is shown with its interval, `7.3 (0 to 17.4) KiB/step`. Any other growth that does not differ
     from zero is `none`.
     """
-    text = signal_words.value_text(name, value, like=like)
+    text = signal_words.value_text(name, value, like=like, digits=digits)
     interval = _interval(name, entry.verdict)
     if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
         return text, False

@@ -56,9 +56,10 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 # ---------------------------------------------------------------- figures
 
 
-def value_text(name: str, value: float | None, *, like: float | None = None) -> str:
+def value_text(name: str, value: float | None, *, like: float | None = None, digits: int = numbers.DIGITS) -> str:
     """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
-    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`).
+    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`). `digits`: those
+    of a number that the scenario returned (`numbers.digits_apart`).
     """
     if value is None:
         return ""
@@ -66,7 +67,7 @@ def value_text(name: str, value: float | None, *, like: float | None = None) -> 
     if not math.isfinite(value):
         return "not finite"
     if signal.kind == "value":
-        return numbers.number(value)
+        return numbers.number(value, digits=digits)
     return _in_unit(value, signal.unit, like=like)
 
 
