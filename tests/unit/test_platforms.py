@@ -39,7 +39,7 @@ def python(text: str, *words: str, folder: Path) -> subprocess.CompletedProcess[
 
 
 def harness(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return python(f"{WITHOUT_LOCKS}from harness.cli import main; main()", *words, folder=folder)
+    return python(f"{WITHOUT_LOCKS}from harness.__main__ import main; main()", *words, folder=folder)
 
 
 def test_every_part_can_be_imported_where_windows_lacks_something(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from harness.errors import EngineUnreachable, HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
-from harness.flows.parts.hosts.threads import at_once
+from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
@@ -59,7 +59,7 @@ class PoolRun:
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
             self.gone.clear()
-            at_once([functools.partial(self._work, each, queue) for each in able])
+            in_threads([functools.partial(self._work, each, queue) for each in able])
             if self.context.stopped.is_set():
                 raise Interrupted("interrupted")
             if not self.gone:
