@@ -24,8 +24,8 @@ class Both:
 
     `old` and `new` are the figures of the oldest and the newest version that have one; `between` names these versions,
     `undecided` marks growth that may be zero, and `change` is the change from `old` to `new`. `worst` is the worst bad
-    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: growth of any size
-    would have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
+    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: any change would
+    have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
     for it. `lacks`: in how many versions the signal was not measured, and why.
     """
 
@@ -130,7 +130,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         worst=_worst(name, known, like),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
         visible=signal_words.visible_text(name, max(visible, default=None)),
-        shows_any=signal_words.shows_any_growth(name, max(visible, default=None)),
+        shows_any=signal_words.shows_any(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
         why="; ".join(filter(None, (why, lacks))),
