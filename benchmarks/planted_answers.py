@@ -19,8 +19,8 @@ def answer(program: Planted, scenario: str, swept: Swept) -> tuple[str, str]:
     findings, cells = _of(scenario, swept)
     said = "; ".join(_words(one) for one in findings)
     if program.told:
-        told = program.told in swept.told and not findings
-        return ("named" if told else "seen" if findings else "missed"), said or ("told" if told else "")
+        reported = program.told in swept.told and not findings
+        return ("named" if reported else "seen" if findings else "missed"), said or ("reported" if reported else "")
     if any(_is_right(one, program) for one in findings):
         return "named", said
     suspects = [cell for cell in cells if cell["image"] >= FIRST_BAD]

@@ -30,9 +30,10 @@ from typing import Any
 
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.running.pool_run import PoolRun, length
+from harness.flows.running.pool_run import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
+from harness.schedule.cost import round_limit_s
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 from tests import pools
@@ -275,7 +276,7 @@ def scale(options: argparse.Namespace) -> int:
     names = [f"gpu{number}" for number in range(machines)]
     tracemalloc.start(1)
     pool = _pool(names)
-    blocks = sorted((_block(number, chance) for number in range(count)), key=length, reverse=True)
+    blocks = sorted((_block(number, chance) for number in range(count)), key=round_limit_s, reverse=True)
     seen = Simulation(queue=pool.queue(blocks), chance=chance, rows=count, free=[(0.0, name) for name in names])
     seen.run()
     tracemalloc.stop()

@@ -103,14 +103,7 @@ def cli() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run a command and end the process with its exit code."""
-    _open_closed_streams()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the equations are small, so more threads would only wait
-    sys.exit(run(arguments if arguments is not None else sys.argv[1:]))
-
-
-def _open_closed_streams() -> None:
+def open_closed_streams() -> None:
     """Open /dev/null in place of a closed stream (`2>&-`); otherwise the next opened file would get its descriptor."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass

@@ -10,7 +10,7 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, 
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable, lanes_of
 from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.parts.hosts.threads import at_once
+from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Variant
@@ -165,7 +165,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
     tables: list[tuple[Probed, Looked]] = []
     controls: list[Looked] = []
     with looking.control() as other:
-        at_once(
+        in_threads(
             [
                 lambda: tables.append(_plain(looking, blank)),
                 lambda: controls.append(other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, LevelEstimate
 from harness.judge.comparison.level_figures import EXACT, RULES
+from harness.judge.comparison.round_tables import Round
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
@@ -82,7 +83,8 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     ]
     if limit is not None:
         by_one = name == "late_step_time" and name not in compared.tables
-        verdicts = _with_suspects(name, verdicts, cells, limit=limit, by_one=by_one, apart=apart)
+        launched = [_launched(cell, compared.columns[name].get(place, {})) for place, cell in enumerate(cells)]
+        verdicts = _with_suspects(name, verdicts, launched, limit=limit, by_one=by_one, apart=apart)
     little = compared.little(name)
     return [
         replace(verdict, value=little[place], ci=None) if place in little and verdict.value is not None else verdict
@@ -195,10 +197,17 @@ def _remedy(row: _Row, more: str) -> str:
     return wider(f"limits: {{{row.name}: …}}", more=more, timed=timed)
 
 
+def _launched(cell: CellVerdict, figures: Mapping[Round, float]) -> str:
+    """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
+    launches = f"{cell.trials} launch{'' if cell.trials == 1 else 'es'}"
+    ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
+    return launches if ratio < SUSPECT_RATIO else SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=ratio)
+
+
 def _with_suspects(
     name: str,
     verdicts: Sequence[SignalVerdict],
-    cells: Sequence[CellVerdict],
+    launched: Sequence[str],
     *,
     limit: float,
     by_one: bool,
@@ -206,7 +215,8 @@ def _with_suspects(
 ) -> list[SignalVerdict]:
     """Return the verdicts with a `blind` figure far above the previous version's marked `suspect`, and a `good` one
     that exceeds it by the limit, because so large a change may yet be confirmed. `by_one`: versions are compared by
-    single launches. `apart`: positions that were not measured side by side with the others.
+    single launches. `launched`: the launches of each version, in words. `apart`: positions that were not measured side
+    by side with the others.
     """
     falls = SIGNALS[name].falls
     at_limit = 1 / max(1 - limit, 1e-3) if falls else 1 + limit
@@ -223,7 +233,7 @@ def _with_suspects(
             continue
         ratio = old / new if falls else new / old
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
-            signal, by = SIGNALS[name].title, f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
+            signal, by = SIGNALS[name].title, launched[place]
             why = (
                 SignalReason.FAR_FROM_VERSION_BEFORE(signal=signal, ratio=new / old, launches=by)
                 if place - before == 1

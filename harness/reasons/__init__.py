@@ -7,6 +7,7 @@ every sentence can be rewritten here without a change elsewhere.
 
 from harness.reasons.bisections import BisectReason
 from harness.reasons.cell import CellReason, RepeatReason
+from harness.reasons.compared import CompareReason
 from harness.reasons.launches import LaunchReason
 from harness.reasons.machines import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
@@ -25,6 +26,7 @@ from harness.reasons.values import ValueReason
 __all__ = [
     "BisectReason",
     "CellReason",
+    "CompareReason",
     "CountReason",
     "GrowthReason",
     "LaunchReason",

@@ -12,15 +12,15 @@ class BisectReason(Reason):
     """Why a bisection launches versions, and what it found in the end."""
 
     ENDS_UNKNOWN = "nothing is known about {versions}: both ends come first"
-    ENDS_ALIKE = "both ends are alike so far: {versions} once more, to be sure"
-    BASELINE_BAD = "{version}, the baseline, showed {verdicts}: is that usual?"
-    BAD_TOO_FEW_TIMES = "{metric}: {version} was bad too few times to be believed: once more"
-    GOOD_BETWEEN_BAD = "{version} was good between two bad versions: was it only lucky?"
+    ENDS_ALIKE = "both ends are alike so far: launching {versions} once more to be sure"
+    BASELINE_BAD = "{version}, the baseline, showed {verdicts}: launching it again to see whether that is usual"
+    BAD_TOO_FEW_TIMES = "{metric}: {version} was bad in too few launches to be sure: launching it once more"
+    GOOD_BETWEEN_BAD = "{version} was good between two bad versions, perhaps by luck: launching it again"
 
-    GETS_BAD = "{metric}: {before} is good and {after} bad"
-    GETS_GOOD = "{metric}: {before} is bad and {after} good"
-    SPLITS = "{sides}: {version} splits the {count} version{s} between"
-    SIDES_UNCONFIRMED = "{sides}: {versions} once more, before a version is named"
+    GETS_BAD = "{metric}: {before} is good and {after} is bad"
+    GETS_GOOD = "{metric}: {before} is bad and {after} is good"
+    SPLITS = "{sides}: {version} splits the {count} version{s} between them"
+    SIDES_UNCONFIRMED = "{sides}: launching {versions} once more before a version is named"
     FLAKY = (
         "{bad} fails in about {share:.0%} of its launches, so good launches may be luck:"
         " {version} tells most about how far the failure reaches"
@@ -30,38 +30,39 @@ class BisectReason(Reason):
         " {version} tells most about how far the failure reaches"
     )
     ENDED_TOO_EARLY = (
-        "by the steps at which launches failed, {good} may be bad and have ended before its failure was due"
-        " ({chance:.1%}): {version} once more"
+        "judging by the steps at which launches failed, {good} may be bad and may have ended before its failure was due"
+        " ({chance:.1%}): launching {version} once more"
     )
 
-    STEP_UNKNOWN = "{metric}: is there a step of {limit:.1%} or more?"
-    STEP_SOMEWHERE = "{metric} changes: where?"
-    STEP_UNCONFIRMED = "{metric}: both sides of the step once more, before a version is named:"
-    SIDE_BY_SIDE = "{why} {versions} side by side"
+    STEP_UNKNOWN = "{metric}: looking for a step of {limit:.1%} or more"
+    STEP_SOMEWHERE = "{metric}: looking for the version at which it changes"
+    STEP_UNCONFIRMED = "{metric}: confirming both sides of the step before a version is named"
+    SIDE_BY_SIDE = "{why}, with {versions} side by side"
 
     NONE_LAUNCHED = "no version could be launched"
     ENDS_UNCLEAR = "nothing bad was found, but it is unclear whether {versions} is good; launch more with --trials"
     ENDS_GOOD = "both ends are good; only --search full would find a bad version between them"
     TOO_DEAR = "searching further would cost more than running every version (--search full); {next}"
     BAD_SINCE_BEFORE = "{metric}: bad since before {version}"
-    MAYBE_BAD_SINCE_BEFORE = "{metric}: may be bad since before {version}, without {agree} launches that agree"
+    MAYBE_BAD_SINCE_BEFORE = "{metric}: may be bad since before {version}, but fewer than {agree} launches agree"
 
     NAMED = "{metric}: {version} is the {what}{doubt}"
-    MAYBE_NAMED = "{metric}: {version} may be the {what}, without {agree} launches that agree on both sides{doubt}"
-    BETWEEN = "{metric}: the {what} lies between {start} and {after}; {unclear} between are unclear"
+    MAYBE_NAMED = "{metric}: {version} may be the {what}, but not both sides have {agree} launches that agree{doubt}"
+    BETWEEN = "{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
     MAYBE_BETWEEN = (
         "{metric}: the {what} lies between {start} and {after};"
-        " {unclear} between are unclear, without {agree} launches that agree on both sides"
+        " unclear versions between them: {unclear}; not both sides have {agree} launches that agree"
     )
-    FIRST_BAD = "first bad"
-    FIRST_GOOD = "first good again"
-    FIRST_SLOWER = "first that is slower"
-    FIRST_FASTER = "first that is faster"
+    FIRST_BAD = "first bad version"
+    FIRST_GOOD = "first version that is good again"
+    FIRST_SLOWER = "first slower version"
+    FIRST_FASTER = "first faster version"
     ALL_FAILED = (
-        " (all {count} launches from there on failed; if it fails only in some of them, it may be older:"
+        " (all {count} launches from there on failed; if only some launches fail, the failure may have begun earlier:"
         " see --search full)"
     )
     ONLY_ONE_FAILED = (
-        " (the only launch from there on failed; if it fails only in some of them, it may be older: see --search full)"
+        " (the only launch from there on failed; if only some launches fail, the failure may have begun earlier:"
+        " see --search full)"
     )
-    BASELINE_DECIDES = "{found}; only what is slower than the baseline, {version}, is bad"
+    BASELINE_DECIDES = "{found}; only a version that is slower than the baseline, {version}, is bad"

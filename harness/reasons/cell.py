@@ -19,14 +19,14 @@ class CellReason(Reason):
     NOTHING_MEASURED = "{good} of {launches} launches ended well; nothing was measured"
     NO_WHOLE_TRIAL = "no trial ran the whole budget of {steps}: {why}"
     OUT_OF_TIME = "no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {why}"
-    NO_TRIAL_FINISHED = "no trial was finished"
+    NO_TRIAL_FINISHED = "no trial finished"
 
     SOME_FAILED = "{failed} of {launches} launches failed"
     SOME_GROW = "{growth}, in {bad} of {launches} launches"
     NOT_COUNTED = "not counted in a whole launch"
     MEMORY_NOT_MEASURED = "memory was not measured"
 
-    TIME_OVER = "{why}, when its time of {time_s:g} s was over"
+    TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = "its rows are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
     TIMES_DISTURBED = "step times are not judged ({disturbance}); {why}"
 
@@ -37,7 +37,7 @@ class RepeatReason(Reason):
 
     SETUP_FAILED = "setup failed once"
     TOO_FEW_TRIALS = "{trials} of at least {least} trials"
-    NO_TWO_AGREE = "{verdicts} without two trials that agree"
+    NO_TWO_AGREE = "{verdicts}, but no two trials agree"
     SHM_SHARED = "its files in /dev/shm could not be distinguished from those of other launches"
     NOT_FINITE_ONCE = "a step returned NaN or infinity in one launch, but two must agree"
     DISAGREE = "the trials disagree"

@@ -13,11 +13,11 @@ class LaunchReason(Reason):
 
     ROUND = "round {number} of {least}"
     WAITING_FOR_IMAGE = "trial {number}, while waiting for an image"
-    WAITING_UNKNOWN = "in its turn: what did waiting for images change?"
-    STEP_TIMES_DIFFER = "step times differ: all versions side by side"
-    AA_NOISE_UNKNOWN = "the same image again, to measure the A/A noise: how far do two equal images differ?"
+    WAITING_UNKNOWN = "in its turn, to measure the effect of waiting for images"
+    STEP_TIMES_DIFFER = "step times differ, so all versions run side by side"
+    AA_NOISE_UNKNOWN = "the same image again, to measure the A/A noise, which is how far two equal images differ"
 
-    CHANGE_UNCONFIRMED = "{versions}: is the change there?"
-    FAILED_ALONGSIDE = "it failed alongside other launches: does it also fail alone?"
+    CHANGE_UNCONFIRMED = "{versions} again, to confirm the change"
+    FAILED_ALONGSIDE = "it failed alongside other launches, so it is launched alone"
 
     ENOUGH = "{trials} trials per version; more would not change the result"

@@ -24,7 +24,8 @@ class MachineReason(Reason):
     """Why a machine of a pool, or the row on it, is given up, and how a machine differs from the others."""
 
     LEFT_OUT = (
-        "{machine} is left out of the pool: it differs in {difference}; make it equal, or give it a host of its own"
+        "{machine} is left out of the pool: it differs in {difference}; make it match the others, or define a separate "
+        "host for it"
     )
     NODE_LEFT_OUT = (
         "{machine} is left out of the pool: it differs in {difference}; make `select` match equal nodes only, or name "

@@ -17,15 +17,15 @@ class NarrowReason(Reason):
     BAD_WITH = "{suspects}: another launch of the hybrid that is bad with it, before it is named"
     PROOF_WITH = "{suspects}: the good version with it"
     PROOF_WITHOUT = "{suspects}: the bad version without it"
-    SHAM_OF_GOOD = "{groups}: the good version with its own put in again, to see the effect of swapping itself"
-    SHAM_OF_BAD = "{groups}: the bad version with its own put in again, to see the effect of swapping itself"
+    SHAM_OF_GOOD = "{groups}: taken out of the good version and put in again, to see the effect of swapping itself"
+    SHAM_OF_BAD = "{groups}: taken out of the bad version and put in again, to see the effect of swapping itself"
 
     NOTHING_DIFFERS = "nothing differs between the two versions"
     GOOD_IS_BAD = "the good version is bad in {bad} of {launches} launches"
     BAD_IS_GOOD = "the bad version is good in {good} launches"
     EFFECT_GONE = "less than half of the effect is left, if any, in {count} launches"
     UNPROVEN = "the proof confirms no group"
-    INTERRUPTED = "it stopped before: {next}"
+    INTERRUPTED = "the search was interrupted before its next step: {next}"
 
     NOT_MEASURED = "it was not measured"
     NOT_SWAPPABLE = "neither version can take the groups that it would need from the other"

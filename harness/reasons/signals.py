@@ -34,6 +34,8 @@ class SignalReason(Reason):
         "{signal} is {ratio:.3g} times that of the last version before it that was measured, in {launches}"
     )
 
+    LAUNCHES_DIFFER = "{launches} that differ by a factor of {ratio:.3g}"
+
     UNCONFIRMED = "a change that needs {launches} launches of each version to be confirmed"
     MAY_BE_CHANCE = "a change that may be due to chance among so many comparisons"
 

@@ -15,7 +15,7 @@ class SkipReason(Reason):
     BETWEEN_BAD = "not needed: between {older} and {newer}, both bad"
     BETWEEN_GOOD = "not needed: between {older} and {newer}, both good"
     BETWEEN_DIFFERENT = "not needed: between {older} and {newer}, which differ"
-    BAD_SINCE = "{seen}; bad since {version}, where launches agree: the search needed no more of this version"
+    BAD_SINCE = "{seen}; bad since {version}, where launches agree: the search needed no more launches of this version"
 
     NOT_TO_DECIDE = "not measured, and not needed for --decide"
 

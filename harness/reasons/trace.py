@@ -42,7 +42,9 @@ class TraceReason(Reason):
         "{memory} still grows {rate:.2g} KiB a step, below the limit of {limit:g}: "
         "a leak of more than {excluded:.2g} KiB a step is ruled out"
     )
-    GROWS_EARLY = "{grows}: too early to tell it from a buffer that fills; more than {steps:,} steps would settle it"
+    GROWS_EARLY = (
+        "{grows}: too early to distinguish it from a buffer that fills; more than {steps:,} steps would settle it"
+    )
 
     PLATEAU = "{memory} rose {rise_mib:.1f} MiB and then stopped rising"
     FLAT = "{memory} is flat"
@@ -56,8 +58,8 @@ class TraceReason(Reason):
     HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
     GPU_SHARED = "{found}, but other processes use the GPU"
     CHILDREN_GROW = (
-        "the processes that it started grow {rate:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks), "
-        "which its own samples do not cover: measure it as a `command`; {why}"
+        "the memory of the processes that it started grows {rate:.4g} KiB a step ({low:.4g} to {high:.4g} between the "
+        "looks), which its own samples do not cover: measure it as a `command`; {why}"
     )
 
     SLOWDOWN = "a step takes {rise:.0%} longer at the end than after the first quarter"
@@ -74,7 +76,7 @@ class CountReason(Reason):
     RULED_OUT = "growth of more than {excluded:.2g} a step is ruled out"
 
     NOT_AT_ONE_RATE = (
-        "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at one rate; more steps would settle it"
+        "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at a constant rate; more steps would settle it"
     )
     RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise; more steps would settle it"
     COUNTED_TOO_RARELY = "it was counted too rarely to judge"

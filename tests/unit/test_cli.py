@@ -35,7 +35,7 @@ def completed(words: str) -> list[str]:
 
 def asked(instruction: str, **environ: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", "import harness.cli; harness.cli.main()"],
+        [sys.executable, "-c", "import harness.__main__; harness.__main__.main()"],
         env={**os.environ, **environ, "_HARNESS_COMPLETE": instruction}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert not done.stderr

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from harness.errors import EngineUnreachable, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.needs import RegistryAnswers, disk_of
 from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
@@ -31,6 +30,7 @@ from harness.report.terminal.doctor import render
 from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
+from harness.run.images.needs import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
 

@@ -90,7 +90,7 @@ def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_mor
     found = searched(8, first_bad=3)
     whys = {cell.cell.image.version: cell.verdict.why for cell in found.cells if cell.verdict.verdict == "suspect"}
     assert "1.7" in whys
-    told = "bad since 1.3, where launches agree: the search needed no more of this version"
+    told = "bad since 1.3, where launches agree: the search needed no more launches of this version"
     assert {why.partition("; ")[2] for why in whys.values()} == {told}
     assert all(why.startswith("crash: ") for why in whys.values())
 

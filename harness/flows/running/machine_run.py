@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
-from harness.flows.parts.hosts.threads import at_once
-from harness.flows.parts.needs import disk_of
+from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.parts.registries import open_registries
 from harness.flows.running.machine_progress import MachineProgress
 from harness.model import Block, Host, Plan
@@ -23,6 +22,7 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
+from harness.run.images.needs import disk_of
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun
 from harness.schedule import oracle
@@ -42,41 +42,33 @@ class MachineRun:
     finished: Callable[[BlockRun], None]
     reuse: bool = True
 
-    def use(self, each: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
-        """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease."""
-        with leased(each, self.context, over=over) as lease:
-            assert each.engine is not None
-            self._run_lanes(each.engine, each, lease, queue)
+    def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
+        """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease.
 
-    def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, queue: RowQueue) -> None:
-        """Run the rows with workers, each on a separate connection: one worker, or as many as can launch side by side,
-        or one per lane on a host with `parallel: true`.
+        Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
+        host with `parallel: true`.
         """
-        host = machine.host
+        engine, host = machine.engine, machine.host
+        assert engine is not None
         blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
         lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) if host.parallel is True else []
-        gate, count = self._gate(engine, host, blocks)
-        disk = disk_of(
-            host,
-            engine,
-            machine.images,
-            registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
-            note=self.context.progress.note,
-        )
-        with contextlib.ExitStack() as opened:
+        with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
+            gate, count = self._gate(engine, host, blocks)
+            registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
+            disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
             engines = [engine]
             for _ in range(max(len(lanes), count) - 1):
                 engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
                 opened.callback(engines[-1].close)
-            names = lanes or [host.machine or host.name]
             workers = [
                 self.worker(each, host, lease, disk=disk, name=name, gate=gate if not lanes else Gate())
-                for each, name in zip(engines, names, strict=False)
+                for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
             ]
-            if count == 1:
-                at_once([functools.partial(each.run, queue) for each in workers])
-            else:
-                _run_together([workers[0].with_engine(each) for each in engines], queue)
+            for worker in workers:
+                opened.callback(worker.launcher.images.close)
+                worker.look_ahead(queue)
+            together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
+            in_threads([functools.partial(worker.run, queue) for worker in together])
 
     def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
@@ -129,13 +121,3 @@ class MachineRun:
         rng = random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine))))
         own = name or host.machine or host.name
         return HostRun(worker=own, launcher=launcher, rng=rng, finished=self.finished, gate=gate or Gate())
-
-
-def _run_together(workers: Sequence[HostRun], queue: RowQueue) -> None:
-    """Run the rows with workers of one name, which share their images."""
-    first, *_ = workers
-    first.look_ahead(queue)
-    try:
-        at_once([functools.partial(each.work, queue) for each in workers])
-    finally:
-        first.launcher.images.close()

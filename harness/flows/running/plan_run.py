@@ -11,7 +11,7 @@ from harness.assess.findings import Findings
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.parts.hosts.threads import side_by_side
+from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.running.ending import Ending
 from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
@@ -56,7 +56,7 @@ class Running:
         self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
         hosts = dict.fromkeys(each.part_of for each in self.hosts)
         machines = [[each for each in self.hosts if each.part_of == host] for host in hosts]
-        side_by_side([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
+        in_threads([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
         if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
             self.works.mark_unfinished(self.ending.reached)
 

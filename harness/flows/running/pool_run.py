@@ -16,11 +16,12 @@ from harness.errors import EngineUnreachable, HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
-from harness.flows.parts.hosts.threads import at_once
+from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
 from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule.cost import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
@@ -55,11 +56,11 @@ class PoolRun:
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run the rows. The cells of a row that could not be run get a problem."""
-        left = sorted(blocks, key=length, reverse=True)
+        left = sorted(blocks, key=round_limit_s, reverse=True)
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
             self.gone.clear()
-            at_once([functools.partial(self._work, each, queue) for each in able])
+            in_threads([functools.partial(self._work, each, queue) for each in able])
             if self.context.stopped.is_set():
                 raise Interrupted("interrupted")
             if not self.gone:
@@ -219,15 +220,6 @@ def _reopened(each: OpenHost, context: RunContext) -> str:
 
 def _ran(run: CellRun, number: int) -> bool:
     return any(trial.round == number for trial in run.trials[run.adopted :])
-
-
-def length(block: BlockRun) -> float:
-    """Return how long a round of a row may take, in seconds: the sum of its launches' timeouts. Each step of their
-    budgets adds 1 ms, so that of two rows with equal timeouts the one with more steps counts as longer.
-    """
-    scenario = block.cells[0].cell.variant.scenario
-    launched = sum(run.cell.excluded is None for run in block.cells)
-    return launched * (scenario.timeout_s + scenario.steps.budget / 1000)
 
 
 def _give_up_row(block: BlockRun, problem: str) -> None:

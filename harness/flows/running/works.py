@@ -157,20 +157,17 @@ class Works:
             waiting = [each for each in self._works.values() if each.finished and not each.final]
             ready = [each for each in waiting if each.place == work.place]
             for each in ready:
-                self._finish_for_good(each)
+                self.open_rows.recall(each.run)
+                judged = self._judge(each)
+                each.final = True
+                for cell, result in zip(each.run.cells, judged.cells, strict=True):
+                    cell.trials[:] = result.trials
+                self.open_rows.forget(each.run)
 
     def _measures(self, place: tuple[str, ...]) -> bool:
         """Return whether a row that is not finished measures the noise of this lane and scenario."""
         works = self._works.values()
         return any(work.measures_noise and not work.finished and work.place == place for work in works)
-
-    def _finish_for_good(self, work: Work) -> None:
-        self.open_rows.recall(work.run)
-        judged = self._judge(work)
-        work.final = True
-        for each, result in zip(work.run.cells, judged.cells, strict=True):
-            each.trials[:] = result.trials
-        self.open_rows.forget(work.run)
 
     # ------------------------------------------------------------ verdicts
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.parts.hosts.threads import side_by_side
+from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Scenario, Steps, Variant
 from harness.run.engine import LaunchRequest, Prepared
 from harness.run.trial.one_trial import run_trial
@@ -53,7 +53,7 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
         script = Path(folder, "control.py")
         script.write_text(SCRIPT)
         tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
-        side_by_side(tasks, context.stopped)
+        in_threads(tasks, context.stopped)
     return found
 
 

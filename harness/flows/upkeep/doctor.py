@@ -13,8 +13,7 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of
 from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.parts.hosts.threads import side_by_side
-from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
+from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import control
 from harness.model import Host, HostState, Image, Install, Plan, Pull
@@ -25,6 +24,7 @@ from harness.plan.pools import unlike
 from harness.registry.client import Registry
 from harness.run.engine import Prepared
 from harness.run.images.disk_budget import ImageName, name_of
+from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 
 
 @dataclass(kw_only=True)
@@ -54,7 +54,7 @@ def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext
         opened = _given(every, context)
         seen = [_Seen() for _ in opened]
         looks = [functools.partial(_look, each, into, context) for each, into in zip(opened, seen, strict=True)]
-        side_by_side(looks, context.stopped)
+        in_threads(looks, context.stopped)
         controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
     if context.stopped.is_set():
         raise Interrupted("interrupted")

@@ -10,6 +10,9 @@ from harness.judge.comparison.pace import WARM_UP
 from harness.judge.comparison.round_tables import Columns
 from harness.model import Effect, Floats
 
+HARDLY_DIFFERENT = 5e-9
+"""Share below which a change of a returned value has no size: as a percentage it would read 0."""
+
 
 def same_values(first: Floats, second: Floats) -> bool:
     """Return whether two launches returned the same values."""
@@ -32,9 +35,9 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 def ratio(old: float, new: float) -> Effect | None:
     """Return the ratio of two different positive values, else None: of negative values, "20 % more" would say the
-    opposite, and of equal values, which differ in other steps, "0 % more" would say nothing.
+    opposite, and of values that hardly differ, or only in other steps, "0 % more" would say nothing.
     """
-    if min(old, new) <= 0 or old == new or not math.isfinite(new / old):
+    if min(old, new) <= 0 or not math.isfinite(new / old) or abs(new / old - 1) < HARDLY_DIFFERENT:
         return None
     return Effect(value=new / old, unit="ratio")
 

@@ -140,9 +140,12 @@ def change_text(figure: Figure, old: str | None, new: str, *, size: Effect | Non
     after = points[new]
     if after.value is None or math.isnan(after.value):
         return ""
-    like = numbers.middle([after.value, None if old is None else _side(points[old])])
-    text = _amount(after.value, figure.unit, like)
-    before = "" if old is None else f"{numbers.without_unit(_shown(points[old], figure.unit, like), text)} → "
+    side = None if old is None else _side(points[old])
+    like, digits = numbers.middle([after.value, side]), numbers.digits_apart(after.value, side)
+    text = _amount(after.value, figure.unit, like, digits=digits)
+    before = ""
+    if old is not None:
+        before = f"{numbers.without_unit(_shown(points[old], figure.unit, like, digits=digits), text)} → "
     interval = ""
     if after.low is not None and after.high is not None:
         low, high = (numbers.without_unit(_amount(end, figure.unit, like), text) for end in (after.low, after.high))
@@ -167,12 +170,17 @@ def _side(point: Point) -> float | None:
     return point.most if point.most is not None and point.tone == "good" else point.value
 
 
-def _shown(point: Point, unit: str, like: float | None) -> str:
+def _shown(point: Point, unit: str, like: float | None, *, digits: int) -> str:
     value = _side(point)
     if value is None:
         return "unknown"
-    return f"{'at most ' if point.most is not None and point.tone == 'good' else ''}{_amount(value, unit, like)}"
+    bound = "at most " if point.most is not None and point.tone == "good" else ""
+    return f"{bound}{_amount(value, unit, like, digits=digits)}"
 
 
-def _amount(value: float, unit: str, like: float | None) -> str:
-    return _WORDS[unit](value, like) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()
+def _amount(value: float, unit: str, like: float | None, *, digits: int = numbers.DIGITS) -> str:
+    return (
+        _WORDS[unit](value, like)
+        if unit in _WORDS
+        else f"{numbers.number(value, digits=digits)} {plain(unit)}".rstrip()
+    )

@@ -24,8 +24,8 @@ class Both:
 
     `old` and `new` are the figures of the oldest and the newest version that have one; `between` names these versions,
     `undecided` marks growth that may be zero, and `change` is the change from `old` to `new`. `worst` is the worst bad
-    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: growth of any size
-    would have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
+    figure between them (`2.10 s in 6.3.0`). `visible` is the minimum detectable effect; `shows_any`: any change would
+    have shown; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions, and `why` the reason
     for it. `lacks`: in how many versions the signal was not measured, and why.
     """
 
@@ -107,7 +107,8 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
     ends = [known[0], known[-1]] if known else []
     like = numbers.middle(value for _, value in ends)
-    figures = [_figure(name, *end, like) for end in ends]
+    digits = numbers.digits_apart(*(value for _, value in ends)) if ends else numbers.DIGITS
+    figures = [_figure(name, *end, like, digits) for end in ends]
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
     apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
@@ -129,7 +130,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         worst=_worst(name, known, like),
         limit=signal_words.limit_text(name, limit if seen else cells[0].cell.variant.scenario.limits.of(name)),
         visible=signal_words.visible_text(name, max(visible, default=None)),
-        shows_any=signal_words.shows_any_growth(name, max(visible, default=None)),
+        shows_any=signal_words.shows_any(name, max(visible, default=None)),
         is_coarse=any(signal_words.is_coarse(signal) for signal in seen),
         seen=None if worst is None else worst.seen,
         why="; ".join(filter(None, (why, lacks))),
@@ -167,13 +168,13 @@ def _is_bad(name: str, verdict: CellVerdict) -> bool:
     return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
 
 
-def _figure(name: str, entry: CellResult, value: float, like: float | None) -> tuple[str, bool]:
+def _figure(name: str, entry: CellResult, value: float, like: float | None, digits: int) -> tuple[str, bool]:
     """Return the figure as text, and whether it is an undecided growth.
 
     An undecided growth is shown with its interval, `7.3 (0 to 17.4) KiB/step`. Any other growth that does not differ
     from zero is `none`.
     """
-    text = signal_words.value_text(name, value, like=like)
+    text = signal_words.value_text(name, value, like=like, digits=digits)
     interval = _interval(name, entry.verdict)
     if signal_words.shown_signal(name).kind != "growth" or (value if interval is None else interval[0]) > 0:
         return text, False

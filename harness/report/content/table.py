@@ -271,29 +271,33 @@ def _median_cells(
     bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for finding in findings for version in finding.untestable}
     drifted = {finding.after for finding in findings if finding.kind == "drift"}
-    known = [results[version].verdict for version in versions if version in results]
-    like = numbers.middle(signal_words.value_of(metric, verdict) for verdict in known)
+    known = {
+        version: signal_words.value_of(metric, results[version].verdict) for version in versions if version in results
+    }
+    like = numbers.middle(known.values())
+    sides = [(known.get(finding.before or ""), known.get(finding.after)) for finding in findings]
+    digits = max((numbers.digits_apart(*both) for both in sides), default=numbers.DIGITS)
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
         bad = version in drifted or (bad if mark is None else mark == "first_bad")
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         size = sizes.get(version, "")
-        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=size, like=like))
+        value = known.get(version)
+        text = "" if value is None else signal_words.value_text(metric, value, like=like, digits=digits)
+        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=size, text=text))
     return tuple(cells)
 
 
 def _median_cell(
-    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str, like: float | None
+    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str, text: str
 ) -> Shown | None:
     if entry is None:
         return None
-    value = signal_words.value_of(metric, entry.verdict)
-    if value is None:
+    if not text:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
     signal = entry.verdict.signals.get(metric)
     is_open = entry.verdict.provisional or signal_marks.is_open(metric, entry.verdict)
     if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
         tone = "unsure"
-    word = signal_words.value_text(metric, value, like=like)
-    return Shown(tone=tone, word=word, figure=size, result=entry, mark=mark)
+    return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)

@@ -168,8 +168,9 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     for metric in (*_ALWAYS, *others):
         both = by_metric.get(metric)
         if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
-            like = numbers.middle((both.one, both.other))
-            shown = [signal_words.value_text(metric, value, like=like) or "–" for value in (both.one, both.other)]
+            values = (both.one, both.other)
+            like, digits = numbers.middle(values), numbers.digits_apart(*values)
+            shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
             yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
 
 

@@ -7,18 +7,33 @@ from collections.abc import Callable, Iterable
 
 from harness.model import Effect, Interval, unit_after
 
+DIGITS, MOST_DIGITS = 3, 17
+"""Significant digits of a number in reports, and those that tell any two numbers apart."""
 
-def number(value: float, *, zeros: bool = False) -> str:
-    """Return three significant digits without an exponent: `7.84`, `0.00282`, `1,234`. `zeros` keeps trailing zeros."""
+
+def number(value: float, *, zeros: bool = False, digits: int = DIGITS) -> str:
+    """Return so many significant digits without an exponent: `7.84`, `0.00282`, `1,234`. `zeros` keeps trailing
+    zeros. With MOST_DIGITS, return the shortest text that stands for this number alone.
+    """
     if not math.isfinite(value):
         return "unknown"
     if value == 0:
         return "0"
-    digits = min(max(0, 2 - math.floor(math.log10(abs(value)))), 6)
-    text = f"{value:,.{digits}f}"
+    if digits >= MOST_DIGITS:
+        return repr(value)
+    places = min(max(0, digits - 1 - math.floor(math.log10(abs(value)))), 6 if digits == DIGITS else MOST_DIGITS)
+    text = f"{value:,.{places}f}"
     if not zeros and "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def digits_apart(one: float | None, other: float | None) -> int:
+    """Return the fewest significant digits, at least DIGITS, with which two different numbers look different."""
+    if one is None or other is None or one == other or not (math.isfinite(one) and math.isfinite(other)):
+        return DIGITS
+    fewer = range(DIGITS, MOST_DIGITS)
+    return next((few for few in fewer if number(one, digits=few) != number(other, digits=few)), MOST_DIGITS)
 
 
 def rough(value: float) -> str:

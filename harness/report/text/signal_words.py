@@ -56,9 +56,10 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 # ---------------------------------------------------------------- figures
 
 
-def value_text(name: str, value: float | None, *, like: float | None = None) -> str:
+def value_text(name: str, value: float | None, *, like: float | None = None, digits: int = numbers.DIGITS) -> str:
     """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
-    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`).
+    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`). `digits`: those
+    of a number that the scenario returned (`numbers.digits_apart`).
     """
     if value is None:
         return ""
@@ -66,7 +67,7 @@ def value_text(name: str, value: float | None, *, like: float | None = None) -> 
     if not math.isfinite(value):
         return "not finite"
     if signal.kind == "value":
-        return numbers.number(value)
+        return numbers.number(value, digits=digits)
     return _in_unit(value, signal.unit, like=like)
 
 
@@ -152,14 +153,20 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step` or `any growth`; "" if unknown."""
+    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any growth` or `any change`; "" if
+    unknown.
+    """
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
-    if signal.kind == "growth":
-        return "any growth" if shows_any_growth(name, visible) else _in_unit(visible, signal.unit)
+    if shows_any(name, visible):
+        return "any growth" if signal.kind == "growth" else "any change"
     if signal.falls and visible > _NEARLY_ALL:
         return "more than 99 %"
+    return _in_unit(visible, signal.unit) if signal.kind == "growth" else _share(visible)
+
+
+def _share(visible: float) -> str:
     if visible > _TENFOLD:
         return "more than tenfold"
     if visible > 1:  # only a rise: nothing falls by more than 100 %
@@ -167,9 +174,9 @@ def visible_text(name: str, visible: float | None) -> str:
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
-def shows_any_growth(name: str, visible: float | None) -> bool:
-    """Return whether growth of any size would have shown."""
-    return visible is not None and visible <= 0 and shown_signal(name).kind == "growth"
+def shows_any(name: str, visible: float | None) -> bool:
+    """Return whether growth, or a change of a returned number, of any size would have shown."""
+    return shown_signal(name).kind in ("growth", "value") and visible is not None and visible <= 0
 
 
 def changed(old: float, new: float) -> str:

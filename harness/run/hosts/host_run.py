@@ -32,10 +32,11 @@ class HostRun:
     rng: random.Random
     finished: Callable[[BlockRun], None]
     gate: Gate = field(default_factory=Gate)
+    shares_images: bool = False
 
     def with_engine(self, engine: Engine) -> HostRun:
-        """Return a copy that uses another connection and shares everything else."""
-        return replace(self, launcher=replace(self.launcher, engine=engine))
+        """Return a copy that uses another connection and shares everything else. The caller closes the images."""
+        return replace(self, launcher=replace(self.launcher, engine=engine), shares_images=True)
 
     def run(self, queue: Queue) -> None:
         """Run the rows and fill in their CellRuns, with the reason for each cell that could not run.
@@ -43,14 +44,6 @@ class HostRun:
         Raises Interrupted when the run is stopped, EngineUnreachable when the engine is lost, InfrastructureError when
         another harness has taken over the host.
         """
-        self.look_ahead(queue)
-        try:
-            self.work(queue)
-        finally:
-            self.launcher.images.close()
-
-    def work(self, queue: Queue) -> None:
-        """Run rows until none is left, as `run` does, but neither start nor end the shared pulls."""
         try:
             while (turn := queue.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
                 self.launcher.images.expect([[run.cell for run in block.cells] for block in queue.ahead(self.worker)])
@@ -58,6 +51,9 @@ class HostRun:
         except BaseException:
             queue.abandon(self.worker)
             raise
+        finally:
+            if not self.shares_images:
+                self.launcher.images.close()
 
     def look_ahead(self, queue: Queue) -> None:
         """Start the pulls of the images that the rows need."""

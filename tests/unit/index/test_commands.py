@@ -129,7 +129,7 @@ def test_history_says_what_was_never_measured_and_what_follows_from_another_find
     """
     threads = made.begins("1.0", "1.1", metric="threads", verdict="growth", effect=None)
     leak = made.begins("1.0", "1.1", consequence_of="threads")
-    never = build.unknown("untested", "no trial was finished")
+    never = build.unknown("untested", "no trial finished")
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": made.bad(), "1.2": never}, findings=[threads, leak])
     told = harness(tmp_path, "history").stdout
     assert [line.split("  ")[-1].strip() for line in told.splitlines()[2:5]] == [

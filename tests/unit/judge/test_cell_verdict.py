@@ -380,7 +380,7 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
     """Otherwise 4,000 steps took 20 minutes per launch, and fewer steps were not a whole launch."""
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
-    assert "up to step 996, when its time of 300 s was over" in flat.why
+    assert "up to step 996, when its time of 300 s ran out" in flat.why
     assert flat.excluded_kib_per_step is not None
     assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
 

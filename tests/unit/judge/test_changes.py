@@ -146,7 +146,8 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
     wanted = more_launches(few, few, rare, few)
     assert set(wanted) == {1, 3}
     assert wanted[1] == (
-        "3 good launches may miss, with a chance of 42%, a failure that occurred in 2 of 8 launches of a nearby version"
+        "there is a chance of 42% that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
+        "nearby version"
     )
 
 

@@ -219,6 +219,12 @@ def test_a_checksum_that_differs_in_one_step_has_no_ratio() -> None:
     assert (change.kind, change.after, change.effect) == ("first_bad", 2, None)
 
 
+def test_a_change_in_the_last_digits_has_no_ratio() -> None:
+    """Its finding said "returns 0 % more `checksum`", because the sum differed in the ninth digit."""
+    (change,) = judged(versions([42.0, 42.0, 42.0 * (1 + 1e-10)]), limit("equal")).changes
+    assert (change.kind, change.after, change.effect) == ("first_bad", 2, None)
+
+
 def test_a_change_of_a_negative_value_has_no_ratio() -> None:
     """A loss that fell from -1 to -1.5 was "50 % more"."""
     (change,) = judged(versions([-1.0, -1.0, -1.5, -1.5], noise=0.001), limit("change", 0.1)).changes

@@ -154,7 +154,7 @@ def test_early_growth_is_shown_but_is_no_verdict(steps):
     trace = trace_of(memory(50, steps=steps))
     found = judge(trace)
     assert (found.verdict, found.early) == ("suspect", True)
-    assert "too early to tell it from a buffer that fills; more than 1,000 steps would settle it" in found.why
+    assert "too early to distinguish it from a buffer that fills; more than 1,000 steps would settle it" in found.why
     asked = judge_trace(trace, limits=LIMITS, steps=Steps(first=500, budget=steps))
     assert (asked.verdict, asked.early) == ("leak", False)
 

@@ -227,7 +227,7 @@ def _with_tail(trial: Trial, *, times: float) -> Trial:
 def test_a_longer_tail_is_shown_by_five_rounds_before_a_version_is_accused():
     """One busy moment of another program makes a tail; three launches of a version may all meet one."""
     reason = wanted(slow_now_and_then(block([1, 1, 1, 1]), times=5))
-    assert reason == "tail of the step time seems to differ, which takes 5 rounds to show"
+    assert reason == "tail of the step time seems to differ, and 5 rounds are needed to show it"
     assert wanted(slow_now_and_then(block([1, 1, 1, 1], rounds=5), times=5)) is None
 
 

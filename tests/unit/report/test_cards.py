@@ -165,6 +165,27 @@ def test_figures_that_are_compared_share_a_unit(old: float, new: float, told: st
     assert units == {told.rsplit(maxsplit=1)[-1]}
 
 
+def test_a_checksum_that_differs_looks_different() -> None:
+    """Card, table and old → new read `checksum 42 → 42`."""
+    finding = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.checksum",
+        verdict="value", effect=None,
+    )  # fmt: skip
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        bad = version >= "6.3"
+        seen = SignalVerdict(seen="bad" if bad else "good", value=42.000000001 if bad else 42.0, visible=0.0)
+        return build.seen(build.flat(), **{"metrics.checksum": seen})
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding])
+    assert cards(result)[0].change == "checksum 42 → 42.000000001"
+    (first, *_) = tables(result)
+    told = "checksum 42 → 42.000000001 (any change would have shown)"
+    assert any(told in old_to_new.line(row) for row in first.rows)
+    words = {cell.word for row in first.rows[1:] for cell in row.cells if cell is not None}
+    assert words == {"42", "42.000000001"}
+
+
 def test_what_lasts_comes_first() -> None:
     assert ["fixed in" in card.sentence for card in cards(build.varied())] == [False, False, True]
 

@@ -251,12 +251,12 @@ def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measure
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why="step time"))
     cells = list(result.cells)
     for place in unmeasured:
-        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial was finished"))
+        cells[place] = replace(cells[place], verdict=build.unknown("untested", "no trial finished"))
     assert told in sentence(replace(result, verdict="interrupted", cells=tuple(cells)))
 
 
 def growing_early(lowest: float) -> CellVerdict:
-    why = f"RSS grows 7.467 KiB a step ({lowest:g} to 18.15): too early to tell it from a buffer that fills"
+    why = f"RSS grows 7.467 KiB a step ({lowest:g} to 18.15): too early to distinguish it from a buffer that fills"
     told = build.unknown("suspect", why)
     return replace(told, trials=1, steps=30, rate_kib_per_step=7.467, rate_ci=(lowest, 18.15))
 

@@ -7,6 +7,23 @@ from harness.report.text import numbers
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (42.0, 42.000000001, ("42", "42.000000001")),
+        (0.50123, 0.50131, ("0.5012", "0.5013")),
+        (0.1 + 0.2, 0.3, ("0.30000000000000004", "0.3")),
+        (1e-12, 2e-12, ("0.000000000001", "0.000000000002")),
+        (1.0, 2.0, ("1", "2")),
+        (1.0, 1.0, ("1", "1")),
+    ],
+)
+def test_two_numbers_that_differ_look_different(one: float, other: float, texts: tuple[str, str]) -> None:
+    """A finding read `checksum 42 → 42`."""
+    digits = numbers.digits_apart(one, other)
+    assert (numbers.number(one, digits=digits), numbers.number(other, digits=digits)) == texts
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         (7.838, "7.84"), (0.00282, "0.00282"), (12.86, "12.9"), (107486, "107,486"), (0.5, "0.5"), (12.0, "12"),

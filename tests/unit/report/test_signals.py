@@ -312,7 +312,7 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
     """It read "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017
     would have shown".
     """
-    why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to tell it from a buffer that fills"
+    why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to distinguish it from a buffer that fills"
     early = replace(build.unknown("suspect", why), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
     signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=why)
     early = build.seen(early, memory=signal)

@@ -81,7 +81,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False,
     )  # fmt: skip
-    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).look_ahead(
         queue_of([BlockRun(cells=runs, scheduler=Nothing())])
     )
     ((ahead,), _) = images.pull_ahead.call_args

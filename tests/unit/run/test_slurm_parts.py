@@ -287,10 +287,10 @@ def test_an_error_of_a_host_names_its_place_in_the_matrix_once() -> None:
         (RegistryTrouble("r.example: answers with HTTP 503 for x", hint="is it a registry?"), False),
     ],
 )
-def test_a_registry_that_does_not_answer_is_asked_again(
+def test_a_registry_that_does_not_answer_is_a_network_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: RegistryTrouble, is_network: bool
 ) -> None:
-    """Words of the message decided: "cannot be reached" was final, and any message with "HTTP 503" was not."""
+    """Words of the message decided: "cannot be reached" was no network error, and any "HTTP 503" was one."""
 
     def digest(_self: Registry, _reference: str) -> None:
         raise error

@@ -126,7 +126,7 @@ def test_a_gap_is_an_interval():
     spots, log = play(fresh(12), step_at(7, untestable=(5, 6, 7)))
     (found,) = conclude(spots, rules=RULES)
     assert (found.before, found.after, found.between) == (4, 8, (5, 6, 7))
-    assert "lies between version 4 and version 8; 3 between are unclear" in log[-1].reason
+    assert "lies between version 4 and version 8; unclear versions between them: 3" in log[-1].reason
 
 
 @pytest.mark.parametrize("metric", ["memory", "slowdown"])

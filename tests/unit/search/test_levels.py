@@ -102,6 +102,6 @@ def test_versions_without_figures_are_not_compared():
 def test_a_slower_version_is_not_called_bad():
     """Compared with an even slower baseline, it is not bad: the findings say what is bad, the search what it saw."""
     _, log = measured(steps_of(12, {5: 0.3}), spread=0.01, seed=1)
-    assert log[-1].reason == "step_time: version 5 is the first that is slower"
+    assert log[-1].reason == "step_time: version 5 is the first slower version"
     _, log = measured(steps_of(12, {5: -0.3}), spread=0.01, seed=1)
-    assert log[-1].reason == "step_time: version 5 is the first that is faster"
+    assert log[-1].reason == "step_time: version 5 is the first faster version"

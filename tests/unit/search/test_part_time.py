@@ -105,19 +105,19 @@ def test_what_is_left_of_the_launches_is_spent_on_the_accused():
 def test_what_a_few_failures_cannot_tell_is_said():
     """A failure of every second launch sometimes looks like a failure of every launch: the reader must know."""
     _, log = play(fresh(24), step_at(23))
-    assert log[-1].reason.startswith("outcome: version 23 is the first bad (all 3 launches from there on failed; if")
+    assert log[-1].reason.startswith("outcome: version 23 is the first bad version (all 3 launches from there on")
     _, leak = play(fresh(24), step_at(23), metric="memory")
-    assert leak[-1].reason == "memory: version 23 is the first bad"
+    assert leak[-1].reason == "memory: version 23 is the first bad version"
 
 
 def test_what_a_single_launch_showed_is_no_accusation():
     """With `--trials 1:1` nothing can be confirmed: the report must not say "is the first bad" after one launch."""
     once = Rules(least=1, most=1)
     _, log = play(fresh(9), step_at(8), rules=once)
-    assert "version 8 may be the first bad, without 2 launches that agree" in log[-1].reason
+    assert "version 8 may be the first bad version, but not both sides have 2 launches that agree" in log[-1].reason
     assert "the only launch from there on failed" in log[-1].reason
     _, log = play(fresh(9), step_at(0), rules=once)
-    assert log[-1].reason == "outcome: may be bad since before version 0, without 2 launches that agree"
+    assert log[-1].reason == "outcome: may be bad since before version 0, but fewer than 2 launches agree"
 
 
 Times = Callable[[random.Random, int], int]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, leave_out
-from harness.flows.parts.hosts.threads import side_by_side
+from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Host, Image
 from harness.model.watching import Say
 from harness.plan.lanes import choose_lanes
@@ -50,7 +50,7 @@ def using_hosts(
         return lambda: _open_unless_late(each, others, context)
 
     try:
-        side_by_side([opener(each) for each in machines], context.stopped)
+        in_threads([opener(each) for each in machines], context.stopped)
         for host in images:
             _leave_out_odd_ones([each for each in machines if each.part_of == host], context)
         yield machines

@@ -12,32 +12,15 @@ REMOVAL_S = 30.0
 """Seconds that an interrupted run waits for its hosts to remove what they started."""
 
 
-def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) -> None:
-    """Run the tasks in threads to their end; once stopped, wait at most REMOVAL_S for them to clean up.
+def in_threads(tasks: Sequence[Callable[[], None]], stopped: threading.Event | None = None) -> None:
+    """Run the tasks in threads, each to its end even if others fail; raise the first error. A single task needs no
+    thread, unless `stopped` is given.
 
-    Raises the first error of a task after stopping the others, except Interrupted, which `stopped` shows.
+    `stopped`: an error sets it, so that the other tasks end early; Interrupted, which it shows, is not raised. Once it
+    is set, the tasks have REMOVAL_S to clean up.
     """
-    failures = _in_threads(tasks, failed=stopped.set, stopped=stopped)
-    for error in failures:
-        if not isinstance(error, Interrupted):
-            raise error
-
-
-def at_once(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run the tasks in threads, each to its end even if others fail. Raises the error of the first task that failed."""
-    for error in _in_threads(tasks):
-        raise error
-
-
-def _in_threads(
-    tasks: Sequence[Callable[[], None]],
-    *,
-    failed: Callable[[], None] = lambda: None,
-    stopped: threading.Event | None = None,
-) -> list[BaseException]:
-    """Run the tasks, and return their errors in the order in which they occurred. `failed` is called immediately for
-    each. Wait for all tasks; once `stopped` is set, for at most REMOVAL_S.
-    """
+    if len(tasks) == 1 and stopped is None:
+        return tasks[0]()
     failures: list[BaseException] = []
 
     def work(task: Callable[[], None]) -> None:
@@ -45,7 +28,8 @@ def _in_threads(
             task()
         except BaseException as error:  # noqa: BLE001 - handed on: a thread must not lose it
             failures.append(error)
-            failed()
+            if stopped is not None:
+                stopped.set()
 
     threads = [threading.Thread(target=work, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
@@ -56,4 +40,7 @@ def _in_threads(
             thread.join(0.1)
         if stopped is not None and stopped.is_set():
             deadline = min(deadline, time.monotonic() + REMOVAL_S)
-    return failures
+    for error in failures:
+        if stopped is None or not isinstance(error, Interrupted):
+            raise error
+    return None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness.facts import installed_otherwise
 from harness.judge.comparable import conditions, differences
 from harness.model import Block, Build, Cell, Trial
+from harness.reasons import CompareReason
 from harness.store.saved_run import StoredRun
 
 CellOfRun = tuple[StoredRun, Block, Cell]
@@ -28,7 +29,7 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
         axis.append("image.digest")
     yield from map(str, differences(conditions(first), conditions(second), axis=axis))
     for each in installed_otherwise(first, second):
-        yield f"wheel of {each.name} {each.before} and {each.after}"
+        yield CompareReason.WHEELS(name=each.name, before=each.before, after=each.after)
     yield from _asked_otherwise(one[0], one[1], other[0], other[1])
 
 
@@ -41,7 +42,7 @@ def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block
             yield f"{name} {' and '.join(texts)}"
     payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
     if None not in payloads and payloads[0] != payloads[1]:
-        yield f"script or command, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+        yield CompareReason.SCRIPTS(one=str(payloads[0])[:12], other=str(payloads[1])[:12])
 
 
 def same_questions(runs: Sequence[StoredRun]) -> bool:

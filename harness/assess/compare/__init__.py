@@ -1,0 +1,1 @@
+"""Compares the cells of stored runs, or of the hosts of one run."""
