@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -148,7 +149,7 @@ def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
     (cell,) = [each for each in result.cells if str(each.cell.lane) == "one" and each.cell.image.version == "2"]
     assert cell.verdict.verdict == "inconclusive"
     assert "no space left" in cell.problem
-    assert re.match("not measured as planned: .*no space left.*; only 1 of 3 trials could run", words.why(cell))
+    assert re.match("not measured as planned: .*no space left.*; only 2 of 3 trials could run; so far", words.why(cell))
     assert result.exit_code == 3
 
 
