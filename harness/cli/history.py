@@ -79,7 +79,7 @@ def runs(
 @SINCE
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help=f"The newest N images (default: {NEWEST}).")
 @click.option("--all", "every", is_flag=True, help="All images.")
-@click.option("--days", is_flag=True, help="One line per measurement: what each run found for an image.")
+@click.option("--days", is_flag=True, help="One line per measurement: what each run found about an image.")
 @IN
 @REBUILD
 @CSV
@@ -133,8 +133,8 @@ def history(
 def publish(*, out: Path, folder: Path, url: str) -> None:
     """Write a static site of all runs: what is open now, each series over time, findings, a feed and badges.
 
-    Any web server, object store or page host can serve it, and a browser opens it from disk. After a new run, only the
-    pages that it changes are written.
+    Any web server, object store or page host can serve it, and a browser can open it from disk. After a new run, only
+    the pages that it changes are written.
 
     \b
     For example:

@@ -62,7 +62,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
     """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
 
-    Nothing that belongs to others or to a live run is removed. Images that were there before the harness asked for them
+    It removes nothing that belongs to others or to a live run. Images that were there before the harness asked for them
     stay, and so does the newest run of each matrix.
 
     \b

@@ -35,7 +35,7 @@ VERSIONS = "Which versions, oldest first, such as torch==2.5.1 torch==2.6.0, or 
     metavar="FILE",
     help="The Python program to measure; default: train.py, or one that imports a framework.",
 )
-@click.option("--args", "arguments", metavar="TEXT", help="Its arguments, as one text: '--epochs 1000'.")
+@click.option("--args", "arguments", metavar="TEXT", help="Arguments of the program, as one text: '--epochs 1000'.")
 @click.option(
     "--version",
     "versions",

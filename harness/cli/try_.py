@@ -67,7 +67,9 @@ class _WithCommand(click.Command):
 
 
 @click.command()
-@click.option("--folder", type=FILE, default=Path("harness-demo"), show_default=True, help="Folder for its files.")
+@click.option(
+    "--folder", type=FILE, default=Path("harness-demo"), show_default=True, help="Folder for the matrix and its files."
+)
 @OUT
 def demo(*, folder: Path, out: Path) -> None:
     """Write a matrix and two small scenarios into a folder, and sweep them: about half a minute, without Docker.

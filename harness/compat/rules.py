@@ -1,4 +1,4 @@
-"""Judges, before anything is started, whether an image runs on a GPU: it does, it does not, or that is unknown."""
+"""Judges, before anything is started, whether an image runs on a GPU: yes, no, or unknown."""
 
 from __future__ import annotations
 

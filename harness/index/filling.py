@@ -17,7 +17,7 @@ MOST_TOLD = 3
 FILES = ("result.json", "probes.json")
 """The files that mark a directory as a finished run, and whose stamps show that the run has changed."""
 PLAN = "plan.json"
-"""The file that marks a directory without any of FILES as a run: one that was killed, unless it still goes on."""
+"""The file that marks a directory without any of FILES as a run that was killed or is still going on."""
 
 
 def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
@@ -54,7 +54,7 @@ def _runs(out: Path, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _was_killed(run: str) -> bool:
-    """Return whether a run without a result no longer goes on."""
+    """Return whether a run without a result has stopped running."""
     from harness.store import in_use  # noqa: PLC0415 - slow, and needed once for each such run
 
     try:

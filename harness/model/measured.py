@@ -208,8 +208,9 @@ class Trial:
         return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
 
     def after_end(self, line: str) -> str:
-        """Return a line of the message after the end: `crash: step 3: …`. A line on a failure in setup stays alone, as
-        it says itself that no step was made."""
+        """Return a line of the message after the end: `crash: step 3: …`. A line on a failure in setup stays unchanged,
+        because it already says that no step was made.
+        """
         return line if self.end == "setup" else f"{self.end}: {line}"
 
     @property

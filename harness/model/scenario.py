@@ -94,9 +94,9 @@ class Steps:
 
 
 Depth = Literal["brief", "usual", "thorough"]
-"""When launches may stop early. `brief`: while all are good, since a later one runs the whole budget. `usual`: once one
-has run the whole budget; after one that was not good, once two agree. `thorough`: as `usual`, but never after one that
-was not good, since a search counts every launch by itself.
+"""When launches may stop early. `brief`: while all launches are good, since a later launch runs the whole budget.
+`usual`: once a launch has run the whole budget; after a launch that was not good, once two agree. `thorough`: as
+`usual`, but never after a launch that was not good, since a search counts every launch by itself.
 """
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 

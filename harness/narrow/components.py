@@ -13,7 +13,7 @@ BASE = NarrowName.BASE()
 OF_THE_BASE = re.compile(
     r"^(ld-linux|ld-musl|lib(c|m|dl|rt|util|pthread|resolv|nss_\w+|python[\d.]*|stdc\+\+|gcc_s)[-.])|lib-dynload/"
 )
-"""Libraries that belong to the C library or the interpreter: to swap one of them alone proves nothing."""
+"""Libraries that belong to the C library or the interpreter: swapping one of them alone proves nothing."""
 SONAME = re.compile(r"^(lib.+?)(?:-[\d.]+)?\.so(?:\..*)?$")
 
 

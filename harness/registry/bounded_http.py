@@ -203,8 +203,8 @@ def _explained(error: Exception, host: str) -> Exception:
     if isinstance(error, requests.exceptions.SSLError):
         return RegistryTrouble(
             f"{host}: its certificate is not trusted",
-            hint=f"put its authority's into /etc/docker/certs.d/{host}/ca.crt, where Docker looks for it, too, or set "
-            "REQUESTS_CA_BUNDLE",
+            hint=f"put its authority's certificate into /etc/docker/certs.d/{host}/ca.crt, where Docker looks for it, "
+            "too, or set REQUESTS_CA_BUNDLE",
         )
     if isinstance(error, requests.Timeout):
         return Fleeting("does not answer in time")

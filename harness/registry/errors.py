@@ -10,7 +10,7 @@ from harness.errors import InfrastructureError
 class RegistryTrouble(InfrastructureError):
     """A registry does not answer, or answers unlike a registry; this permits no conclusion.
 
-    `problem` is the text without `hint`, which says what becomes of the answer, or what to do about a registry.
+    `problem` is the text without `hint`, which says how the answer is treated, or what to do about the registry.
     """
 
     def __init__(self, problem: str, *, hint: str = "", place: object = "") -> None:

@@ -22,7 +22,7 @@ def with_boundaries(
     """Return the changes of a block that was bisected.
 
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
-    other change is as wide as the bisection says, since good launches may have missed a flaky failure.
+    other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.
     """
     if rules.step_limit is None:
         return _as_searched(changes, boundaries)
@@ -40,8 +40,8 @@ def _as_searched(changes: Sequence[Change], boundaries: Sequence[Boundary]) -> t
 
 
 def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
-    """Return a change as wide as the bisection says. If no version before it is certainly good, it is bad from the
-    start, as far as is known. Return None for a fix without a version that is certainly good after it.
+    """Return a change that spans the versions that the bisection left open. If no version before it is certainly good,
+    the change becomes `bad_from_start`. Return None for a fix without a version that is certainly good after it.
     """
     boundary = next((boundary for boundary in boundaries if _meet(boundary, change)), None)
     if boundary is None or change.before is None or change.kind == "worse":

@@ -165,7 +165,7 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
         judged = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
     if problem and judged.verdict in GOOD and len(run.measured) < least:
-        why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, problem=problem, why=judged.why)
+        why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, why=judged.why)
         judged = replace(judged, verdict="inconclusive", verdicts=("inconclusive",), why=why)
     if not problem and len(run.measured) < least and run.measured:
         judged = judge_so_far(cell, trials)

@@ -94,7 +94,7 @@ class RowQueue:
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
         """Return a worker's next turn, whose row then belongs to the worker; None if nothing is left for it. If the
-        launches of the row run side by side, one that is `ready` comes first.
+        launches of the row run side by side, a launch that is `ready` comes first.
         """
         with self._lock:
             while (entry := self._choose(worker)) is None:

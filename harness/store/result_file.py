@@ -212,8 +212,9 @@ def read_result(folder: Path) -> ResultFile:
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:
-    """Return the verdict on a cell without the signals that this version of the harness does not have: the file may be
-    another version's."""
+    """Return the verdict on a cell without the signals that this version of the harness does not have: another version
+    may have written the file.
+    """
     signals = {name: verdict for name, verdict in entry.verdict.signals.items() if _is_signal(name)}
     return replace(entry.verdict, signals=signals)
 
@@ -239,7 +240,7 @@ def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observ
 def attribution_of(
     file: ResultFile, plan: Plan, findings: Sequence[Finding], *, path: Path
 ) -> tuple[Attribution, ...] | None:
-    """Return the attributions; None if the file is an older harness's. Raises UsageError."""
+    """Return the attributions; None if an older harness wrote the file. Raises UsageError."""
     try:
         return None if file.attribution is None else attributions_of(file.attribution, plan, findings)
     except ValueError as error:

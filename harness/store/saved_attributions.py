@@ -68,5 +68,5 @@ def _variants(plan: Plan) -> list[Variant]:
 
 
 def _left_out(name: str, plan: Plan) -> Lane:
-    """Return the lane of a host of the matrix that the run left out, of which only the name is stored."""
+    """Return the lane of a host of the matrix that the run left out; only the host's name is stored."""
     return Lane(host=Host(name=name, engine="", gpus="none", where=plan.matrix.series[0].where))

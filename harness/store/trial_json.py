@@ -115,7 +115,7 @@ def read_trial(path: Path) -> Trial:
 
 
 def _trial(content: Any) -> Trial:
-    """Return the trial with this content. Raises ValueError, of which pydantic's ValidationError is a subclass."""
+    """Return the trial with this content. Raises ValueError or its subclass, pydantic's ValidationError."""
     file = vars(_TrialFile.model_validate(content))
     fields_of_trial = {name: file[name] for name in get_type_hints(Trial)}
     return Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})

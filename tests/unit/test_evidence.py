@@ -433,10 +433,10 @@ def test_a_terminal_gets_the_name_of_the_report_and_a_pipe_its_text(
     assert piped.out == text.read_text()
     assert f"wrote {text}, ready to paste; next to it: repro.py, versions.png" in piped.err
     screen, terminal = pty.openpty()
-    command = [sys.executable, "-m", "harness", *words]
-    shown = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=True)
-    os.close(terminal)
-    assert shown.stderr == piped.err
+    with os.fdopen(terminal, "w") as output, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", output)
+        assert main(words) == 0
+    assert capsys.readouterr().err == piped.err
     with pytest.raises(OSError, match="Input/output error"):  # nothing is on the screen, and nothing writes to it
         os.read(screen, 1)
     os.close(screen)

@@ -38,38 +38,29 @@ def python(text: str, *words: str, folder: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
 
 
-def harness(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return python(f"{WITHOUT_LOCKS}from harness.__main__ import main; main()", *words, folder=folder)
-
-
 def test_every_part_can_be_imported_where_windows_lacks_something(tmp_path: Path) -> None:
     asked = f"from harness.cli import run\nfor name in {list(COMMANDS)}: assert run([name, '--help']) == 0, name"
     done = python(LACKS + ALL + asked, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_what_was_measured_elsewhere_can_be_read_without_locks(tmp_path: Path) -> None:
+def test_without_locks_what_was_measured_elsewhere_can_be_read_and_a_sweep_is_one_line(tmp_path: Path) -> None:
     stored_run.write(tmp_path)
-    (tmp_path / "trace.csv").write_text("step,rss_kib\n" + "".join(f"{n},{1000 + 8 * n}\n" for n in range(1, 400)))
-    asked = [["report", "latest"], ["runs"], ["history"], ["publish", "--out", "site"], ["judge", "trace.csv"]]
-    called = f"{WITHOUT_LOCKS}from harness.cli import run\nfor words in {asked}: assert run(words) in (0, 1), words"
-    done = python(called, folder=tmp_path)  # in one process, because importing takes most of the time
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert (tmp_path / "site" / "index.html").is_file()
-
-
-def test_a_sweep_without_locks_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("def setup():\n    return int\n")
     (tmp_path / "m.yaml").write_text(
         "version: 1\nseries: {a: {install: ['six=={version}'], versions: ['1.16.0']}}\n"
         "hosts: {here: {engine: process}}\nscenarios: {one: {script: one.py}}\n"
     )
-    done = harness("sweep", "m.yaml", folder=tmp_path)
-    assert done.returncode == 3
-    told = "this system has no file locks, which a run needs: run it on Linux or macOS, or in WSL"
-    assert told in " ".join(done.stdout.split())
+    (tmp_path / "trace.csv").write_text("step,rss_kib\n" + "".join(f"{n},{1000 + 8 * n}\n" for n in range(1, 400)))
+    asked = [["report", "latest"], ["runs"], ["history"], ["publish", "--out", "site"], ["judge", "trace.csv"]]
+    called = f"{WITHOUT_LOCKS}from harness.cli import run\nfor words in {asked}: assert run(words) in (0, 1), words\n"
+    called += "print('-- sweep', flush=True)\nassert run(['sweep', 'm.yaml']) == 3"
+    done = python(called, folder=tmp_path)  # in one process, because importing takes most of the time
+    assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+    told = "this system has no file locks, which a run needs: run it on Linux or macOS, or in WSL"
+    assert told in " ".join(done.stdout.partition("-- sweep")[2].split())
 
 
 def test_macos_is_told_that_the_process_engine_needs_linux(

@@ -103,7 +103,9 @@ class Ledger(object):
         self._sums = {}
 
     def add(self, place, risen, reading):
-        """Record a rise over the line at `place`, (code, line number), and the reading after it."""
+        """Record the rise of the reading across the line at `place`, (code, line number), and the reading after that
+        line.
+        """
         entry = self._sums.setdefault(place, [0.0, 0, 0.0])
         entry[0] += risen
         entry[1] += 1

@@ -69,8 +69,9 @@ class OomKiller(object):
         return self._group.oom_kills() > self._before
 
     def starved(self, rss_kib):
-        """Return whether the kernel killed a process because others use up the machine's memory. `rss_kib()` returns
-        the trial's peak resident memory, None if that is unknown."""
+        """Return whether the kernel killed a process because other programs use up the machine's memory. `rss_kib()`
+        returns the trial's peak resident memory, None if that is unknown.
+        """
         if not self.killed() or not self._group.is_below_limit():
             return False
         peak_kib = self._group.peak_kib() or rss_kib() or 0

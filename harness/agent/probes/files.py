@@ -98,7 +98,7 @@ class Places(object):
         return entry_stat.st_uid == os.geteuid() and entry_stat.st_ctime >= self._since
 
     def _is_small(self, path):
-        """Return whether a place has few enough entries: that is known in a third of the time of a walk."""
+        """Return whether a place has few enough entries, which takes a third of the time of a walk to find out."""
         try:
             _count(path, Bounds(MOST_ENTRIES, FIRST_WALK_S), self._is_trials)
         except Beyond:

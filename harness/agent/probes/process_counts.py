@@ -51,7 +51,7 @@ def written_bytes():
 
 
 def deleted_files(bounds):
-    """Yield (path, stat) of every deleted file that the tree holds open: it takes space, but no folder has it."""
+    """Yield (path, stat) of every deleted file that the tree holds open: it takes space, but is in no folder."""
     seen = set()
     for pid in tree.descendants(bounds=bounds):
         for entry in _descriptors(pid):

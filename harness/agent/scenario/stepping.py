@@ -150,7 +150,7 @@ class Metrics(object):
     """
 
     def __init__(self, table, tell=None):
-        """`tell(name)` is called when a result has a number of a new name, after which the name has a column."""
+        """`tell(name)` is called when a result has a number under a new name, which has a column from then on."""
         self.names = []  # in the order of their columns, of which there are at most MOST_METRICS
         self._table = table
         self._tell = tell or (lambda name: None)

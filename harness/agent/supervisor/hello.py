@@ -1,4 +1,4 @@
-"""Reads the facts about the image that `hello` reports, in a few ms and without importing anything of the image."""
+"""Reads the facts about the image that `hello` reports, in a few ms and without importing anything from the image."""
 
 import fnmatch
 import os

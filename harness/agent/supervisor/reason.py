@@ -1,4 +1,4 @@
-"""Finds in a command's output the reason why it failed. Pure."""
+"""Finds the reason why a command failed in the command's output. Pure."""
 
 import re
 

@@ -105,8 +105,8 @@ LONGER = 10.0
 
 
 def limited(draft: Draft, result: RunResult) -> Draft:
-    """Return the draft with a timeout that suits its first launches, if it is shorter than the default: a version that
-    hangs would else be waited for that long in every launch.
+    """Return the draft with a timeout that suits its first launches, if that is shorter than the default, so
+    that a version that hangs does not take the default timeout in every launch.
     """
     known = [took for cell in result.cells for trial in cell.trials if (took := _took_s(trial)) is not None]
     if not known:
@@ -117,7 +117,7 @@ def limited(draft: Draft, result: RunResult) -> Draft:
 
 
 def _took_s(trial: Trial) -> float | None:
-    """Return the seconds that a launch took; if it hung, those to its last step; None if that is not known."""
+    """Return the seconds that a launch took, or up to its last step if it hung; None if they are not known."""
     if trial.ended_well and not trial.out_of_time:
         return trial.duration_s
     column = None if trial.trace is None or trial.end != "hang" else trial.trace.column("step_s")

@@ -38,7 +38,7 @@ def write(draft: Draft, *, out: Path) -> Path:
 def selection_of(
     matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]
 ) -> Selection:
-    """Select some versions alone. `places`: their positions, 0 for the oldest, -1 for the newest. A later
+    """Select only some versions. `places`: their positions, 0 for the oldest, -1 for the newest. A later
     sweep takes over their launches.
     """
     whole = load_matrix(matrix, environ=environ)

@@ -161,7 +161,9 @@ def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
             narrow_sides.prepared(cell, both.engine, both.context)
         except ImageUnavailable as error:
             problems.append(str(error))
-            both.context.progress.note(f"{cell.image.version}: cannot be made: {error}; nor can hybrids that need it")
+            both.context.progress.note(
+                f"{cell.image.version}: cannot be made: {error}; hybrids that need it cannot be made either"
+            )
     if problems and len(problems) == len(made.search.shams):
         raise InfrastructureError(f"no hybrid can be made, so none was launched: {problems[0]}")
 

@@ -29,7 +29,7 @@ class Ending:
             self.reason = self.reason or SkipReason.STOPPED_AT_FIRST_BAD()
 
     def why(self, state: RowState | None) -> str:
-        """Return why a row in this state gets no more launches, or "". None: the row is in the middle of a turn."""
+        """Return why a row in this state gets no more launches, or "". `state` is None in the middle of a turn."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
             self.reason = self.reason or SkipReason.STOPPED_BY_TIME()
         if self.reason:

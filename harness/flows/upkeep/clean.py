@@ -22,10 +22,11 @@ HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """The names of what was removed from one host, or would be (`dry_run`).
+    """The names of the items that were removed from one host, or would be removed (`dry_run`).
 
-    `leftovers`: what killed runs left, including a lease. `images`: images and environments; None if they were not to
-    be removed, and then `kept` is the number that stay, if known. `problem`: why the host was not cleaned.
+    `leftovers`: what killed runs left, including a lease. `images`: images and environments; None if only leftovers
+    were to be removed. `kept` is then the number of images that stay, if it is known. `problem`: why the host was not
+    cleaned.
     """
 
     host: str

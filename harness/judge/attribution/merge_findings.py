@@ -21,7 +21,7 @@ RowStates = Sequence[State]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault of one variant: its `episodes` by lane, and `states`, those of the versions by lane for this fault.
+    """A fault of one variant: its `episodes` by lane, and the `states` of the versions by lane, for this fault.
 
     A version that is bad in another episode is unknown for this one.
     """

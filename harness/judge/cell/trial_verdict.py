@@ -37,7 +37,7 @@ class JudgedTrial:
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """Return all verdicts on this launch. One without a trace that ended well is flat, unless it ended early."""
+        """Return all verdicts on this launch. A good launch without a trace is flat, unless it ended early."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")

@@ -82,8 +82,8 @@ def needs_whole_budget(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
 ) -> bool:
     """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
-    confirm, or /dev/shm was shared with other launches in all that ran it. A scenario that is judged by its exit code
-    always runs to its end.
+    confirm, or /dev/shm was shared with other launches in all trials that ran it. A scenario that is judged by its exit
+    code always runs to its end.
 
     A trial may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch
     that shows the leak, too, is then the second that agrees. `depth` is that of the trial's batch.

@@ -46,7 +46,7 @@ MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 NOTHING = 1e-9
 """Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
 HARDLY = SIGNALS["output"].least / 10
-"""Output below this, in bytes per step, is compared as if it were this. It is far below the smallest change that
+"""Output below this, in bytes per step, counts as this much. It is far below the smallest change that
 counts, so that this change also counts for a version that prints hardly anything.
 """
 EXACT = frozenset({"image_size"})
@@ -63,7 +63,7 @@ class FigureRule:
 
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
-    of zero has no ratio. It returns 0 if there is none. Where the launches are not known, it is called without any.
+    of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
     """
 
     usable: Callable[[Trial, Steps], bool]

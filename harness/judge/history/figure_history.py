@@ -88,7 +88,7 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
 
 
 def _outside(places: Sequence[int], levels: Levels) -> list[int]:
-    """Return those of the positions at which no level changes."""
+    """Return the given positions at which no level changes."""
     return [place for place in places if not any(shift.before <= place <= shift.after for shift in levels.shifts)]
 
 
@@ -110,8 +110,8 @@ def _laid_by_neighbours(row: Floats) -> Laid:
 
 
 def _running_median(figures: Floats, reach: int) -> Floats:
-    """Return the median of each figure and of `reach` neighbours on both sides; the ends have that of the first and the
-    last such window.
+    """Return the median of each figure and of `reach` neighbours on both sides; figures near an end have the median of
+    the first or the last such window.
     """
     inside = np.median(np.lib.stride_tricks.sliding_window_view(figures, 2 * reach + 1), axis=1)
     return np.asarray(np.pad(inside, reach, mode="edge"))

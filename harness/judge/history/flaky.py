@@ -54,7 +54,7 @@ def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float
 def wanted_launches(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
 ) -> Mapping[int, str]:
-    """Return the versions, by position, of which another launch could settle where a failure began or ended, with the
+    """Return the versions, by position, for which another launch could settle where a failure began or ended, with the
     reason: on each side of a bad version, the nearest doubtful version with fewer launches than `asked.most`; and the
     bad version itself, if few launches have failed.
     """

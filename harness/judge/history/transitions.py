@@ -149,8 +149,8 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> t
 def wants_launches(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, trials_asked: Trials
 ) -> Mapping[int, str]:
-    """Return the versions, by position, of which another launch could settle where a flaky failure began or ended, with
-    the reason.
+    """Return the versions, by position, for which another launch could settle where a flaky failure began or ended,
+    with the reason.
 
     These are good versions near the failure that may have missed it by luck, and bad versions with few failed launches;
     all have fewer launches than `trials_asked.most`.

@@ -34,8 +34,8 @@ def relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def ratio(old: float, new: float) -> Effect | None:
-    """Return the ratio of two different positive values, else None: of negative values, "20 % more" would say the
-    opposite, and of values that hardly differ, or only in other steps, "0 % more" would say nothing.
+    """Return the ratio of two different positive values, else None: for negative values, "20 % more" would mean the
+    opposite, and for values that hardly differ, or differ only in other steps, "0 % more" would mean nothing.
     """
     if min(old, new) <= 0 or not math.isfinite(new / old) or abs(new / old - 1) < HARDLY_DIFFERENT:
         return None
@@ -43,6 +43,6 @@ def ratio(old: float, new: float) -> Effect | None:
 
 
 def scale(columns: Columns) -> float:
-    """Return the median size of the values, of which differences are shares; 1 if it is zero or unknown."""
+    """Return the median size of the values, by which differences are divided; 1 if it is zero or unknown."""
     sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
     return float(np.median(sizes)) or 1.0 if sizes else 1.0

@@ -1,4 +1,6 @@
-"""Computes the growth rates of figures that are measured only at looks. Each look is at twice the step of the last."""
+"""Computes the growth rates of figures that are measured only at looks. Each look is at twice the step of the one
+before.
+"""
 
 from __future__ import annotations
 

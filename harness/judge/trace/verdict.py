@@ -82,7 +82,7 @@ def judge_trace(
 
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
-    """Judge another column by the same rule, in its own unit; the result is as from `growth_report`."""
+    """Judge another column by the same rule, in its own unit; the result has the form of `growth_report`'s."""
     values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
         values, steps_per_row=steps_per_row, limit=limit, alpha=_alpha(steps), plateau=math.inf, quanta=(0.0, math.inf)

@@ -50,7 +50,7 @@ class Draft:
 
     @property
     def longest_s(self) -> float:
-        """Return the most seconds that a launch may take as long as nothing is known of it."""
+        """Return the most seconds that a launch may take as long as nothing is known about it."""
         return self.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
 
 

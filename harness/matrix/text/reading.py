@@ -76,7 +76,7 @@ def _text(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise MatrixError(f"cannot be read: {reason}{_near(path)} name a matrix file", place=path) from error
     if len(raw) > MOST_BYTES:
-        raise MatrixError("is larger than 1 MiB; a matrix file is a few pages", place=f"{path}:1")
+        raise MatrixError("is larger than 1 MiB, the most that a matrix file may have", place=f"{path}:1")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -15,7 +15,8 @@ class ImageRef(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryLook:
-    """`digests`: number of known tags whose digest was queried, out of the `tags` that could be queried.
+    """The result of a look. `digests` is the number of known tags whose digest was queried, out of the
+    `tags` that could be queried.
 
     `problem`: why the look failed; all other fields are then meaningless. `notes`: further notes for the user.
     """

@@ -13,8 +13,8 @@ SeriesKind = FindingKind | Literal["better"]
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesChange:
-    """`before` is the last version of the old side, `after` the first of the new one; for a drift, its first and last
-    version.
+    """A change along a history. `before` is the last version of the old side, `after` the first of the new one; for a
+    drift, its first and last version.
 
     `between` are the versions that may belong to either side. `effect` is the ratio of the new level to the old one.
     """

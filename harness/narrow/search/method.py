@@ -28,8 +28,8 @@ class MethodCheck:
     cells: list[ProofCell] = field(default_factory=list)
 
     def check(self, groups: Groups) -> Checking:
-        """Put groups of each version into it again, unless an earlier sham swap of it gave a result. Raises
-        MethodChangesIt.
+        """Take groups out of each version and put them in again, unless an earlier sham swap of that version gave a
+        result. Raises MethodChangesIt.
 
         The search first checks all groups together. If that gives no result, it checks the groups that are about to be
         named.

@@ -1,4 +1,4 @@
-"""Collects a finding's figures over the versions of one row: points for a small chart, and a text on both sides."""
+"""Collects a finding's figures over the versions of one row: points for a small chart, and a text about both sides."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _WORDS: Mapping[str, Callable[[float, float | None], str]] = {
 
 def change_text(figure: Figure, old: str | None, new: str, *, size: Effect | None = None) -> str:
     """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure. `size` is the
-    size of the finding; if it is not the ratio of the two figures, the text says what it is the ratio of.
+    size of the finding; if it is not the ratio of the two figures, the text says which ratio it is.
     """
     points = {point.version: point for point in figure.points}
     after = points[new]
@@ -166,7 +166,9 @@ def _over_all(points: Mapping[str, Point], old: str | None, after: float, figure
 
 
 def _side(point: Point) -> float | None:
-    """Return the figure that is shown for the good side: of a good version, the smallest leak that it rules out."""
+    """Return the figure that is shown for the good side; for a good version, this is the smallest leak that it rules
+    out.
+    """
     return point.most if point.most is not None and point.tone == "good" else point.value
 
 

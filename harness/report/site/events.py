@@ -20,8 +20,8 @@ _WORDS = {"fixed": "fixed", "not seen again": "measured again and not found"}
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One event. `at` is when the run that showed it started; `text` is a sentence; `key` identifies the event and does
-    not change with later runs or with the wording.
+    """One event. `at` is the start time of the run that showed it; `text` is a sentence; `key` identifies the event and
+    does not change with later runs or with the wording.
     """
 
     at: str

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from harness.model import Effect, Interval, unit_after
 
 DIGITS, MOST_DIGITS = 3, 17
-"""Significant digits of a number in reports, and those that tell any two numbers apart."""
+"""Significant digits of a number in reports, and those that distinguish any two numbers."""
 
 
 def number(value: float, *, zeros: bool = False, digits: int = DIGITS) -> str:

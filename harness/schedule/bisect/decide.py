@@ -119,7 +119,7 @@ def _believed(version: VersionEvidence, rules: Rules) -> bool:
 
 
 def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
-    """Decide to launch good versions between two bad ones again: are they good, or were they lucky?"""
+    """Decide to launch good versions between two bad ones again, because they may only have been lucky."""
     for metric in metrics_of(versions):
         for run in doubtful_runs(versions, metric):
             able = [place for place in run if versions[place].launchable(rules)]
@@ -258,7 +258,9 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
 
 
 def _what(boundary: Boundary) -> str:
-    """Return what a boundary is. A level is not a verdict: whether more is bad depends on the baseline."""
+    """Return a boundary's name. A change of level is named slower or faster: whether slower is bad depends on the
+    baseline.
+    """
     if boundary.metric == LEVEL:
         return (BisectReason.FIRST_SLOWER if boundary.worse else BisectReason.FIRST_FASTER)()
     return (BisectReason.FIRST_BAD if boundary.worse else BisectReason.FIRST_GOOD)()

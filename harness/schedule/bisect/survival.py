@@ -73,8 +73,9 @@ def chances_in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Flo
 
 
 def _in_part(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
-    """Return the same for a failure that comes in a share of the launches, times the probability of the failures. A
-    launch that ended earlier than others failed counts only by the share of the failures that it could have shown.
+    """Return the probability for a failure that comes in a share of the launches, times the probability of the
+    failures. A launch that ended earlier than others failed counts only by the share of the failures that it could have
+    shown.
     """
     rates = weights(sum(each.bad for each in bad), 0)[:-1]
     shown = np.ones(_ends(bad, further)[-1])

@@ -63,7 +63,9 @@ def test_on_this_machine_any_certificate_will_do(secured: Server, world: World) 
 
 def test_elsewhere_it_must_be_trusted(secured: Server) -> None:
     exchange = Exchange(pause=lambda seconds: None, patience=ExchangeLimits(attempts=3))
-    with pytest.raises(RegistryTrouble, match=r"its certificate is not trusted; put its authority's into /etc/docker"):
+    with pytest.raises(
+        RegistryTrouble, match=r"its certificate is not trusted; put its authority's certificate into /etc/docker"
+    ):
         exchange.ask(Question(url=f"https://{secured.host}/"))
     assert exchange.requests == 1, "it will not be trusted the next time either"
 

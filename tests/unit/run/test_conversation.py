@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.model import Image, Pull, Scenario, Trace, Trial, Where
+from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
 from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
 from harness.run.trial.one_trial import run_trial
@@ -174,7 +174,6 @@ def test_rows_that_come_one_by_one_take_no_more_memory_than_together() -> None:
             *[samples(40, **{f"more{n}": [1.0]}) for n in range(40)],
         ],
         [HELLO, *[samples(*[1] * 100_000)] * 6],
-        [HELLO, *[samples(*[1] * 30_000, **{f"own{n}": [1.0] * 30_000 for n in range(24)})] * 7],
         [HELLO, {"type": "look", "step": 11, "look": {}}],
         [HELLO, {"type": "look", "step": 41, "look": {}, "last": True}],
         [HELLO, *[{"type": "look", "step": 10, "look": {}}] * 5],
@@ -203,6 +202,15 @@ def test_what_is_not_understood_says_nothing_about_the_image(said: list[dict[str
     trial, _ = play(lines(*said))
     assert trial.end == "infrastructure"
     assert "the agent's message was not understood" in trial.message
+
+
+def test_more_values_than_any_agent_has_are_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "MOST_VALUES", 50_000)
+    many = samples(*[1] * 300, **{f"own{n}": [1.0] * 300 for n in range(24)})
+    assert play(lines(HELLO, *[many] * 6, DONE))[0].end == "completed"
+    trial, _ = play(lines(HELLO, *[many] * 7))
+    assert trial.end == "infrastructure"
+    assert "more than 50,000 samples" in trial.message
 
 
 def test_counts_are_those_of_the_newest_message_and_of_kinds_that_are_known() -> None:

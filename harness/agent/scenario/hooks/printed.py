@@ -1,7 +1,7 @@
 """Reads the numbers that a program prints: in a line that matches a pattern such as `loss: {}`, the number at the `{}`.
 
 The text around a number is compared literally, except that any white space counts as one space. Patterns are not
-regular expressions, so that no pattern and no line takes long.
+regular expressions, so that matching is always fast.
 """
 
 import re

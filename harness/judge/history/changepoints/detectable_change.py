@@ -27,8 +27,8 @@ def least_found(table: Floats, *, spread: Spread, alpha: float) -> float:
 
 
 def least_of(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
-    """Return the same for at least FEWEST_VERSIONS versions and a level that `lasting` of them have. It does not fall
-    as versions are added, because more of them are searched.
+    """Return the minimum detectable effect for at least FEWEST_VERSIONS versions and a level that `lasting` of them
+    have. It does not fall as versions are added, because more of them are searched.
     """
     tried = places_tried(versions, lasting)
     distinct = Test(spread=spread, rounds=rounds, smaller=lasting, tried=tried, alpha=alpha * DISTINCT_SHARE).least

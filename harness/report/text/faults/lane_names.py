@@ -37,7 +37,7 @@ class Names:
         return self._noun(lane) or words.lane_text(lane)
 
     def _noun(self, lane: Lane) -> str:
-        """Return `the RTX 4090` or `this machine`; "" if only its full name tells the lane from others."""
+        """Return `the RTX 4090` or `this machine`; "" if only its full name distinguishes the lane from others."""
         twins = [other for other in self._lanes if other.gpu == lane.gpu]
         if _has_name(lane) and len(twins) == 1:
             return f"the {plain(lane.gpu or '')}"

@@ -28,7 +28,7 @@ KEPT_RUN = (
 )
 """Runs a container without `--rm`, because the engine reports whether it ran out of memory only while it exists."""
 NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
-"""Podman would raise these two limits, and then starts no container on a node that does not allow that."""
+"""Podman would raise these two limits itself, and then start no container on a node that does not allow that."""
 OOM_TOLD = "harness-oom true"
 NODE_FOLDER = "/tmp"
 IN_FOLDER = (

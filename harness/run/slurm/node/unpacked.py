@@ -51,7 +51,7 @@ def remove_dead(allocation: Allocation) -> int:
 
 
 def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
-    """Remove the containers for whose own name `is_meant` returns true; return their number."""
+    """Remove the containers for which `is_meant`, given the container's own name, returns true; return their number."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
     meant = [name for name in names if is_meant(_own_name(name))]
     if meant:
