@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import compat
 from harness.assess.earlier_noise import measured_noise
+from harness.assess.image_fits import ImageFits, PresentImages
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, lanes_of
@@ -16,25 +16,21 @@ from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import control
-from harness.model import Host, HostState, Image, Install, Plan, Pull
+from harness.model import Host, HostState, Install, Plan, Pull
 from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
 from harness.plan.cells import make_plan
 from harness.plan.pools import unlike
 from harness.registry.client import Registry
-from harness.run.engine import Prepared
-from harness.run.images.disk_budget import ImageName, name_of
-from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
+from harness.run.images.disk_budget import name_of
+from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, wanted
 
 
 @dataclass(kw_only=True)
-class _Seen:
+class _Seen(PresentImages):
     """The answers of an engine about itself and about the images that it has."""
 
     condition: HostCondition | None = None
-    images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
-    bases: dict[str, Prepared] = field(default_factory=dict)
-    """The local bases of images that are not installed yet, by reference: a registry need not have them."""
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
@@ -153,65 +149,8 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
     return tuple({gpu.uuid: gpu for lane in each.lanes for gpu in lane.gpus}.values())
 
 
-# ---------------------------------------------------------------- images on GPUs
-
-
 def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
-    architecture = architecture_of(each.facts)
     # Environments need no image, so a base does not matter there.
     asked = told if each.problem is None and not each.host.in_environments else None
-    facts = [(image, _facts(image, seen, asked, architecture)) for image in each.images]
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
-    return [
-        _fit(image, known, state=state, gpu=gpu, seen=seen, told=asked, architecture=architecture)
-        for gpu in _gpus(each) or (None,)
-        for image, known in facts
-    ]
-
-
-def _fit(
-    image: Image, known: compat.DescribedImage, *, state: HostState, gpu: Gpu | None, seen: _Seen,
-    told: RegistryAnswers | None, architecture: str,
-) -> ImageFit:  # fmt: skip
-    there = seen.images.get(name_of(image))
-    found = compat.compatibility_on(state, gpu, known)
-    fit = ImageFit(
-        host=state.host.name,
-        gpu=gpu,
-        series=image.series,
-        version=image.version,
-        state=found.state,
-        why=found.why,
-        at_hand=there is not None,
-        bytes=there[1] if there else _pulled_bytes(image, told, architecture),
-    )
-    reference = reference_of(image)
-    if told is None or reference is None or _there(image, seen) or not told.is_denied(reference, architecture):
-        return fit
-    return replace(fit, state="unknown", why=str(told.layers(reference, architecture)))
-
-
-def _there(image: Image, seen: _Seen) -> Prepared | None:
-    """Return the image, or the base that it will be installed over; None if the engine has neither."""
-    if name_of(image) in seen.images:
-        return seen.images[name_of(image)][0]
-    return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
-
-
-def _facts(image: Image, seen: _Seen, told: RegistryAnswers | None, architecture: str) -> compat.DescribedImage:
-    """Return the facts of the image from the engine if it has the image, else from the registry, else from the name."""
-    reference = reference_of(image)
-    known = _there(image, seen) or (told.facts(reference, architecture) if told and reference else None)
-    return compat.DescribedImage(
-        reference=image.source.reference if isinstance(image.source, Pull) else "",
-        version=image.version,
-        environment=known.environment if known else {},
-        labels=known.labels if known else {},
-    )
-
-
-def _pulled_bytes(image: Image, told: RegistryAnswers | None, architecture: str) -> int | None:
-    if told is None or not isinstance(image.source, Pull):
-        return None
-    found = told.layers(image.source.reference, architecture)
-    return None if isinstance(found, str) else sum(found.values())
+    return ImageFits(state=state, present=seen, told=asked).all(each.images, _gpus(each))
