@@ -41,9 +41,9 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     Exit status: 0; 2 if there is no such cell.
     """
     from harness.flows.evidence import repro as repro_flow
-    from harness.flows.parts import lookup
     from harness.report.issue import repro_script as repro_report
     from harness.report.issue.reduced_scenario import python_file
+    from harness.store import lookup
 
     stored = lookup.open_run(run, out=out)
     chosen = lookup.find_cell(stored, cell)
@@ -89,9 +89,9 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     """
     from harness.flows.evidence import diff as diff_flow
     from harness.flows.evidence import issue as issue_flow
-    from harness.flows.parts import lookup
     from harness.report.issue import bug_report as issue_report
     from harness.report.text import finding_words
+    from harness.store import lookup
 
     stored = lookup.open_run(run, out=out)
     number, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)
@@ -148,9 +148,9 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     Exit status: 0; 2 if there is no such finding.
     """
     from harness.flows.evidence import diff as diff_flow
-    from harness.flows.parts import lookup
     from harness.report.content import diff as diff_report
     from harness.report.text import finding_words
+    from harness.store import lookup
 
     stored = lookup.open_run(run, out=out)
     _, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.flows.first.draft import Draft
+    from harness.matrix.drafts.draft import Draft
 
 CHANCES = 3
 """Most times that a question is asked if each answer is refused."""
@@ -71,9 +71,9 @@ def init(
 
     Exit status: 0 if nothing was run; else as for sweep --quick.
     """
-    from harness.flows.first import draft
     from harness.flows.first import init as flow
     from harness.flows.first import try_ as try_flow
+    from harness.matrix.drafts import draft
 
     here, matrix, ask = Path(), Path(flow.MATRIX), not yes and sys.stdin.isatty()
     if matrix.exists():
@@ -118,8 +118,8 @@ def _check(
 ) -> None:  # fmt: skip
     """Raise UsageError for a command that cannot be measured, whatever the versions are."""
     from harness.flows.first import first_launch
-    from harness.flows.first.draft_job import job_of
-    from harness.flows.first.draft_steps import steps_of
+    from harness.matrix.drafts.job import job_of
+    from harness.matrix.drafts.steps import steps_of
 
     job = job_of(command, folder=here, files=files, step_pattern=step_pattern)
     more = steps_of(steps_are, job)

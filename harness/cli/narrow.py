@@ -88,8 +88,8 @@ def _of_run(
     words: tuple[str, ...], *, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
 ) -> Narrowed | None:
     from harness.flows.narrow import questions
-    from harness.flows.parts import lookup
     from harness.report.text import finding_words
+    from harness.store import lookup
 
     stored = lookup.open_run(words[0], out=out)
     number, finding = lookup.find_finding(stored, words[1:], tell=finding_words.line)

@@ -38,7 +38,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 
     Exit status: 0, whatever the run found; 2 if there is no such run.
     """
-    from harness.flows.parts import lookup
+    from harness.store import lookup
 
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
@@ -76,9 +76,9 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.cli.shared.terminal import Terminal
-    from harness.flows.parts.lookup import find_run
     from harness.flows.runs.compare import compare_runs
     from harness.report.terminal import compare as compare_report
+    from harness.store.lookup import find_run
 
     comparison = compare_runs([find_run(run, out=out) for run in runs])
     with to_stdout():
@@ -103,10 +103,9 @@ def frontier(*, run: str, out: Path) -> None:
 
     Exit status: 0; 2 if there is no such run.
     """
-    from harness.flows.parts import lookup
     from harness.flows.runs import frontier as frontier_flow
     from harness.report.terminal import frontier as frontier_report
-    from harness.store import RunDirectory
+    from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)
     settings = frontier_flow.settings_of(path)

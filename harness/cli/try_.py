@@ -18,8 +18,8 @@ from harness.errors import HarnessError, Interrupted, UsageError
 if TYPE_CHECKING:
     import threading
 
-    from harness.flows.first.draft import Draft
     from harness.flows.sweep import SweepOptions
+    from harness.matrix.drafts.draft import Draft
     from harness.model import RunResult
 
 LIMITED = "the first launch was short, so a launch now ends after {timeout_s:g} s at the latest: timeout in the matrix"
@@ -140,8 +140,8 @@ def try_(
     Exit status: as for sweep.
     """
     from harness.cli.sweep import stop_of, trials_of
-    from harness.flows.first import draft
     from harness.flows.sweep import SweepOptions
+    from harness.matrix.drafts import draft
     from harness.matrix.values import seconds
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)

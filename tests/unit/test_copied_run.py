@@ -19,11 +19,11 @@ from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
 from harness.flows.evidence import diff as diff_flow
 from harness.flows.evidence.repro import recipe
-from harness.flows.parts.lookup import find_cell, open_run
 from harness.model import Build, Lane, Pull, Series, measured
 from harness.report.issue import repro_script
 from harness.report.issue.repro_script import shell
 from harness.store import inputs, json_files, read_trial, watch_state
+from harness.store.lookup import find_cell, open_run
 from harness.store.saved_run import StoredRun
 from harness.traces import histories, reading
 from tests.unit import stored_run

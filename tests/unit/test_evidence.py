@@ -24,8 +24,6 @@ from harness.facts import sections
 from harness.flows.evidence.diff import difference
 from harness.flows.evidence.issue import issue
 from harness.flows.evidence.repro import decoded, recipe
-from harness.flows.parts import lookup
-from harness.flows.parts.lookup import find_cell, find_run, open_run
 from harness.flows.parts.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
@@ -36,6 +34,8 @@ from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
 from harness.report.text import finding_words
+from harness.store import lookup
+from harness.store.lookup import find_cell, find_run, open_run
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
 from tests.unit.report import build

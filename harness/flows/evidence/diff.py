@@ -12,11 +12,11 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
-from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.model import Finding, Host, Trial
 from harness.model.answers.evidence import Changed, EnvironmentDifference, Section
 from harness.run.docker.client import connect, engine_errors
 from harness.run.images import images
+from harness.store.lookup import cell_of, telling_trial
 from harness.store.saved_run import StoredRun
 
 Inspect = Callable[[str], Mapping[str, Any]]

@@ -9,12 +9,12 @@ from typing import Any
 from harness.errors import UsageError
 from harness.flows.evidence.diff import Inspect, difference
 from harness.flows.evidence.repro import recipe
-from harness.flows.parts.lookup import bad_cell, row_of, telling_trial
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
 from harness.model.answers.evidence import Issue, Recipe
 from harness.run.trial.payload import TOLD_ENVIRONMENT
 from harness.store import inputs
+from harness.store.lookup import bad_cell, row_of, telling_trial
 from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_run import StoredRun
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows.parts.lookup import telling_trial
 from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.registry.names import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
 from harness.store import inputs
+from harness.store.lookup import telling_trial
 from harness.store.saved_run import StoredRun
 
 REFERENCE = re.compile(r"[A-Za-z0-9][\w.:/@+-]*", re.ASCII)

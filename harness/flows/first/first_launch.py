@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows.first.draft import LEAST_BUDGET, Draft
-from harness.flows.first.draft_job import DraftJob
-from harness.flows.first.draft_steps import functions, imports_trainer
+from harness.matrix.drafts.draft import LEAST_BUDGET, Draft
+from harness.matrix.drafts.job import DraftJob
+from harness.matrix.drafts.steps import functions, imports_trainer
 from harness.model import RunResult, Trial
 
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)

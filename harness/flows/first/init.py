@@ -13,12 +13,12 @@ from packaging.version import InvalidVersion, Version
 
 from harness.atomic_files import write_atomically
 from harness.errors import UsageError, did_you_mean
-from harness.flows.first.draft import Draft, text
-from harness.flows.first.draft_job import modules
-from harness.flows.first.draft_series import PACKAGE, safe
-from harness.flows.first.draft_steps import TRAINERS
 from harness.flows.first.first_launch import fitted
 from harness.flows.first.new_files import write_new
+from harness.matrix.drafts.draft import Draft, text
+from harness.matrix.drafts.job import modules
+from harness.matrix.drafts.series import PACKAGE, safe
+from harness.matrix.drafts.steps import TRAINERS
 from harness.matrix.series.locks import requirements
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import RunResult

@@ -9,16 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.first.draft_job import job_of
-from harness.flows.first.draft_series import safe
-from harness.flows.parts.lookup import cell_of
 from harness.masking import WITHHELD
+from harness.matrix.drafts.job import job_of
+from harness.matrix.drafts.series import safe
 from harness.matrix.scenarios.scripts import ScriptProblem, read_script
 from harness.matrix.series.locks import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
 from harness.model.narrowed import Side
 from harness.plan.cells import Selection, select
 from harness.store import inputs
+from harness.store.lookup import cell_of
 from harness.store.saved_run import StoredRun
 
 HOST = "local"

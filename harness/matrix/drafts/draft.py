@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows.first.draft_job import PYTHON, DraftJob, job_of
-from harness.flows.first.draft_series import DraftSeries, series_of
-from harness.flows.first.draft_steps import steps_of
+from harness.matrix.drafts.job import PYTHON, DraftJob, job_of
+from harness.matrix.drafts.series import DraftSeries, series_of
+from harness.matrix.drafts.steps import steps_of
 from harness.model import Scenario
 
 LOCAL = ("docker", "process")

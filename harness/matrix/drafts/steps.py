@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, did_you_mean
-from harness.flows.first.draft_job import DraftJob, modules
+from harness.matrix.drafts.job import DraftJob, modules
 from harness.matrix.keys.scenario import KINDS_OF_STEPS
 from harness.matrix.scenarios.programs import undefined_function
 from harness.matrix.scenarios.scripts import ScriptProblem, parse_python

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, did_you_mean
-from harness.flows.first.draft_series import safe
+from harness.matrix.drafts.series import safe
 from harness.safe_files import read_regular
 
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
