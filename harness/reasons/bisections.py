@@ -36,7 +36,7 @@ class BisectReason(Reason):
 
     STEP_UNKNOWN = "{metric}: looking for a step of {limit:.1%} or more"
     STEP_SOMEWHERE = "{metric}: looking for the version at which it changes"
-    STEP_UNCONFIRMED = "{metric}: confirming both sides of the step before a version is named"
+    STEP_UNCONFIRMED = "{metric}: confirming both sides of the step"
     SIDE_BY_SIDE = "{why}, with {versions} side by side"
 
     NONE_LAUNCHED = "no version could be launched"

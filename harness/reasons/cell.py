@@ -14,7 +14,7 @@ class CellReason(Reason):
     FAILED = "{failure} in {agreeing} of {trials} trials: {why}"
     AGREED = "{agreeing} of {trials} trials: {why}"
     TOO_FEW_AGREE = "{verdicts} in {bad} of {trials} trials, but two must agree, so run more trials: {why}"
-    GOOD = "{good} of {trials} trials {verdicts}; the longest: {why}"
+    GOOD = "{verdicts} in {good} of {trials} trials; the longest trial: {why}"
     EXITED_0 = "exit 0 in {good} of {launches} launches"
     NOTHING_MEASURED = "{good} of {launches} launches ended well; nothing was measured"
     NO_WHOLE_TRIAL = "no trial ran the whole budget of {steps}: {why}"

@@ -20,6 +20,8 @@ MARKER = "7d1fa7d1fa7d1fa"
 def pack(root: Path, script: Path | None, **job: Any) -> None:
     """Return what the harness copies into a container."""
     shutil.copytree(AGENT, root / "harness_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    for compiled in AGENT.rglob("__pycache__"):
+        (root / "harness_agent" / compiled.relative_to(AGENT)).symlink_to(compiled)
     shutil.copy(AGENT / "start.py", root / "start.py")
     (root / "scenario").mkdir()
     if script is not None:

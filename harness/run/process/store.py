@@ -12,18 +12,24 @@ from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
 from harness.run.process import environments
+from harness.run.retrying import WAITS_S, NetworkRetries
 
 
 class EnvironmentStore:
-    """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages."""
+    """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages.
+    `waits_s`: seconds before each retry after a network error.
+    """
 
-    def __init__(self, *, environ: Mapping[str, str], host_in_words: str) -> None:
-        self._environ, self._host_in_words = environ, host_in_words
+    def __init__(self, *, environ: Mapping[str, str], host_in_words: str, waits_s: tuple[float, ...] = WAITS_S) -> None:
+        self._environ, self._host_in_words, self._retries = environ, host_in_words, NetworkRetries(waits_s)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         if not isinstance(image.source, Install):
             raise ImageUnavailable(f"needs a container engine; this host is {self._host_in_words}", place=image.where)
-        return environments.prepare(image, image.source, environ=self._environ, say=say)
+        source = image.source
+        return self._retries.through(
+            lambda: environments.prepare(image, source, environ=self._environ, say=say), say=say
+        )
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         return environments.known(image, environ=self._environ)

@@ -251,7 +251,7 @@ def test_too_few_samples_are_said_in_one_way():
 def test_shorter_launches_that_agree_are_counted():
     """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a disagreement."""
     cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
-    assert cell.why.startswith("3 of 3 trials flat; the longest: RSS is flat")
+    assert cell.why.startswith("flat in 3 of 3 trials; the longest trial: RSS is flat")
     assert cell.why.endswith("up to step 4000")
 
 

@@ -16,6 +16,7 @@ import pytest
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
 from harness.run.process import environments, interpreters
+from harness.run.process.store import EnvironmentStore
 from harness.run.retrying import NetworkTrouble
 
 NAME = "0123456789abcdef0123"
@@ -130,13 +131,16 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_down_for_a_moment_costs_no_version(tmp_path: Path) -> None:
-    """A version must not be untested because of one lost connection."""
-    image = replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",)))
-    environ = {**os.environ, "HARNESS_CACHE": str(tmp_path), "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    """A version must not be untested because of one lost connection: the index is asked again."""
+    environ = {
+        **os.environ, "HARNESS_CACHE": str(tmp_path), "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple",
+        "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1",
+    }  # fmt: skip
+    said: list[str] = []
+    store = EnvironmentStore(environ=environ, host_in_words="engine: process", waits_s=(0.1, 0.1))
     with pytest.raises(NetworkTrouble, match=r"m\.yaml:3: series\.s: s 1: .*127\.0\.0\.1:9"):
-        environments.prepare(
-            image, image.source, environ={**environ, "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1"}, say=lambda text: None
-        )
+        store.prepare(replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",))), said.append)
+    assert sum("trying again" in line for line in said) == 2
 
 
 def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) -> None:
