@@ -14,6 +14,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.model import CellVerdict, Change, Trial, Trials
+from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
 
@@ -64,8 +65,8 @@ def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int
 
 def test_a_failure_of_every_second_launch_names_no_wrong_version():
     """With plain majorities, a third of these histories named an innocent version, or a fix that does not exist."""
-    right, wrong = 0, 0
-    for seed in range(40):
+    right, wrong, count = 0, 0, many(20, 40)
+    for seed in range(count):
         rng = random.Random(seed)
         first_bad = rng.randrange(1, 8)
         launched = exit_codes(rng, first_bad=first_bad, rate=0.5)
@@ -76,8 +77,8 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
             held = one.kind == "first_bad" and one.before is not None and one.before < first_bad <= one.after
             right += held
             wrong += not held and one.kind != "bad_from_start"
-    assert right >= 25
-    assert wrong <= 2
+    assert right >= count * 25 / 40
+    assert wrong <= count * 2 / 40
 
 
 # ---------------------------------------------------------------- launches that stopped before a failure could come
