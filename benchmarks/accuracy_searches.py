@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
 from harness.assess import findings
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.row_verdicts import JudgedRow
 from harness.judge.cell.verdict import judge_cell
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
@@ -168,8 +168,8 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
         CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), cell_id=image.version, verdict=cell)
         for image, cell in zip(images, cells, strict=True)
     )
-    block = JudgedBlock(cells=tuple(results), changes=told, warnings=())
-    found = findings.find([block]).findings
+    row = JudgedRow(cells=tuple(results), changes=told, warnings=())
+    found = findings.find([row]).findings
     return [(None if one.before is None else int(one.before), int(one.after)) for one in found]
 
 

@@ -1,7 +1,7 @@
 """How long judging takes, and how much memory: `python -m benchmarks.judging_speed [--cells 10000]`.
 
-Each cell has three launches of 4,000 steps with memory and step times. Blocks of ten versions are judged as a sweep
-does: verdicts, changes, and compared figures. There is one process per CPU, and each generates and judges one block at
+Each cell has three launches of 4,000 steps with memory and step times. Rows of ten versions are judged as a sweep
+does: verdicts, changes, and compared figures. There is one process per CPU, and each generates and judges one row at
 a time, so that it holds no more than one. A trace of ten million steps is timed, too.
 """
 
@@ -18,9 +18,9 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import generators, nasty, step_times
-from harness.assess.row_verdicts import judge_block
+from harness.assess.row_verdicts import judge_row
 from harness.judge.trace.verdict import judge_trace
-from harness.model import Block, Cell, Limits, Steps, Trace, Trial, Variant
+from harness.model import Cell, Limits, Steps, Trace, Trial, Variant, VersionRow
 from harness.run.scheduler import CellRun
 from tests.unit.report import build
 
@@ -33,16 +33,16 @@ QUIET = [*generators.QUIET.values(), *nasty.QUIET.values()]
 
 
 def judge_versions(first: int) -> float:
-    """Return the CPU seconds spent in judging a block, without those for its traces. `first`: the number of its first
+    """Return the CPU seconds spent in judging a row, without those for its traces. `first`: the number of its first
     cell, which seeds its traces.
     """
     rng = np.random.default_rng(first)
     series = build.series("made", [str(place) for place in range(VERSIONS)])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=VARIANT) for image in series.images)
     runs = [CellRun(cell=cell, trials=_launches(rng, QUIET[(first + n) % len(QUIET)])) for n, cell in enumerate(cells)]
-    block = Block(series=series, lane=build.HERE, variant=VARIANT, cells=cells)
+    row = VersionRow(series=series, lane=build.HERE, variant=VARIANT, cells=cells)
     begun = time.process_time()
-    judge_block(block, runs, least=LAUNCHES, seed=0)
+    judge_row(row, runs, least=LAUNCHES, seed=0)
     return time.process_time() - begun
 
 
@@ -75,12 +75,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=10_000)
     options = parser.parse_args()
-    blocks = range(0, options.cells, VERSIONS)
+    rows = range(0, options.cells, VERSIONS)
     with ProcessPoolExecutor() as pool:
-        spent_s = sum(pool.map(judge_versions, blocks))
+        spent_s = sum(pool.map(judge_versions, rows))
     most_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     print(
-        f"{len(blocks) * VERSIONS} cells of {LAUNCHES} launches of {STEPS.budget} steps: {spent_s:.1f} s of CPU, "
+        f"{len(rows) * VERSIONS} cells of {LAUNCHES} launches of {STEPS.budget} steps: {spent_s:.1f} s of CPU, "
         f"{spent_s / (os.cpu_count() or 1):.1f} s on {os.cpu_count()} CPUs, at most {most_kib / 1024:.0f} MiB a process"
     )
     print_long()

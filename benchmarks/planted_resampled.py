@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from benchmarks.planted_sweeps import Swept
 from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedBlock, judge_block
+from harness.assess.row_verdicts import JudgedRow, judge_row
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import BAD, Block, Cell, Noise, Plan, Trial, Variant
+from harness.model import BAD, Cell, Noise, Plan, Trial, Variant, VersionRow
 from harness.plan.cells import make_plan
 from harness.run.engine import Prepared
 from harness.run.scheduler import CellRun
@@ -48,15 +48,15 @@ def plan_of(swept: Swept) -> Plan:
 def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
     """Add a sweep's launches to the pools of its programs. Rounds in which not every version ran are left out."""
     stored = read_run(swept.directory)
-    for block in plan.blocks:
-        pool, rounds = pools.setdefault(_program(block.variant), Pool()), dict[int, list[Trial]]()
-        for cell in block.cells:
+    for row in plan.rows:
+        pool, rounds = pools.setdefault(_program(row.variant), Pool()), dict[int, list[Trial]]()
+        for cell in row.cells:
             trials = stored.cells[cell.id].trials
             pool.facts[cell.id] = trials[0]
             for trial in (*trials, *stored.twins.get(cell.id, ())):
                 rounds.setdefault(trial.round, []).append(trial)
         for number, launches in sorted(rounds.items()):
-            if len(launches) >= len(block.cells):
+            if len(launches) >= len(row.cells):
                 (pool.later if number else pool.first).append(launches)
 
 
@@ -71,15 +71,13 @@ def made_sweeps(plan: Plan, pools: Mapping[str, Pool], count: int, note: Callabl
 
 def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str:
     noise: Noise | None = None
-    blocks: list[JudgedBlock] = []
-    for block in plan.blocks:
-        scheduler = made_block(
-            block, plan, Draws(pool=pools[_program(block.variant)], rng=rng), measures_noise=not blocks
-        )
+    rows: list[JudgedRow] = []
+    for row in plan.rows:
+        scheduler = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
         noise = scheduler.noise() or noise
-        blocks.append(judge_block(block, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
-    found = [f"{one.metric} {_program(one.variant)}" for one in find(blocks).findings]
-    cells = [cell for block in blocks for cell in block.cells if cell.verdict.verdict in BAD]
+        rows.append(judge_row(row, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
+    found = [f"{one.metric} {_program(one.variant)}" for one in find(rows).findings]
+    cells = [cell for row in rows for cell in row.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
 
 
@@ -88,9 +86,9 @@ def _program(variant: Variant) -> str:
     return str(dict(variant.params)["program"])
 
 
-def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
-    """Run a block as a sweep does, but with drawn launches, and return its scheduler."""
-    runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in block.cells]
+def made_row(row: VersionRow, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
+    """Run a row as a sweep does, but with drawn launches, and return its scheduler."""
+    runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in row.cells]
     scheduler = FullScheduler(runs=runs, asked=plan.trials, measures_noise=measures_noise)
     while (batch := scheduler.next()).runs:
         for run in batch.runs:
@@ -106,7 +104,7 @@ def _prepared(cell: Cell) -> Prepared:
 
 @dataclass(kw_only=True)
 class Draws:
-    """Draws the launches of one block: each round is a real round, in random order."""
+    """Draws the launches of one row: each round is a real round, in random order."""
 
     pool: Pool
     rng: random.Random

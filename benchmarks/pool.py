@@ -32,7 +32,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.pool_run import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
-from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
+from harness.run.scheduler import Batch, CellRun, RowRun, Turn
 from harness.schedule.cost import round_limit_s
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
@@ -252,14 +252,14 @@ class Simulation:
         if turn.batch is None:
             return 0.0
         self.launches += len(turn.batch.runs)
-        timeout_s = turn.block.cells[0].cell.variant.scenario.timeout_s
+        timeout_s = turn.row.cells[0].cell.variant.scenario.timeout_s
         return sum(self.chance.uniform(0.25, 0.75) * timeout_s for _ in turn.batch.runs)
 
     def _give_back(self, turn: Turn) -> None:
         if turn.batch is None or turn.batch.runs:
-            self.queue.put_back(turn.block)
+            self.queue.put_back(turn.row)
             return
-        self.queue.close(turn.block)
+        self.queue.close(turn.row)
         self.ended += 1
         if self.ended % (self.rows // 10) == 0:
             own = sum(map(sys.getsizeof, self.work)) + sys.getsizeof(self.work)
@@ -276,8 +276,8 @@ def scale(options: argparse.Namespace) -> int:
     names = [f"gpu{number}" for number in range(machines)]
     tracemalloc.start(1)
     pool = _pool(names)
-    blocks = sorted((_block(number, chance) for number in range(count)), key=round_limit_s, reverse=True)
-    seen = Simulation(queue=pool.queue(blocks), chance=chance, rows=count, free=[(0.0, name) for name in names])
+    rows = sorted((_row(number, chance) for number in range(count)), key=round_limit_s, reverse=True)
+    seen = Simulation(queue=pool.queue(rows), chance=chance, rows=count, free=[(0.0, name) for name in names])
     seen.run()
     tracemalloc.stop()
     busy, whole = (seen.busy(until_s) / (machines * until_s) for until_s in (seen.emptied_s, seen.ended_s))
@@ -298,15 +298,15 @@ def _pool(names: Sequence[str]) -> PoolRun:
         context=RunContext(environ={}, progress=nobody, stopped=threading.Event()),
         make_queue=_queue,
         use=nobody, is_done=nobody, again=nobody, runs_of=nobody, note_broken=nobody,
-        begun=lambda block: None,
+        begun=lambda row: None,
         homes={},
     )  # fmt: skip
 
 
-def _queue(blocks: Sequence[BlockRun]) -> RowQueue:
-    queue = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
-    for block in blocks:
-        queue.add(block)
+def _queue(rows: Sequence[RowRun]) -> RowQueue:
+    queue = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
+    for row in rows:
+        queue.add(row)
     return queue
 
 
@@ -314,7 +314,7 @@ WHERE = Where(file="matrix.yaml", line=1, key="hosts.farm")
 HOST = Host(name="farm", engine="many", gpus="none", where=WHERE, pool=("ssh://gpu0",))
 
 
-def _block(number: int, chance: random.Random) -> BlockRun:
+def _row(number: int, chance: random.Random) -> RowRun:
     """Return a row of 2 to 12 versions and 3 to 8 rounds, whose launches take from seconds to minutes."""
     scenario = Scenario(name=f"row{number}", where=WHERE, command=("a",), timeout_s=chance.choice([20.0, 60.0, 300.0]))
     variant = Variant(scenario=scenario)
@@ -323,7 +323,7 @@ def _block(number: int, chance: random.Random) -> BlockRun:
         for version in range(chance.randint(2, 12))
     ]
     runs = tuple(CellRun(cell=Cell(image=image, lane=Lane(host=HOST), variant=variant)) for image in images)
-    return BlockRun(cells=runs, scheduler=Rounds(runs=runs, rounds=chance.randint(3, 8)))
+    return RowRun(cells=runs, scheduler=Rounds(runs=runs, rounds=chance.randint(3, 8)))
 
 
 if __name__ == "__main__":

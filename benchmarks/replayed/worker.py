@@ -24,10 +24,10 @@ from benchmarks.no_engine import Silent
 from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
 from harness.assess import findings
-from harness.assess.row_verdicts import baseline_of, judge_block
+from harness.assess.row_verdicts import baseline_of, judge_row
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
-from harness.model import Block, Plan, RunResult, SearchMode, Trial
+from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
 from harness.run.scheduler import CellRun
@@ -63,8 +63,8 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
         result, directory = sweep(selected(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
     launches = [_told(result, one) for one in ended]
-    blocks = {block.variant.scenario.name: block for block in result.plan.blocks}
-    told = {name: _told_of(by_name[name], result.plan, block, trials, search) for name, block in blocks.items()}
+    rows = {row.variant.scenario.name: row for row in result.plan.rows}
+    told = {name: _told_of(by_name[name], result.plan, row, trials, search) for name, row in rows.items()}
     return {"launches": launches, "rows": told}
 
 
@@ -94,11 +94,13 @@ def _told(result: RunResult, one: Ended) -> dict[str, Any]:
     return {**told, "twin": one.cell.endswith("-twin"), "steps": one.steps, "seconds": one.seconds}
 
 
-def _told_of(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
+def _told_of(
+    history: History, plan: Plan, row: VersionRow, trials: Sequence[Trial], search: SearchMode
+) -> dict[str, Any]:
     """Return after which launch the right version was first, and was named, each until the end of the sweep."""
-    ids = {cell.id for cell in block.cells}
+    ids = {cell.id for cell in row.cells}
     ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]
-    known = {at: _known(history, plan, block, trials[:at], search) for at in ours} if history.first_bad else {}
+    known = {at: _known(history, plan, row, trials[:at], search) for at in ours} if history.first_bad else {}
     return {
         "launches": len(ours),
         "last": ours[-1],
@@ -117,29 +119,29 @@ def _since(states: Sequence[tuple[int, bool]]) -> int | None:
 
 
 def _known(
-    history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode
+    history: History, plan: Plan, row: VersionRow, trials: Sequence[Trial], search: SearchMode
 ) -> tuple[str, list[str]]:
     """Return the first version that looks bad and the versions named as first bad, given these launches."""
-    runs = [_run(cell.id, block, trials) for cell in block.cells]
+    runs = [_run(cell.id, row, trials) for cell in row.cells]
     asked = plan.trials
     scheduler = FullScheduler(runs=runs, asked=asked)
     twins = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-twin"]) for run in runs]
     for run, others in twins:
         if others:
             scheduler.replicate.run = CellRun(cell=replace(run.cell, twin=True), trials=others)
-    searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(block)) if search == "bisect" else None
-    judged = judge_block(
-        block, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched
+    searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(row)) if search == "bisect" else None
+    judged = judge_row(
+        row, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched
     )
     found = findings.find([judged])
-    signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.blocks[0].cells]
+    signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.rows[0].cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
     begins = [one for one in found.findings if one.kind in ("first_bad", "bad_from_start")]
     return next(iter(bad), ""), [one.after for one in begins if one.metric == history.signal]
 
 
-def _run(cell_id: str, block: Block, trials: Sequence[Trial]) -> CellRun:
-    cell = next(cell for cell in block.cells if cell.id == cell_id)
+def _run(cell_id: str, row: VersionRow, trials: Sequence[Trial]) -> CellRun:
+    cell = next(cell for cell in row.cells if cell.id == cell_id)
     ready = Prepared(image=cell.image, reference="replayed", digest="replayed")
     return CellRun(cell=cell, prepared=ready, trials=[trial for trial in trials if trial.cell_id == cell_id])
 

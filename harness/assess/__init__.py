@@ -1,1 +1,1 @@
-"""Assesses a whole run: the noise, verdicts and changes of each block, and the findings of all blocks."""
+"""Assesses a whole run: the noise, verdicts and changes of each row, and the findings of all rows."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.assess.earlier_runs import known_trial, newest_runs
 from harness.judge.comparison.aa_noise import Replicates, noise_of, pooled
-from harness.model import Block, Host, Noise, Plan, Trial
+from harness.model import Host, Noise, Plan, Trial, VersionRow
 from harness.store.trial_json import trial_files
 
 
@@ -18,20 +18,20 @@ def measured_noise(folder: Path, plan: Plan, host: Host, *, machine: str = "") -
     """
     runs = newest_runs(folder)
     by_scenario: dict[str, list[Noise | None]] = {}
-    for block in plan.blocks:
-        if block.lane.host == host:
-            pairs = _pairs(runs, block)
+    for row in plan.rows:
+        if row.lane.host == host:
+            pairs = _pairs(runs, row)
             if machine:
                 pairs = [pair for pair in pairs if all(trial.machine == machine for trial in pair)]
-            noise = noise_of(pairs, steps=block.variant.scenario.steps)
-            by_scenario.setdefault(block.variant.scenario.name, []).append(noise)
+            noise = noise_of(pairs, steps=row.variant.scenario.steps)
+            by_scenario.setdefault(row.variant.scenario.name, []).append(noise)
     return {name: noise for name, noises in by_scenario.items() if (noise := pooled(noises)) is not None}
 
 
-def _pairs(runs: Sequence[Path], block: Block) -> list[Replicates]:
+def _pairs(runs: Sequence[Path], row: VersionRow) -> list[Replicates]:
     """Return the pairs of a launch of an image and its A/A replicate in the same round."""
     pairs: list[Replicates] = []
-    for cell in block.cells:
+    for cell in row.cells:
         twins = _trials(runs, replace(cell, twin=True).id)
         ours = _trials(runs, cell.id) if twins else {}
         pairs += ((ours[place], twin) for place, twin in twins.items() if place in ours)

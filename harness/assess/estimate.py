@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from harness.assess.earlier_runs import known_trial, newest_runs
-from harness.model import Block, Estimate, Plan
+from harness.model import Estimate, Plan, VersionRow
 from harness.store.trial_json import trial_files
 
 MOST_READ = 40
@@ -24,16 +24,16 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
     trials make the sweep cheaper than estimated.
     """
     runs = newest_runs(folder)
-    measured = [_Measured(block=block, files=_trial_files(runs, block)) for block in plan.blocks]
+    measured = [_Measured(row=row, files=_trial_files(runs, row)) for row in plan.rows]
     known = [one for one in measured if one.files]
     if not known:
         return None
     took_s = _durations(known)
     usual_s = median(took_s.values()) if took_s else 0.0
-    by_lane = dict.fromkeys((str(block.lane) for block in plan.blocks), 0)
+    by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
     seconds = dict.fromkeys(by_lane, 0.0)
     for one in measured:
-        lane, launches = str(one.block.lane), len(one.files) or _likely_launches(one, known, least=plan.trials.least)
+        lane, launches = str(one.row.lane), len(one.files) or _likely_launches(one, known, least=plan.trials.least)
         by_lane[lane] += launches
         seconds[lane] += launches * took_s.get(one.scenario, usual_s)
     return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
@@ -41,23 +41,23 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A block, and its trial files from the run that has the most of them; other runs may have been interrupted."""
+    """A row, and its trial files from the run that has the most of them; other runs may have been interrupted."""
 
-    block: Block
+    row: VersionRow
     files: Sequence[Path]
 
     @property
     def scenario(self) -> str:
-        return self.block.variant.scenario.name
+        return self.row.variant.scenario.name
 
     @property
     def cells(self) -> int:
         """Return the number of cells that are launched, at least one."""
-        return max(1, sum(cell.excluded is None for cell in self.block.cells))
+        return max(1, sum(cell.excluded is None for cell in self.row.cells))
 
 
-def _trial_files(runs: Sequence[Path], block: Block) -> list[Path]:
-    by_run = ([path for cell in block.cells for path in trial_files(run, of=cell.id)] for run in runs)
+def _trial_files(runs: Sequence[Path], row: VersionRow) -> list[Path]:
+    by_run = ([path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in runs)
     return max(by_run, key=len, default=[])
 
 
@@ -82,7 +82,7 @@ def _durations(measured: Sequence[_Measured]) -> dict[str, float]:
 def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
     """Return the seconds of the slowest host. The lanes of a host take turns unless it is parallel."""
     hosts: dict[str, list[float]] = {}
-    for block in {str(block.lane): block for block in plan.blocks}.values():
-        hosts.setdefault(block.lane.host.name, []).append(seconds[str(block.lane)])
-    parallel = {block.lane.host.name for block in plan.blocks if block.lane.host.parallel is True}
+    for row in {str(row.lane): row for row in plan.rows}.values():
+        hosts.setdefault(row.lane.host.name, []).append(seconds[str(row.lane)])
+    parallel = {row.lane.host.name for row in plan.rows if row.lane.host.parallel is True}
     return max(max(lanes) if name in parallel else sum(lanes) for name, lanes in hosts.items())

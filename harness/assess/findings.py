@@ -1,11 +1,11 @@
-"""Finds what a whole run shows: the changes of every block that pass Holm's correction within their scenario."""
+"""Finds what a whole run shows: the changes of every row that pass Holm's correction within their scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.row_verdicts import JudgedRow
 from harness.assess.standing import ENOUGH, launches_beside
 from harness.judge.attribution.consequences import with_consequences
 from harness.judge.changed_signals import with_changes
@@ -16,16 +16,16 @@ from harness.model import Change, Finding, Metric, Observation, signal_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """A change of a block; `position` is that of the block among all blocks."""
+    """A change of a row; `position` is that of the row among all rows."""
 
     position: int
-    block: JudgedBlock
+    row: JudgedRow
     change: Change
 
     @property
     def launches(self) -> int:
         """Return the number of launches on the side of the change that has fewer."""
-        return launches_beside(self.change, self.block)
+        return launches_beside(self.change, self.row)
 
     @property
     def is_level(self) -> bool:
@@ -35,14 +35,14 @@ class _Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of a run, and its blocks with the findings entered in the verdicts of their cells."""
+    """The findings of a run, and its rows with the findings entered in the verdicts of their cells."""
 
     findings: tuple[Finding, ...]
-    blocks: tuple[JudgedBlock, ...]
+    rows: tuple[JudgedRow, ...]
 
 
-def find(blocks: Sequence[JudgedBlock]) -> Findings:
-    """Return the findings of every block, in the order given.
+def find(rows: Sequence[JudgedRow]) -> Findings:
+    """Return the findings of every row, in the order given.
 
     A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
     scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs at
@@ -50,11 +50,9 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     corrected. A finding that another finding explains is marked as its consequence.
     """
     changes = [
-        _Found(position=position, block=block, change=change)
-        for position, block in enumerate(blocks)
-        for change in block.changes
+        _Found(position=position, row=row, change=change) for position, row in enumerate(rows) for change in row.changes
     ]
-    held = _holm(changes, blocks)
+    held = _holm(changes, rows)
     kept = _begun(
         item
         for item in changes
@@ -63,10 +61,10 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     of_position: dict[int, list[Change]] = {}
     for item in kept:
         of_position.setdefault(item.position, []).append(item.change)
-    versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
+    versions = {row.cells[0].cell.image.series: [cell.cell.image.version for cell in row.cells] for row in rows}
     return Findings(
         findings=with_consequences(list(map(_finding, kept)), versions),
-        blocks=tuple(_with_changes(block, of_position.get(position, [])) for position, block in enumerate(blocks)),
+        rows=tuple(_with_changes(row, of_position.get(position, [])) for position, row in enumerate(rows)),
     )
 
 
@@ -90,29 +88,29 @@ def _begun(items: Iterable[_Found]) -> list[_Found]:
     return kept
 
 
-def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
+def _with_changes(row: JudgedRow, kept: Sequence[Change]) -> JudgedRow:
     places = {(change.metric, change.after) for change in kept}
-    dropped = [change for change in block.changes if (change.metric, change.after) not in places]
-    verdicts = with_changes([cell.verdict for cell in block.cells], kept, dropped)
-    cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(block.cells, verdicts, strict=True))
-    return replace(block, cells=cells)
+    dropped = [change for change in row.changes if (change.metric, change.after) not in places]
+    verdicts = with_changes([cell.verdict for cell in row.cells], kept, dropped)
+    cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(row.cells, verdicts, strict=True))
+    return replace(row, cells=cells)
 
 
-def _holm(changes: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[_Found]:
+def _holm(changes: Sequence[_Found], rows: Sequence[JudgedRow]) -> set[_Found]:
     """Return the level changes that pass Holm's correction. Comparisons without a change are included, with p = 1."""
     held: set[_Found] = set()
-    for scenario in {item.block.scenario for item in changes}:
+    for scenario in {item.row.scenario for item in changes}:
         family = [
             (item, p)
             for item in changes
-            if item.block.scenario == scenario and item.is_level and (p := item.change.p) is not None
+            if item.row.scenario == scenario and item.is_level and (p := item.change.p) is not None
         ]
         changed = {(item.position, item.change.metric) for item, _ in family}
         unchanged = [
             name
-            for position, block in enumerate(blocks)
-            if block.scenario == scenario
-            for name in block.tested
+            for position, row in enumerate(rows)
+            if row.scenario == scenario
+            for name in row.tested
             if (position, name) not in changed
         ]
         names = [*(item.change.metric for item, _ in family), *unchanged]
@@ -132,7 +130,7 @@ def _between(change: Change) -> Sequence[int]:
 
 
 def _finding(item: _Found) -> Finding:
-    change, cells = item.change, item.block.cells
+    change, cells = item.change, item.row.cells
     versions = [result.cell.image.version for result in cells]
     return Finding(
         series=cells[0].cell.image.series,
@@ -150,18 +148,18 @@ def _finding(item: _Found) -> Finding:
     )
 
 
-def observations(blocks: Sequence[JudgedBlock]) -> tuple[Observation, ...]:
+def observations(rows: Sequence[JudgedRow]) -> tuple[Observation, ...]:
     """Return the differences between neighbouring versions that are reported but not judged."""
     return tuple(
         Observation(
-            series=block.cells[0].cell.image.series,
-            lane=block.cells[0].cell.lane,
-            variant=block.cells[0].cell.variant,
+            series=row.cells[0].cell.image.series,
+            lane=row.cells[0].cell.lane,
+            variant=row.cells[0].cell.variant,
             signal=observed.signal,
-            before=block.cells[observed.before].cell.image.version,
-            after=block.cells[observed.after].cell.image.version,
+            before=row.cells[observed.before].cell.image.version,
+            after=row.cells[observed.after].cell.image.version,
             text=observed.text,
         )
-        for block in blocks
-        for observed in block.observed
+        for row in rows
+        for observed in row.observed
     )

@@ -1,4 +1,4 @@
-"""Judges a block whose launches are done: its cells, changes and warnings. Thins its traces to save memory."""
+"""Judges a row whose launches are done: its cells, changes and warnings. Thins its traces to save memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
-from harness.model import GOOD, LEVELS, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
+from harness.model import GOOD, LEVELS, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial, VersionRow
 from harness.reasons import RowWarning
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
@@ -42,8 +42,8 @@ def shown_rows(trials: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedBlock:
-    """The judged cells and changes of one block, oldest image first. Its trials hold thinned traces.
+class JudgedRow:
+    """The judged cells and changes of one row, oldest image first. Its trials hold thinned traces.
 
     `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
     launches of A/A replicates, which belong to no cell.
@@ -61,14 +61,14 @@ class JudgedBlock:
         return self.cells[0].cell.variant.scenario.name
 
 
-def to_be_continued(block: JudgedBlock, remedy: str) -> JudgedBlock:
-    """Return an unfinished block with `remedy` for each signal that its launches so far do not settle."""
-    cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in block.cells)
-    return replace(block, cells=cells)
+def to_be_continued(row: JudgedRow, remedy: str) -> JudgedRow:
+    """Return an unfinished row with `remedy` for each signal that its launches so far do not settle."""
+    cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in row.cells)
+    return replace(row, cells=cells)
 
 
-def judge_block(
-    block: Block,
+def judge_row(
+    row: VersionRow,
     runs: Sequence[CellRun],
     *,
     least: int,
@@ -76,20 +76,20 @@ def judge_block(
     noise: Noise | None = None,
     searched: BisectScheduler | None = None,
     trace_rows: int = SHOWN_ROWS,
-    blocks: int = 1,
-) -> JudgedBlock:
-    """Judge a block whose launches are done.
+    rows: int = 1,
+) -> JudgedRow:
+    """Judge a row whose launches are done.
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, `searched`
     the scheduler that chose its launches if it was bisected, `trace_rows` the number of rows to keep of each trace, and
-    `blocks` the number of blocks of its scenario.
+    `rows` the number of rows of its scenario.
     """
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
-    scenario = block.variant.scenario
+    scenario = row.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
-    changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, blocks=blocks)
+    changes = _changes(row, compared, seed=seed, noise=noise, searched=searched)
+    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
@@ -100,12 +100,12 @@ def judge_block(
         changes = (*_sized(changes, compared), *(change for metric in values.values() for change in metric.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
-    return JudgedBlock(
+    return JudgedRow(
         cells=tuple(thinned_cell(_with_visible(cell, seen), rows=trace_rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
-        warnings=_warnings(block, cells, changes, searched=searched is not None),
+        warnings=_warnings(row, cells, changes, searched=searched is not None),
     )
 
 
@@ -114,15 +114,15 @@ def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) ->
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
 
 
-def noise_place_of(block: Block) -> tuple[str, str]:
-    """Return the names of the lane and the scenario: blocks in which both are the same share their A/A noise."""
-    return str(block.lane), block.variant.scenario.name
+def noise_place_of(row: VersionRow) -> tuple[str, str]:
+    """Return the names of the lane and the scenario: rows in which both are the same share their A/A noise."""
+    return str(row.lane), row.variant.scenario.name
 
 
-def baseline_of(block: Block) -> int | None:
+def baseline_of(row: VersionRow) -> int | None:
     """Return the position of the baseline image; None if the matrix names none."""
-    versions = [image.version for image in block.series.images]
-    return versions.index(block.series.baseline) if block.series.baseline in versions else None
+    versions = [image.version for image in row.series.images]
+    return versions.index(row.series.baseline) if row.series.baseline in versions else None
 
 
 def _sized(changes: Iterable[Change], compared: Compared) -> Iterator[Change]:
@@ -154,26 +154,24 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
     return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
 
 
-def _beside_others(block: Block, changes: Sequence[Change]) -> Iterator[str]:
+def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:
     """Warn of changed step times that were measured while other lanes of the host were busy."""
-    if block.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
-        yield RowWarning.BUSY_HOST(
-            series=block.series.name, lane=block.lane, variant=block.variant, host=block.lane.host.name
-        )
+    if row.lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
+        yield RowWarning.BUSY_HOST(series=row.series.name, lane=row.lane, variant=row.variant, host=row.lane.host.name)
 
 
 def _changes(
-    block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
+    row: VersionRow, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
     """Return the changes, judged on all launches. A bisection stops at its own error probability (`rules.alpha`), with
     too few launches for the stricter one of a full sweep (MISS).
     """
-    scenario = block.variant.scenario
+    scenario = row.variant.scenario
     changes = find_changes(
         compared,
         limits=scenario.limits,
         seed=seed,
-        baseline=baseline_of(block),
+        baseline=baseline_of(row),
         exit_only=scenario.judge_exit,
         noise=noise,
         miss=MISS if searched is None else searched.rules.alpha,
@@ -183,13 +181,13 @@ def _changes(
     return with_boundaries(changes, searched.boundaries(), cells=compared.cells, rules=searched.rules)
 
 
-def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
+def _not_launched(row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
-        yield RowWarning.NOT_LAUNCHED(series=block.series.name, lane=block.lane)
+        yield RowWarning.NOT_LAUNCHED(series=row.series.name, lane=row.lane)
 
 
-def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
+def _by_luck(row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn of versions that look good but have too few launches for a finding to rely on."""
     doubted = sorted(
         {
@@ -201,13 +199,11 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
         }
     )
     if doubted:
-        versions = ", ".join(block.cells[place].image.version for place in doubted)
-        yield RowWarning.MAY_BE_LUCKY(
-            series=block.series.name, versions=versions, lane=block.lane, variant=block.variant
-        )
+        versions = ", ".join(row.cells[place].image.version for place in doubted)
+        yield RowWarning.MAY_BE_LUCKY(series=row.series.name, versions=versions, lane=row.lane, variant=row.variant)
 
 
-def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
+def _of_another_kind(row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change]) -> Iterator[str]:
     """Warn of a package that was pure Python on one side of a change and compiled on the other.
 
     pip builds a version that has no wheel for this Python from source, and some packages then leave out what cannot be
@@ -220,8 +216,8 @@ def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequenc
             old, new = _kind(cells[before], name), _kind(cells[after], name)
             if old is not None and new is not None and old[0] != new[0]:
                 yield RowWarning.INSTALLED_OTHERWISE(
-                    series=block.series.name,
-                    lane=block.lane,
+                    series=row.series.name,
+                    lane=row.lane,
                     package=name,
                     before=cells[before].cell.image.version,
                     old=old[0],
@@ -244,26 +240,26 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
 
 
 def _warnings(
-    block: Block, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
+    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
 ) -> tuple[str, ...]:
     return (
-        *_left_out(block, [cell.trials for cell in cells], searched=searched),
-        *_not_launched(block, cells, changes),
-        *_beside_others(block, changes),
-        *_by_luck(block, cells, changes),
-        *_of_another_kind(block, cells, changes),
+        *_left_out(row, [cell.trials for cell in cells], searched=searched),
+        *_not_launched(row, cells, changes),
+        *_beside_others(row, changes),
+        *_by_luck(row, cells, changes),
+        *_of_another_kind(row, cells, changes),
     )
 
 
-def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> Iterator[str]:
+def _left_out(row: VersionRow, trials: Sequence[Sequence[Trial]], *, searched: bool) -> Iterator[str]:
     """Warn, with the remedy, of trials that the findings leave out: measured under other conditions, not side by side,
     or against a baseline that was not measured.
     """
-    series, lane, variant, scenario = block.series, block.lane, block.variant, block.variant.scenario
+    series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
     compared = not searched and scenario.limits.step_time is not None
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
-    versions = ", ".join(block.cells[number].image.version for number in apart)
-    usual = baseline_of(block)
+    versions = ", ".join(row.cells[number].image.version for number in apart)
+    usual = baseline_of(row)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
         yield RowWarning.NO_BASELINE(series=series.name, lane=lane, variant=variant, baseline=series.baseline)
     if apart and any(version and place not in apart for place, version in enumerate(trials)):

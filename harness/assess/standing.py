@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.row_verdicts import JudgedRow
 from harness.judge.comparison.level_figures import RULES
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Change, Trials, signal_of
 from harness.schedule.confirming import to_confirm
@@ -15,13 +15,13 @@ ENOUGH = 2
 """Fewest launches on each side of a confirmed change; with fewer, a side has no verdict."""
 
 
-def launches_beside(change: Change, judged: JudgedBlock) -> int:
+def launches_beside(change: Change, judged: JudgedRow) -> int:
     """Return the number of launches on the side of a change that has fewer."""
     sides = [place for place in (change.before, change.after) if place is not None]
     return min(judged.cells[place].verdict.trials for place in sides)
 
 
-def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
+def standing_of(judged: JudgedRow, *, asked: Trials) -> RowStanding:
     """Return how near a row is to a limit, whether anything has to be confirmed, and whether a change is confirmed."""
     cells = [cell.verdict for cell in judged.cells]
     worse = [change for change in judged.changes if change.kind != "first_fixed"]

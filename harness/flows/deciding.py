@@ -45,7 +45,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
         return False
     hosts = {host.name: host for _, _, host in selection.combinations}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
-    for name, gpu in dict.fromkeys((block["host"], block["gpu"]) for block in stored["blocks"]):
+    for name, gpu in dict.fromkeys((row["host"], row["gpu"]) for row in stored["blocks"]):
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
@@ -62,5 +62,5 @@ def _as_written(plan: Any) -> Mapping[str, Any]:
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan without the parts that may differ between two runs of it, such as the seed and the exclusions."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
-    blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
-    return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": blocks}
+    rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["blocks"]]
+    return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": rows}

@@ -111,7 +111,7 @@ def _result(
     directory: Path,
 ) -> RunResult:
     """Return the result of these findings, with the verdict `running`. `clock`: the start, in monotonic seconds."""
-    cells = tuple(cell for block in judged.blocks for cell in block.cells)
+    cells = tuple(cell for row in judged.rows for cell in row.cells)
     return RunResult(
         matrix=plan.matrix.name,
         verdict="running",
@@ -123,7 +123,7 @@ def _result(
         findings=judged.findings,
         attribution=attribute(plan, cells, judged.findings),
         directory=directory,
-        warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
-        observations=observations(judged.blocks),
-        replicates=sum(block.replicates for block in judged.blocks),
+        warnings=(*troubles_of(opened), *(warning for row in judged.rows for warning in row.warnings)),
+        observations=observations(judged.rows),
+        replicates=sum(row.replicates for row in judged.rows),
     )

@@ -85,7 +85,7 @@ def killed_rows(folder: Path, *, began: str) -> RunRows:
         "killed",
         started=began,
         verdict="interrupted",
-        cells=sum(len(block.cells) for block in plan.blocks),
+        cells=sum(len(row.cells) for row in plan.rows),
         warnings=json.dumps([f"killed before it wrote a result; {kept}"]),
     )
     return RunRows(run=row)
@@ -120,12 +120,12 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
 
 
 def _histories(plan: Plan) -> Iterator[SqlRow]:
-    for block in plan.blocks:
-        lane, variant = block.lane, block.variant
+    for row in plan.rows:
+        lane, variant = row.lane, row.variant
         params = json.dumps(dict(variant.params))
         if len(params) > MOST_LETTERS:
             raise UsageError(f"params longer than {MOST_LETTERS:,} characters")
-        names = (block.series.name, lane.host.name, lane.gpu, variant.scenario.name, params, str(lane), str(variant))
+        names = (row.series.name, lane.host.name, lane.gpu, variant.scenario.name, params, str(lane), str(variant))
         yield tuple(None if name is None else _text(name) for name in names)
 
 
@@ -140,8 +140,8 @@ STATE = 3
 
 
 def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
-    for number, block in enumerate(plan.blocks):
-        for cell in block.cells:
+    for number, row in enumerate(plan.rows):
+        for cell in row.cells:
             entry = told.cells.get(cell.id)
             if entry is not None:
                 yield _cell(cell.image.version, entry, history=number)
@@ -194,7 +194,7 @@ def _findings(told: ResultFile) -> Iterator[SqlRow]:
         effect = finding.effect
         low, high = (None, None) if effect is None or effect.ci is None else effect.ci
         yield (
-            finding.block, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
+            finding.row, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
             _text(finding.after), _text(finding.verdict), None if effect is None else _number(effect.value),
             effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
             _text(finding.consequence_of),

@@ -1,4 +1,4 @@
-"""Marks the signals of a block's cells that the block's changes make bad or suspect."""
+"""Marks the signals of a row's cells that the row's changes make bad or suspect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.reasons import SignalReason
 def with_changes(
     cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
 ) -> tuple[CellVerdict, ...]:
-    """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
+    """Return the cells of a row with the signals of `kept` changes marked `bad`, from each first bad version to the
     version before the first fixed one. The signals of `dropped` changes, which Holm's correction rejected or which had
     too few rounds, are marked `suspect` up to the first fixed version of a kept change.
     """

@@ -1,4 +1,4 @@
-"""Judges each signal in each cell of a block: good, bad, suspect, blind or none.
+"""Judges each signal in each cell of a row: good, bad, suspect, blind or none.
 
 A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
 or an interruption prevent that, the signal is `blind`, and a remedy is named.
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """The precision at which the levels of a block were compared. `visible` is the minimum detectable effect by signal,
+    """The precision at which the levels of a row were compared. `visible` is the minimum detectable effect by signal,
     as a fraction. `searched`: a bisection chose the launches, so that there are no full rounds.
     """
 
@@ -36,12 +36,12 @@ class Resolution:
 
 
 def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
-    """Return the cells of a block, oldest first, with the verdict on each level signal added."""
+    """Return the cells of a row, oldest first, with the verdict on each level signal added."""
     return _with_signals(cells, {name: _level(name, compared, cells, asked) for name in LEVELS})
 
 
 def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
-    """Return the cells of a block with the verdict on each number that the scenario returned added."""
+    """Return the cells of a row with the verdict on each number that the scenario returned added."""
     return _with_signals(cells, {name: value.seen for name, value in values.items()})
 
 
@@ -94,7 +94,7 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One level signal of a block. `launches`: most launches of any version; `measured`: number of versions launched;
+    """One level signal of a row. `launches`: most launches of any version; `measured`: number of versions launched;
     `others`: number of versions with a figure; `highest`: the highest of these figures.
     """
 

@@ -90,7 +90,7 @@ class CellVerdict:
     """The verdict on one cell, over its trials (`judge/cell/verdict.py`); an entry of `summary.json`'s `cells`.
 
     `step_ms` and `peak_rss_mib` are those of whole launches. `compared_*` are the figures that findings compare
-    (`judge/comparison/compared.py`), from the steps and rounds that all versions of the block share; None if the cell
+    (`judge/comparison/compared.py`), from the steps and rounds that all versions of the row share; None if the cell
     was not compared.
     """
 
@@ -206,7 +206,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """A difference between two neighbouring versions of one block that is reported but not judged: `signal` is `log`
+    """A difference between two neighbouring versions of one row that is reported but not judged: `signal` is `log`
     or a metric, `before` and `after` are positions, `text` describes it."""
 
     signal: Metric

@@ -1,4 +1,4 @@
-"""Defines the records of a plan: its cells and blocks, and its cost."""
+"""Defines the records of a plan: its cells and rows, and its cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class VersionRow:
     """All cells of one series, lane and variant, oldest image first: one row of a table, one history."""
 
     series: Series
@@ -64,34 +64,34 @@ class Skip:
 
 SearchMode = Literal["full", "bisect", "auto"]
 FEWEST_SEARCHED = 3
-"""Smallest number of images for which a block is searched; with fewer, a search saves nothing."""
+"""Smallest number of images for which a row is searched; with fewer, a search saves nothing."""
 AUTO_SEARCHED = 9
-"""Smallest number of images for which `auto` searches a block; it runs every image of smaller blocks."""
+"""Smallest number of images for which `auto` searches a row; it runs every image of smaller rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     matrix: Matrix
-    blocks: tuple[Block, ...]
+    rows: tuple[VersionRow, ...]
     trials: Trials
     seed: int
     search: SearchMode = "full"
     stop: Stop = field(default_factory=Stop)
 
-    def searched(self, block: Block) -> bool:
-        """Return whether the first bad image of a block is searched for, instead of running all images."""
-        asked = sum(cell.excluded is None for cell in block.cells)
+    def searched(self, row: VersionRow) -> bool:
+        """Return whether the first bad image of a row is searched for, instead of running all images."""
+        asked = sum(cell.excluded is None for cell in row.cells)
         return self.search != "full" and asked >= (AUTO_SEARCHED if self.search == "auto" else FEWEST_SEARCHED)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Return all cells, block by block."""
-        return tuple(cell for block in self.blocks for cell in block.cells)
+        """Return all cells, row by row."""
+        return tuple(cell for row in self.rows for cell in row.cells)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCost:
-    """The workload of a host. `launches_expected` assumes one clear change in each block that is searched, and clear
+    """The workload of a host. `launches_expected` assumes one clear change in each row that is searched, and clear
     results in all others. `worst_s` assumes that each of these launches uses its whole timeout; it excludes pulls
     and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them."""
 
@@ -124,7 +124,7 @@ class Explanation:
     seed: int
     cells: int
     searched: int
-    """Number of cells in blocks where a search chooses the launches."""
+    """Number of cells in rows where a search chooses the launches."""
     excluded: int
     search: str
     launches_least: int

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.model import (
-    Block,
     Cell,
     Excluded,
     Host,
@@ -27,6 +26,7 @@ from harness.model import (
     Stop,
     Trials,
     Variant,
+    VersionRow,
     written,
 )
 from harness.reasons import PlanReason
@@ -86,18 +86,18 @@ def select(
 
 
 def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = MappingProxyType({})) -> Plan:
-    """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
+    """Return the plan of all cells, in rows: by scenario, variant, series and lane, in the order of the matrix file.
     `lanes` are the lanes of the hosts whose GPUs are known (`choose_lanes`), by the name of the host; other hosts have
     the lanes that the matrix names.
     """
     matrix = selection.matrix
-    blocks = tuple(
-        Block(series=series, lane=lane, variant=variant, cells=_cells(matrix, series, lane, variant))
+    rows = tuple(
+        VersionRow(series=series, lane=lane, variant=variant, cells=_cells(matrix, series, lane, variant))
         for variant, series, host in selection.combinations
         for lane in lanes.get(host.name) or _lanes(host)
     )
     return Plan(
-        matrix=matrix, blocks=blocks, trials=selection.trials, seed=selection.seed, search=selection.search,
+        matrix=matrix, rows=rows, trials=selection.trials, seed=selection.seed, search=selection.search,
         stop=selection.stop,
     )  # fmt: skip
 
@@ -109,8 +109,8 @@ def including(plan: Plan, cells: Collection[str]) -> Plan:
         can_run = not _needs_engine(cell.image, cell.lane.host)
         return replace(cell, excluded=None) if cell.id in cells and can_run else cell
 
-    blocks = tuple(replace(block, cells=tuple(map(kept, block.cells))) for block in plan.blocks)
-    return replace(plan, blocks=blocks)
+    rows = tuple(replace(row, cells=tuple(map(kept, row.cells))) for row in plan.rows)
+    return replace(plan, rows=rows)
 
 
 def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> Iterator[Variant]:
@@ -172,7 +172,7 @@ def _lanes(host: Host) -> list[Lane]:
 
 
 def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
-    """Return the cells of a block, oldest image first, including excluded ones, with the reason."""
+    """Return the cells of a row, oldest image first, including excluded ones, with the reason."""
     return tuple(
         Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
         for image in series.images

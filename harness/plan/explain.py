@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from harness import masking
-from harness.model import Block, Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull
+from harness.model import Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
 from harness.reasons import PlanReason
 from harness.schedule.bisect.records import Expected, Rules, expected_launches
 
 
 def explain(plan: Plan) -> Explanation:
     """Return what the plan would do: cells, launches and worst-case duration, in total and by host."""
-    hosts = list(dict.fromkeys(block.lane.host for block in plan.blocks))
+    hosts = list(dict.fromkeys(row.lane.host for row in plan.rows))
     costs = tuple(_host_cost(host, plan) for host in hosts)
     excluded = [cell for cell in plan.cells if cell.excluded]
     return Explanation(
         matrix=plan.matrix.name,
         seed=plan.seed,
         cells=sum(cost.cells for cost in costs),
-        searched=sum(cell.excluded is None for block in plan.blocks if plan.searched(block) for cell in block.cells),
+        searched=sum(cell.excluded is None for row in plan.rows if plan.searched(row) for cell in row.cells),
         excluded=len(excluded),
         search=plan.search,
         launches_least=sum(cost.launches_least for cost in costs),
@@ -35,30 +35,30 @@ def explain(plan: Plan) -> Explanation:
 def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, int]:
     """Return the maximum number of launches by lane, without A/A replicates; `only`: count only these cells (ids)."""
     by_lane: Counter[str] = Counter()
-    for block in plan.blocks:
-        chosen = 0 if only is None else sum(cell.id in only for cell in block.cells)
-        by_lane[str(block.lane)] += _expected(block, plan).most if only is None else plan.trials.most * chosen
+    for row in plan.rows:
+        chosen = 0 if only is None else sum(cell.id in only for cell in row.cells)
+        by_lane[str(row.lane)] += _expected(row, plan).most if only is None else plan.trials.most * chosen
     return by_lane
 
 
 def typical_launches(plan: Plan) -> dict[str, int]:
     """Return the number of launches by lane, without A/A replicates, if every result is clear."""
     by_lane: Counter[str] = Counter()
-    for block in plan.blocks:
-        by_lane[str(block.lane)] += round(_expected(block, plan).typical)
+    for row in plan.rows:
+        by_lane[str(row.lane)] += round(_expected(row, plan).typical)
     return by_lane
 
 
 def _host_cost(host: Host, plan: Plan) -> HostCost:
-    blocks = [block for block in plan.blocks if block.lane.host == host]
-    cells = [cell for block in blocks for cell in block.cells if not cell.excluded]
-    expected = {block.cells[0].id: _expected(block, plan) for block in blocks}
-    by_lane: dict[str, float] = {str(block.lane): 0.0 for block in blocks}
-    for block in blocks:
-        timeout_s = block.variant.scenario.timeout_s
-        by_lane[str(block.lane)] += timeout_s * expected[block.cells[0].id].typical
-    certain = _images([block for block in blocks if not plan.searched(block)])
-    possible = [image for image in _images(blocks) if image not in certain]
+    rows = [row for row in plan.rows if row.lane.host == host]
+    cells = [cell for row in rows for cell in row.cells if not cell.excluded]
+    expected = {row.cells[0].id: _expected(row, plan) for row in rows}
+    by_lane: dict[str, float] = {str(row.lane): 0.0 for row in rows}
+    for row in rows:
+        timeout_s = row.variant.scenario.timeout_s
+        by_lane[str(row.lane)] += timeout_s * expected[row.cells[0].id].typical
+    certain = _images([row for row in rows if not plan.searched(row)])
+    possible = [image for image in _images(rows) if image not in certain]
     return HostCost(
         name=host.name,
         engine=host.engine,
@@ -73,14 +73,14 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
     )
 
 
-def _images(blocks: Sequence[Block]) -> list[Image]:
-    return list(dict.fromkeys(cell.image for block in blocks for cell in block.cells if not cell.excluded))
+def _images(rows: Sequence[VersionRow]) -> list[Image]:
+    return list(dict.fromkeys(cell.image for row in rows for cell in row.cells if not cell.excluded))
 
 
-def _expected(block: Block, plan: Plan) -> Expected:
-    """Return the launches of a block, without the A/A replicate of each round."""
-    cells = sum(cell.excluded is None for cell in block.cells)
-    if plan.searched(block):
+def _expected(row: VersionRow, plan: Plan) -> Expected:
+    """Return the launches of a row, without the A/A replicate of each round."""
+    cells = sum(cell.excluded is None for cell in row.cells)
+    if plan.searched(row):
         return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))
     least = cells * plan.trials.least
     return Expected(least=least, typical=least, most=cells * plan.trials.most)

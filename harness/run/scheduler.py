@@ -126,7 +126,7 @@ class Batch:
     """The launches to make next: one trial of each of `runs`, in random order.
 
     `whole`: all launches use their whole budget. `depth`: which launches use it if `whole` is false. `only_known`:
-    nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped`
+    nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the row; its `skipped`
     then gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`,
     and the figures behind the decision. `row_runs`: all versions of the row, if slow ones may have shorter launches.
     """
@@ -142,7 +142,7 @@ class Batch:
 
 
 class Scheduler(Protocol):
-    """Decides what is launched next in one block, from its trials so far."""
+    """Decides what is launched next in one row, from its trials so far."""
 
     @property
     def lazy(self) -> bool:
@@ -157,7 +157,7 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BlockRun:
+class RowRun:
     """The cells of one series, lane and variant, oldest image first, and their scheduler."""
 
     cells: tuple[CellRun, ...]
@@ -179,7 +179,7 @@ class Turn:
     row comes before the others.
     """
 
-    block: BlockRun
+    row: RowRun
     batch: Batch | None
     single: bool = False
     urgency: str = ""
@@ -193,25 +193,25 @@ class Queue(Protocol):
         """Return the most urgent turn and assign its row to the worker; None if nothing is left for the worker. Among
         single launches, those whose run is `ready` come first."""
 
-    def put_back(self, block: BlockRun) -> None:
+    def put_back(self, row: RowRun) -> None:
         """End the turn of a row: judge it, and ask its scheduler for the next batch."""
 
-    def close(self, block: BlockRun) -> None:
+    def close(self, row: RowRun) -> None:
         """End a row, so that no worker takes it again."""
 
-    def ahead(self, worker: str) -> Sequence[BlockRun]:
+    def ahead(self, worker: str) -> Sequence[RowRun]:
         """Return the rows that a worker has begun or may begin, most urgent first."""
 
-    def claim(self, block: BlockRun, worker: str) -> bool:
+    def claim(self, row: RowRun, worker: str) -> bool:
         """Assign a row to the worker ahead of its turn; return False if another worker has begun it or works on it."""
 
-    def again(self, block: BlockRun) -> None:
+    def again(self, row: RowRun) -> None:
         """Release a row that was claimed, after its launch."""
 
     def abandon(self, worker: str) -> None:
         """Record that a worker of this name has ended early and will not put its turns back."""
 
-    def gives_way(self, block: BlockRun) -> bool:
+    def gives_way(self, row: RowRun) -> bool:
         """Return whether other rows go before the rest of this row's turn, because its first launches were costly."""
 
     def stopped(self) -> bool:

@@ -1,4 +1,4 @@
-"""Measures the A/A noise of a block: one image is launched twice in every round, under two names."""
+"""Measures the A/A noise of a row: one image is launched twice in every round, under two names."""
 
 from __future__ import annotations
 

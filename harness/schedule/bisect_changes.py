@@ -19,7 +19,7 @@ SLOWER = "slower"
 def with_boundaries(
     changes: Sequence[Change], boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
 ) -> tuple[Change, ...]:
-    """Return the changes of a block that was bisected.
+    """Return the changes of a row that was bisected.
 
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
     other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.

@@ -1,4 +1,4 @@
-"""Schedules a block that is bisected: converts its trials to the evidence that `harness.schedule.bisect` uses."""
+"""Schedules a row that is bisected: converts its trials to the evidence that `harness.schedule.bisect` uses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.bisect.conclude import conclude, not_needed
 from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect.records import LEVEL, Boundary, Decision, Evidence, RowVersions, Rules, VersionEvidence
-from harness.schedule.oracle import block_fails_late, judge_trials
+from harness.schedule.oracle import judge_trials, row_fails_late
 
 
 @dataclass(kw_only=True)
 class BisectScheduler:
-    """One block, oldest image first. Images are pulled or built only when they are launched.
+    """One row, oldest image first. Images are pulled or built only when they are launched.
 
     `baseline` is the position of the image against which the others are judged.
     """
@@ -67,7 +67,7 @@ class BisectScheduler:
             most=self.asked.most,
             step_limit=None if limits.step_time is None else math.log1p(limits.step_time),
             baseline=self.baseline,
-            whole=block_fails_late(self.runs),
+            whole=row_fails_late(self.runs),
         )
 
     def boundaries(self) -> tuple[Boundary, ...]:

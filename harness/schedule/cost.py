@@ -7,15 +7,15 @@ from statistics import fmean
 
 from harness.judge.trace.verdict import settled_median
 from harness.model import Trial
-from harness.run.scheduler import Batch, BlockRun, CellRun
+from harness.run.scheduler import Batch, CellRun, RowRun
 
 
-def round_limit_s(block: BlockRun) -> float:
+def round_limit_s(row: RowRun) -> float:
     """Return how long a round of a row may take, in seconds: the sum of its launches' timeouts. Each step of their
     budgets adds 1 ms, so that of two rows with equal timeouts the one with more steps counts as longer.
     """
-    scenario = block.cells[0].cell.variant.scenario
-    launched = sum(run.cell.excluded is None for run in block.cells)
+    scenario = row.cells[0].cell.variant.scenario
+    launched = sum(run.cell.excluded is None for run in row.cells)
     return launched * (scenario.timeout_s + scenario.steps.budget / 1000)
 
 

@@ -1,4 +1,4 @@
-"""Schedules a block that runs every version: in rounds of all versions, and in single launches that results require."""
+"""Schedules a row that runs every version: in rounds of all versions, and in single launches that results require."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.reasons import LaunchReason, SkipReason
 from harness.run.scheduler import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate, is_compared
 from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import block_fails_late, judge_so_far, judge_trials
+from harness.schedule.oracle import judge_so_far, judge_trials, row_fails_late
 
 REFERENCES = 2
 """Launches that the oldest version that waited for images has in its turn, without waiting, as a reference."""
@@ -26,7 +26,7 @@ REFERENCES = 2
 
 @dataclass(kw_only=True)
 class FullScheduler:
-    """One block, oldest image first. A round is one trial of every version. After the first round, a version that looks
+    """One row, oldest image first. A round is one trial of every version. After the first round, a version that looks
     bad and the last good one before it are launched until this is confirmed or refuted. After `asked.least` rounds
 
     - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
@@ -44,8 +44,8 @@ class FullScheduler:
     """Rounds of this run that have only the versions on both sides of a change, to confirm it."""
     only: frozenset[str] | None = None
     """Ids of the cells that may be launched; for the others, only the trials of earlier runs count. None means all."""
-    blocks: int = 1
-    """Number of blocks of the scenario, which share the chance of a false alarm."""
+    rows: int = 1
+    """Number of rows of the scenario, which share the chance of a false alarm."""
 
     def __post_init__(self) -> None:
         self.replicate = AAReplicate(runs=self.runs)
@@ -69,7 +69,7 @@ class FullScheduler:
         batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
-        return replace(batch, whole=block_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
+        return replace(batch, whole=row_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
 
     def early(self) -> list[Batch]:
         """Return the launches to make while images are prepared. If step times are compared, enough launches are left
@@ -215,7 +215,7 @@ class FullScheduler:
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
             trials, limits=scenario.limits, steps=scenario.steps,
-            trials_asked=self.asked, noise=self.noise(), blocks=self.blocks,
+            trials_asked=self.asked, noise=self.noise(), rows=self.rows,
         )  # fmt: skip
 
     def _has_to_confirm(self, run: CellRun) -> bool:

@@ -108,8 +108,8 @@ def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     return replace(judged, verdict="flat", verdicts=("flat",)) if is_quiet else judged
 
 
-def block_fails_late(runs: Sequence[CellRun]) -> bool:
-    """Return whether further launches of a block have to run their whole budget: one launch failed later than quiet
+def row_fails_late(runs: Sequence[CellRun]) -> bool:
+    """Return whether further launches of a row have to run their whole budget: one launch failed later than quiet
     launches stop, or returned NaN, and the others must get as far.
     """
     if any(trial.not_finite for run in runs for trial in run.measured):

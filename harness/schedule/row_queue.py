@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
+from harness.run.scheduler import Batch, CellRun, RowRun, Turn
 from harness.schedule.cost import expected_s, spent_s
 from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
 
@@ -25,7 +25,7 @@ class _Entry:
     progress.
     """
 
-    block: BlockRun
+    row: RowRun
     state: RowState
     worker: Worker | None = None
     busy: bool = False
@@ -34,10 +34,10 @@ class _Entry:
     proposal: Batch | None = None
 
 
-def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: int) -> RowState:
-    ran = {trial.round for run in block.cells for trial in run.trials[run.adopted :]}
+def _state(row: RowRun, proposal: Batch, standing: RowStanding, *, group: int) -> RowState:
+    ran = {trial.round for run in row.cells for trial in run.trials[run.adopted :]}
     kind = proposal.record.get("kind")
-    in_round = proposal.runs if kind == "round" else block.cells if kind == "twin" else ()
+    in_round = proposal.runs if kind == "round" else row.cells if kind == "twin" else ()
     first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
     return RowState(
         group=group,
@@ -45,8 +45,8 @@ def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: in
         first=first,
         confirms=kind in ("confirm", "halve"),
         launches=len(proposal.runs),
-        next_s=expected_s(proposal, block.cells),
-        spent_s=spent_s(block.cells),
+        next_s=expected_s(proposal, row.cells),
+        spent_s=spent_s(row.cells),
         standing=standing,
     )
 
@@ -68,28 +68,28 @@ class RowQueue:
     there may be more launches.
     """
 
-    standing: Callable[[BlockRun], RowStanding]
-    recall: Callable[[BlockRun], None]
-    may: Callable[[Worker, BlockRun], bool] = lambda worker, block: True
+    standing: Callable[[RowRun], RowStanding]
+    recall: Callable[[RowRun], None]
+    may: Callable[[Worker, RowRun], bool] = lambda worker, row: True
     stop: Callable[[RowState | None], str] = lambda state: ""
-    begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
+    begin: Callable[[Worker, RowRun], None] = lambda worker, row: None
     most: int | None = None
-    splits: Callable[[BlockRun], bool] | None = None
-    _entries: dict[BlockRun, _Entry] = field(default_factory=dict)
+    splits: Callable[[RowRun], bool] | None = None
+    _entries: dict[RowRun, _Entry] = field(default_factory=dict)
     """The entries of all rows, in the plan's order; each is also in `_waiting` or in `_begun`."""
-    _waiting: dict[BlockRun, _Entry] = field(default_factory=dict)
-    _begun: dict[Worker, dict[BlockRun, _Entry]] = field(default_factory=dict)
+    _waiting: dict[RowRun, _Entry] = field(default_factory=dict)
+    _begun: dict[Worker, dict[RowRun, _Entry]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
-    _launch_of: dict[BlockRun, float] = field(default_factory=dict)
+    _launch_of: dict[RowRun, float] = field(default_factory=dict)
     """The mean seconds of a launch by row, including rows that ended: the estimate for a row without launches."""
     _abandoned: set[Worker] = field(default_factory=set)
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
-    def add(self, block: BlockRun, *, group: int = 0) -> None:
+    def add(self, row: RowRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
-        entry = _Entry(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
-        self._entries[block] = self._waiting[block] = entry
+        entry = _Entry(row=row, state=RowState(group=group, first=True, launches=len(row.cells)))
+        self._entries[row] = self._waiting[row] = entry
         self._series[_series_of(entry)] += 1
 
     def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
@@ -106,36 +106,34 @@ class RowQueue:
             is_begun = bool(entry.left)
             entry.turns += 1
         if is_new:
-            self.begin(worker, entry.block)
+            self.begin(worker, entry.row)
         if not is_begun:
-            self.recall(entry.block)
+            self.recall(entry.row)
         batch, is_single = entry.proposal, self._is_split(entry)
         if is_single:
             batch = self._single(entry, ready)
-        return Turn(
-            block=entry.block, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency]()
-        )
+        return Turn(row=entry.row, batch=batch, single=is_single, urgency=state.urgency, why=REASONS[state.urgency]())
 
-    def put_back(self, block: BlockRun) -> None:
+    def put_back(self, row: RowRun) -> None:
         """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""
-        entry = self._entry(block)
+        entry = self._entry(row)
         with self._lock:
             entry.turns = max(0, entry.turns - 1)
             if entry.turns or (entry.left and not self.stop(None)):
                 return
             entry.busy, entry.left = True, []
-        proposal, standing = block.scheduler.next(), self.standing(block)
+        proposal, standing = row.scheduler.next(), self.standing(row)
         with self._lock:
-            entry.state = _state(block, proposal, standing, group=entry.state.group)
-            if launches := sum(len(run.measured) for run in block.cells):
-                self._launch_of[block] = entry.state.spent_s / launches
+            entry.state = _state(row, proposal, standing, group=entry.state.group)
+            if launches := sum(len(run.measured) for run in row.cells):
+                self._launch_of[row] = entry.state.spent_s / launches
             entry.proposal, entry.busy = proposal, False
             self._lock.notify_all()
 
-    def close(self, block: BlockRun) -> None:
+    def close(self, row: RowRun) -> None:
         with self._lock:
-            entry = self._entries.pop(block)
-            self._begun.get(entry.worker or "", {}).pop(block, None)
+            entry = self._entries.pop(row)
+            self._begun.get(entry.worker or "", {}).pop(row, None)
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
@@ -143,7 +141,7 @@ class RowQueue:
             self._abandoned.add(worker)
             self._lock.notify_all()
 
-    def ahead(self, worker: Worker) -> Sequence[BlockRun]:
+    def ahead(self, worker: Worker) -> Sequence[RowRun]:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
         with self._lock:
             if self.most is None:
@@ -151,27 +149,27 @@ class RowQueue:
             else:
                 entries = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
             return [
-                entries[place].block
+                entries[place].row
                 for place in by_urgency([entry.state for entry in entries], launch_s=self._launch_s())
             ]
 
-    def claim(self, block: BlockRun, worker: Worker) -> bool:
+    def claim(self, row: RowRun, worker: Worker) -> bool:
         with self._lock:
-            entry = self._entries.get(block)
+            entry = self._entries.get(row)
             if entry is None or entry.busy or entry.turns or entry.worker not in (None, worker):
                 return False
             is_new, entry.busy = self._give(entry, worker), True
             entry.turns += 1
         if is_new:
-            self.begin(worker, block)
-        self.recall(block)
+            self.begin(worker, row)
+        self.recall(row)
         return True
 
-    def again(self, block: BlockRun) -> None:
+    def again(self, row: RowRun) -> None:
         """Give back a claimed row after its launch. The row is judged again if it had a turn before."""
-        entry = self._entry(block)
+        entry = self._entry(row)
         if entry.proposal is not None:
-            self.put_back(block)
+            self.put_back(row)
             return
         with self._lock:
             entry.turns, entry.busy = 0, False
@@ -184,23 +182,23 @@ class RowQueue:
             if entry.proposal is None:
                 entry.busy = False
             else:
-                self.put_back(entry.block)
+                self.put_back(entry.row)
 
-    def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
+    def begun(self, worker: Worker) -> list[tuple[RowRun, Batch | None]]:
         """Return the rows that a worker began and did not end, each with the batch that was last proposed."""
         with self._lock:
-            return [(entry.block, entry.proposal) for entry in self._begun.get(worker, {}).values()]
+            return [(entry.row, entry.proposal) for entry in self._begun.get(worker, {}).values()]
 
-    def gives_way(self, block: BlockRun) -> bool:
-        entry = self._entry(block)
+    def gives_way(self, row: RowRun) -> bool:
+        entry = self._entry(row)
         with self._lock:
-            begun = [run for run in block.cells if run.measured]
+            begun = [run for run in row.cells if run.measured]
             if not entry.state.first or entry.proposal is None or not begun:
                 return False
             rest = replace(entry.proposal, runs=tuple(run for run in entry.proposal.runs if not run.measured))
-            state = replace(entry.state, launches=len(rest.runs), next_s=expected_s(rest, block.cells))
+            state = replace(entry.state, launches=len(rest.runs), next_s=expected_s(rest, row.cells))
             others = [other.state for other in self._open_to(entry.worker or "") if other is not entry]
-            own_s = spent_s(block.cells) / sum(len(run.measured) for run in begun)
+            own_s = spent_s(row.cells) / sum(len(run.measured) for run in begun)
             return gives_way(state, others, launch_s=self._launch_s() or own_s)
 
     def stopped(self) -> bool:
@@ -225,7 +223,7 @@ class RowQueue:
     def _is_split(self, entry: _Entry) -> bool:
         asked = entry.proposal.runs if entry.proposal is not None and not entry.proposal.only_known else ()
         apart = len({run.cell.id for run in asked}) == len(asked)
-        return bool(asked) and apart and self.splits is not None and self.splits(entry.block)
+        return bool(asked) and apart and self.splits is not None and self.splits(entry.row)
 
     def _single(self, entry: _Entry, ready: Callable[[CellRun], bool]) -> Batch:
         """Return one of the launches that a row proposes, and leave the rest to others."""
@@ -262,7 +260,7 @@ class RowQueue:
         return [] if first is None else [first]
 
     def _is_open_to(self, worker: Worker, entry: _Entry) -> bool:
-        return entry.worker == worker or (entry.worker is None and self.may(worker, entry.block))
+        return entry.worker == worker or (entry.worker is None and self.may(worker, entry.row))
 
     def _first_of_each_series(self, worker: Worker) -> list[_Entry]:
         """Return the first waiting row of each series, which shows the images needed: there may be 10,000 rows."""
@@ -270,7 +268,7 @@ class RowQueue:
         for entry in self._waiting.values():
             if len(first) == len(self._series):
                 break
-            if _series_of(entry) not in first and self.may(worker, entry.block):
+            if _series_of(entry) not in first and self.may(worker, entry.row):
                 first[_series_of(entry)] = entry
         return list(first.values())
 
@@ -278,14 +276,14 @@ class RowQueue:
         """Assign a row to a worker; return whether the row waited until now."""
         is_new, entry.worker = entry.worker is None, worker
         if is_new:
-            del self._waiting[entry.block]
-            self._begun.setdefault(worker, {})[entry.block] = entry
+            del self._waiting[entry.row]
+            self._begun.setdefault(worker, {})[entry.row] = entry
             self._series -= Counter([_series_of(entry)])
         return is_new
 
-    def _entry(self, block: BlockRun) -> _Entry:
-        return self._entries[block]
+    def _entry(self, row: RowRun) -> _Entry:
+        return self._entries[row]
 
 
 def _series_of(entry: _Entry) -> str:
-    return entry.block.cells[0].cell.image.series
+    return entry.row.cells[0].cell.image.series

@@ -132,7 +132,7 @@ def _one_line(text: str) -> str:
 def row_of(run: StoredRun, finding: Finding) -> tuple[Cell, ...]:
     """Return all versions of a finding's row, oldest first; () if the run's plan does not have it."""
     place = (finding.series, finding.lane, finding.variant)
-    rows = (block.cells for block in run.plan.blocks if (block.series.name, block.lane, block.variant) == place)
+    rows = (row.cells for row in run.plan.rows if (row.series.name, row.lane, row.variant) == place)
     return next(rows, ())
 
 

@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field, ValidationError
 
 from harness.errors import UsageError
 from harness.model import (
-    Block,
     Build,
     Cell,
     ContainerKind,
@@ -31,6 +30,7 @@ from harness.model import (
     Steps,
     Trials,
     Variant,
+    VersionRow,
     Where,
 )
 from harness.store.json_files import ABSENT, WRONG, first_problem, read_json
@@ -121,8 +121,8 @@ class CellFile(BaseModel):
     excluded: str | None
 
 
-class BlockFile(BaseModel):
-    """A block, with the names of its series, host and scenario. `payload`: a hash of what is copied into its trials."""
+class RowFile(BaseModel):
+    """A row, with the names of its series, host and scenario. `payload`: a hash of what is copied into its trials."""
 
     series: str
     host: str
@@ -144,7 +144,7 @@ class PlanFile(BaseModel):
     series: list[SeriesFile]
     scenarios: list[ScenarioFile] = []
     dockerfiles: dict[str, str] = {}
-    blocks: list[BlockFile]
+    rows: list[RowFile] = Field(alias="blocks")
 
 
 def read_plan_file(folder: Path) -> PlanFile:
@@ -153,17 +153,15 @@ def read_plan_file(folder: Path) -> PlanFile:
 
 
 def plan_from_file(file: PlanFile, *, where: Where) -> Plan:
-    """Return the plan that `file` describes. Raises UsageError if a block names something that `file` does not have."""
+    """Return the plan that `file` describes. Raises UsageError if a row names something that `file` does not have."""
     series = {entry.name: _series(entry, where) for entry in file.series}
     hosts = {entry.name: _host(entry, where) for entry in file.hosts}
-    scenarios = {block.scenario: Scenario(name=block.scenario, where=where) for block in file.blocks}
+    scenarios = {row.scenario: Scenario(name=row.scenario, where=where) for row in file.rows}
     scenarios |= {entry.name: _scenario(entry, where) for entry in file.scenarios if entry.name in scenarios}
     try:
-        blocks = tuple(
-            _block(block, series[block.series], hosts[block.host], scenarios[block.scenario]) for block in file.blocks
-        )
+        rows = tuple(_row(row, series[row.series], hosts[row.host], scenarios[row.scenario]) for row in file.rows)
     except KeyError as error:
-        raise UsageError(f"{where.file}: a block names {error}, which the plan does not have") from error
+        raise UsageError(f"{where.file}: a row names {error}, which the plan does not have") from error
     matrix = Matrix(
         name=file.matrix,
         path=Path(file.file or where.file),
@@ -171,7 +169,7 @@ def plan_from_file(file: PlanFile, *, where: Where) -> Plan:
         hosts=tuple(hosts.values()),
         scenarios=tuple(scenarios.values()),
     )
-    return Plan(matrix=matrix, blocks=blocks, trials=file.trials, seed=file.seed)
+    return Plan(matrix=matrix, rows=rows, trials=file.trials, seed=file.seed)
 
 
 def _host(file: HostFile, where: Where) -> Host:
@@ -233,7 +231,7 @@ def _source(file: SourceFile) -> Source:
     return Pull(reference=file.pull or "")
 
 
-def _block(file: BlockFile, series: Series, host: Host, scenario: Scenario) -> Block:
+def _row(file: RowFile, series: Series, host: Host, scenario: Scenario) -> VersionRow:
     lane = Lane(host=host, gpu=file.gpu)
     variant = Variant(scenario=scenario, params=tuple(file.params.items()))
     images = {image.version: image for image in series.images}
@@ -246,4 +244,4 @@ def _block(file: BlockFile, series: Series, host: Host, scenario: Scenario) -> B
         )
         for cell in file.cells
     )
-    return Block(series=series, lane=lane, variant=variant, cells=cells)
+    return VersionRow(series=series, lane=lane, variant=variant, cells=cells)

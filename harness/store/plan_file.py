@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import masking
-from harness.model import Block, Build, Host, Image, Plan, Program, Pull, Scenario, Series, Source, Variant
+from harness.model import Build, Host, Image, Plan, Program, Pull, Scenario, Series, Source, Variant, VersionRow
 
 SCHEMA = 1
 
@@ -29,17 +29,17 @@ def plan_to_json(
         "file": str(plan.matrix.path),
         "seed": plan.seed,
         "trials": {"least": plan.trials.least, "most": plan.trials.most},
-        "hosts": [_host_json(host) for host in dict.fromkeys(block.lane.host for block in plan.blocks)],
+        "hosts": [_host_json(host) for host in dict.fromkeys(row.lane.host for row in plan.rows)],
         "series": [
             {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}
             for series in _series_of(plan)
         ],
         "scenarios": [
             {**_scenario_json(scenario), "files": dict(inputs(scenario)) if inputs else {}}
-            for scenario in dict.fromkeys(block.variant.scenario for block in plan.blocks)
+            for scenario in dict.fromkeys(row.variant.scenario for row in plan.rows)
         ],
         "dockerfiles": {} if dockerfile is None else _dockerfiles(plan, dockerfile),
-        "blocks": [{**_block_json(block), "payload": payload and payload(block.variant)} for block in plan.blocks],
+        "blocks": [{**_row_json(row), "payload": payload and payload(row.variant)} for row in plan.rows],
     }
 
 
@@ -58,7 +58,7 @@ def _host_json(host: Host) -> dict[str, Any]:
 
 
 def _series_of(plan: Plan) -> Iterable[Series]:
-    return dict.fromkeys(block.series for block in plan.blocks)
+    return dict.fromkeys(row.series for row in plan.rows)
 
 
 def _image_json(image: Image) -> dict[str, Any]:
@@ -121,15 +121,15 @@ def _program_json(program: Program | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _block_json(block: Block) -> dict[str, Any]:
+def _row_json(row: VersionRow) -> dict[str, Any]:
     return {
-        "series": block.series.name,
-        "host": block.lane.host.name,
-        "gpu": block.lane.gpu,
-        "scenario": block.variant.scenario.name,
-        "params": dict(block.variant.params),
+        "series": row.series.name,
+        "host": row.lane.host.name,
+        "gpu": row.lane.gpu,
+        "scenario": row.variant.scenario.name,
+        "params": dict(row.variant.params),
         "cells": [
             {"id": cell.id, "image": cell.image.version, "excluded": cell.excluded.why if cell.excluded else None}
-            for cell in block.cells
+            for cell in row.cells
         ],
     }

@@ -1,7 +1,7 @@
 """Writes result.json, which holds all conclusions of a run, and reads it back.
 
 All reports can be made again from result.json, plan.json and the trials. Cells are keyed by their ids; findings and
-observations refer to their block by its index in the plan. `summary.json` is only an export for other programs.
+observations refer to their row by its index in the plan. `summary.json` is only an export for other programs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 
 from harness.errors import UsageError
 from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
     Attribution,
-    Block,
     CellResult,
     CellVerdict,
     Effect,
@@ -32,6 +31,7 @@ from harness.model import (
     RunResult,
     RunVerdict,
     Skip,
+    VersionRow,
 )
 from harness.model.gpus import Gpu
 from harness.store.json_files import UNENDED, WRONG, read_json
@@ -40,7 +40,7 @@ from harness.store.saved_attributions import attributions_json, attributions_of
 FILE = "result.json"
 SCHEMA = 2
 PLACE = frozenset({"series", "lane", "variant"})
-"""Fields of a finding that are not written, because its block has them."""
+"""Fields of a finding that are not written, because its row has them."""
 
 
 def _is_signal(name: str) -> bool:
@@ -69,9 +69,9 @@ class CellEntry(BaseModel):
 
 
 class FindingEntry(BaseModel):
-    """A Finding with the index of its block instead of series, lane and variant."""
+    """A Finding with the index of its row instead of series, lane and variant."""
 
-    block: int
+    row: int = Field(alias="block")
     metric: KnownMetric
     kind: FindingKind
     before: str | None
@@ -85,9 +85,9 @@ class FindingEntry(BaseModel):
 
 
 class ObservationEntry(BaseModel):
-    """An Observation with the index of its block instead of series, lane and variant."""
+    """An Observation with the index of its row instead of series, lane and variant."""
 
-    block: int
+    row: int = Field(alias="block")
     signal: KnownMetric
     before: str
     after: str
@@ -137,7 +137,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     Findings keep the order of `result.findings`, which gives them their numbers in reports. `causes` are (numbers of
     findings, sentence). Numbers that are not finite are written as Python's `json` writes them (NaN, Infinity).
     """
-    blocks = {_place(block): number for number, block in enumerate(result.plan.blocks)}
+    rows = {_place(row): number for number, row in enumerate(result.plan.rows)}
     head: dict[str, Any] = {
         "schema": SCHEMA,
         "verdict": result.verdict,
@@ -146,7 +146,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
         "warnings": list(result.warnings),
         "lanes": [
             {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
-            for lane in dict.fromkeys(block.lane for block in result.plan.blocks)
+            for lane in dict.fromkeys(row.lane for row in result.plan.rows)
         ],
         "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
         "causes": [{"findings": list(numbers), "sentence": sentence} for numbers, sentence in causes],
@@ -156,9 +156,9 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     out.write(b"{")
     for name, value in head.items():
         out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
-    _write(out, "findings", "[]", (_json(_finding_json(finding, blocks)) for finding in result.findings))
+    _write(out, "findings", "[]", (_json(_finding_json(finding, rows)) for finding in result.findings))
     out.write(b",")
-    _write(out, "observations", "[]", (_json(_unplaced(entry, blocks)) for entry in result.observations))
+    _write(out, "observations", "[]", (_json(_unplaced(entry, rows)) for entry in result.observations))
     out.write(b",")
     cells = (f"{json.dumps(entry.cell.id)}: {_json(_cell_json(entry, began=result.started))}" for entry in result.cells)
     _write(out, "cells", "{}", cells)
@@ -177,8 +177,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=lambda scalar: scalar.item())  # numpy scalars
 
 
-def _place(of: Block | Finding | Observation) -> tuple[object, ...]:
-    series = of.series.name if isinstance(of, Block) else of.series
+def _place(of: VersionRow | Finding | Observation) -> tuple[object, ...]:
+    series = of.series.name if isinstance(of, VersionRow) else of.series
     return series, of.lane, of.variant
 
 
@@ -194,13 +194,13 @@ def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
     }
 
 
-def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
-    return {**_unplaced(finding, blocks), "effect": _EFFECT.dump_python(finding.effect)}
+def _finding_json(finding: Finding, rows: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
+    return {**_unplaced(finding, rows), "effect": _EFFECT.dump_python(finding.effect)}
 
 
-def _unplaced(entry: Finding | Observation, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
+def _unplaced(entry: Finding | Observation, rows: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
     own = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in PLACE}
-    return {"block": blocks[_place(entry)], **own}
+    return {"block": rows[_place(entry)], **own}
 
 
 # ---------------------------------------------------------------- reading
@@ -220,12 +220,12 @@ def verdict_of(entry: CellEntry) -> CellVerdict:
 
 
 def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
-    """Return the findings. Raises UsageError if one names a block or a version that the plan does not have."""
+    """Return the findings. Raises UsageError if one names a row or a version that the plan does not have."""
     findings = []
     for number, entry in enumerate(file.findings, start=1):
         what = f"{path}: finding {number}"
         finding = Finding(**_placed(entry, plan, what=what))
-        versions = {cell.image.version for cell in plan.blocks[entry.block].cells}
+        versions = {cell.image.version for cell in plan.rows[entry.row].cells}
         if not {entry.before, entry.after} - {None} <= versions:
             raise UsageError(f"{what} names a version that the plan does not have; {WRONG}")
         findings.append(finding)
@@ -233,7 +233,7 @@ def findings_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, .
 
 
 def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
-    """Return the observations. Raises UsageError if one names a block that the plan does not have."""
+    """Return the observations. Raises UsageError if one names a row that the plan does not have."""
     return tuple(Observation(**_placed(entry, plan, what=f"{path}: an observation")) for entry in file.observations)
 
 
@@ -248,9 +248,9 @@ def attribution_of(
 
 
 def _placed(entry: FindingEntry | ObservationEntry, plan: Plan, *, what: str) -> dict[str, Any]:
-    """Return the fields of an entry, with series, lane and variant instead of the index of the block."""
-    if not 0 <= entry.block < len(plan.blocks):
-        raise UsageError(f"{what} names block {entry.block}, which the plan does not have; {WRONG}")
-    block = plan.blocks[entry.block]
-    own = {name: value for name, value in vars(entry).items() if name != "block"}
-    return {"series": block.series.name, "lane": block.lane, "variant": block.variant, **own}
+    """Return the fields of an entry, with series, lane and variant instead of the index of the row."""
+    if not 0 <= entry.row < len(plan.rows):
+        raise UsageError(f"{what} names row {entry.row}, which the plan does not have; {WRONG}")
+    row = plan.rows[entry.row]
+    own = {name: value for name, value in vars(entry).items() if name != "row"}
+    return {"series": row.series.name, "lane": row.lane, "variant": row.variant, **own}

@@ -43,7 +43,7 @@ def attributions_of(entries: Any, plan: Plan, findings: Sequence[Finding]) -> tu
         "finding": dict(enumerate(findings)),
         "variant": dict(enumerate(_variants(plan))),
         "cell": {cell.id: cell for cell in plan.cells},
-        "lane": {str(block.lane): block.lane for block in plan.blocks},
+        "lane": {str(row.lane): row.lane for row in plan.rows},
     }
 
     def whole(value: Any) -> Any:
@@ -64,7 +64,7 @@ def attributions_of(entries: Any, plan: Plan, findings: Sequence[Finding]) -> tu
 
 
 def _variants(plan: Plan) -> list[Variant]:
-    return list(dict.fromkeys(block.variant for block in plan.blocks))
+    return list(dict.fromkeys(row.variant for row in plan.rows))
 
 
 def _left_out(name: str, plan: Plan) -> Lane:

@@ -76,8 +76,8 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         findings=result_file.findings_of(result, plan, path=folder / result_file.FILE),
         settings={scenario.name: scenario.settings for scenario in plan_file.scenarios},
         payloads={
-            (block.series.name, block.lane, block.variant): entry.payload
-            for block, entry in zip(plan.blocks, plan_file.blocks, strict=True)
+            (row.series.name, row.lane, row.variant): entry.payload
+            for row, entry in zip(plan.rows, plan_file.rows, strict=True)
         },
         told=result,
         files={scenario.name: scenario.files for scenario in plan_file.scenarios},

@@ -322,7 +322,7 @@ def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
         now = RunContext(environ={}, progress=watching, stopped=threading.Event()).now()
     run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)
     lane = check(folder).hosts[0].lanes[0]
-    cell = replace(plan.blocks[0].cells[0], lane=lane)
+    cell = replace(plan.rows[0].cells[0], lane=lane)
     for number, factor in enumerate((1.0, 1.04), start=1):
         run.write_trial(launched(cell.id, number, factor=1.0), cell)
         twin = replace(cell, twin=True)

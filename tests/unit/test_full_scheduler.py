@@ -21,7 +21,7 @@ STEPS = Steps(first=500, budget=1000)
 Measure = Callable[[CellRun, int], Trial]
 
 
-def block(versions: int, *, judge_exit: bool = False) -> list[CellRun]:
+def row(versions: int, *, judge_exit: bool = False) -> list[CellRun]:
     host = Host(name="here", engine="process", gpus="none", where=WHERE)
     scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), steps=STEPS, judge_exit=judge_exit)
     lane = Lane(host=host)
@@ -76,7 +76,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     """A step time is comparable with others of the same minutes, and if it is known how much two
     equal images differ.
     """
-    scheduler = FullScheduler(runs=block(3), asked=Trials(least=3, most=3), measures_noise=True)
+    scheduler = FullScheduler(runs=row(3), asked=Trials(least=3, most=3), measures_noise=True)
     batches = play(scheduler, timed(lambda run: 1e-3))
     first, caught_up, *later = batches
     assert names(first) == {"0", "1", "2"}
@@ -90,7 +90,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
 @pytest.mark.parametrize(("versions", "judge_exit", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit: bool, step_s: float) -> None:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
-    runs = block(versions, judge_exit=judge_exit)
+    runs = row(versions, judge_exit=judge_exit)
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
     play(scheduler, timed(lambda run: step_s))
     assert scheduler.replicate.run is None
@@ -99,7 +99,7 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit
 def test_versions_of_a_noisy_comparison_go_on_together() -> None:
     """More launches of only one version would compare the machine at different times."""
     rng = random.Random(3)
-    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
     batches = play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
     assert len(batches[-1].runs) == 5
     assert {len(run.trials) for run in scheduler.runs} == {6}
@@ -108,7 +108,7 @@ def test_versions_of_a_noisy_comparison_go_on_together() -> None:
 
 def test_a_clear_comparison_stops_at_the_least() -> None:
     """Launches that settle nothing waste the user's time."""
-    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
     rng = random.Random(3)
     play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
     assert {len(run.trials) for run in scheduler.runs} == {2}
@@ -116,7 +116,7 @@ def test_a_clear_comparison_stops_at_the_least() -> None:
 
 def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
     """Two good launches say little about a version next to one that crashes at times; the others need no more."""
-    runs = block(5)
+    runs = row(5)
 
     def measure(run: CellRun, number: int) -> Trial:
         quiet = timed(lambda run: 1e-6)(run, number)
@@ -140,7 +140,7 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
             crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
             return changed(quiet, **crash) if run.cell.image.version == "2" else quiet
 
-        batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=3)), measure)
+        batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=3)), measure)
         assert [batch.whole for batch in batches] == expected
 
 
@@ -148,7 +148,7 @@ def test_rounds_end_whatever_happens() -> None:
     """A sweep on a machine that fails at random must end with a report, too."""
     for seed in range(many(10, 300)):
         rng = random.Random(seed)
-        runs = block(3)
+        runs = row(3)
 
         def measure(run: CellRun, number: int, rng: random.Random = rng) -> Trial:
             trial = timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.3))(run, number)
@@ -168,7 +168,7 @@ def changed(trial: Trial, **fields: object) -> Trial:
 
 def test_an_interrupted_round_is_made_up_for() -> None:
     """After Ctrl-C in the first round and the same command again, no version may be missing from the comparison."""
-    runs = block(3)
+    runs = row(3)
     measure = timed(lambda run: 1e-3)
     runs[0].trials.append(changed(measure(runs[0], 0), run="before"))
     runs[0].adopted = 1
@@ -184,7 +184,7 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
         disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
         return changed(timed(lambda run: 1e-3)(run, number), disturbed=disturbed)
 
-    batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=6)), measure)
+    batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=6)), measure)
     assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
     assert "every version" in str(batches[-1].record["reason"])
 
@@ -193,7 +193,7 @@ def test_what_settles_a_cause_needs_no_step_times_again() -> None:
     """With --decide, versions that had waited for images in an earlier run were launched along with
     the requested one.
     """
-    runs = block(3)
+    runs = row(3)
     measure = timed(lambda run: 1e-3)
     for run in runs[:2]:
         run.trials = [changed(measure(run, number), pulled="awaited", run="before") for number in range(3)]
@@ -204,7 +204,7 @@ def test_what_settles_a_cause_needs_no_step_times_again() -> None:
 
 def test_versions_of_another_day_are_not_measured_again() -> None:
     """A weekly sweep runs what is new; --fresh asks for measuring all of it side by side."""
-    runs = block(3)
+    runs = row(3)
     measure = timed(lambda run: 1e-3)
     for run in runs[:2]:
         run.trials += [changed(measure(run, number), run="before") for number in range(3)]
@@ -224,7 +224,7 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
         trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
         return changed(trial, trace=trace)
 
-    batches = play(FullScheduler(runs=block(4), asked=Trials(least=2, most=5)), measure)
+    batches = play(FullScheduler(runs=row(4), asked=Trials(least=2, most=5)), measure)
     assert [len(batch.runs) for batch in batches] == [4] * 5
 
 
@@ -238,7 +238,7 @@ def test_what_was_bad_once_is_confirmed_before_the_second_round() -> None:
         columns = {**quiet.trace.columns, "rss_kib": quiet.trace.columns["rss_kib"] + growth}
         return changed(quiet, trace=Trace(step=quiet.trace.step, columns=columns))
 
-    scheduler = FullScheduler(runs=block(5), asked=Trials(least=3, most=8))
+    scheduler = FullScheduler(runs=row(5), asked=Trials(least=3, most=8))
     first, confirming, *later = play(scheduler, measure)
     assert names(first) == {"0", "1", "2", "3", "4"}
     assert (names(confirming), confirming.record["kind"]) == ({"1", "2"}, "confirm")
@@ -254,5 +254,5 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
         quiet = timed(lambda run: 1e-3)(run, number)
         return changed(quiet, signal=11, end="hang") if run.cell.image.version == "2" else quiet
 
-    batches = play(FullScheduler(runs=block(4), asked=Trials(least=3, most=3)), measure)
+    batches = play(FullScheduler(runs=row(4), asked=Trials(least=3, most=3)), measure)
     assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3

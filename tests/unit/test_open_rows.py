@@ -11,14 +11,14 @@ import pytest
 from harness.errors import UsageError
 from harness.flows.running.open_rows import OpenRows
 from harness.model import Trace, Trial
-from harness.run.scheduler import BlockRun
+from harness.run.scheduler import RowRun
 from harness.store import RunDirectory
 from tests.unit.search.test_row_queue import a_row
 
 ROWS = 2000
 
 
-def measured(name: str, directory: RunDirectory) -> BlockRun:
+def measured(name: str, directory: RunDirectory) -> RowRun:
     made = a_row(name, 1)
     step = np.arange(1.0, ROWS + 1)
     trace = Trace(step=step, columns={"rss_kib": 50_000 + step % 7, "step_s": np.full(ROWS, 1e-3)})
@@ -28,7 +28,7 @@ def measured(name: str, directory: RunDirectory) -> BlockRun:
     return made
 
 
-def held(row: BlockRun) -> int:
+def held(row: RowRun) -> int:
     trace = row.cells[0].trials[0].trace
     return 0 if trace is None else len(trace.step)
 

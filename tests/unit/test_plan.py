@@ -54,14 +54,14 @@ def texts(matrix: Matrix, **options: Any) -> list[str]:
     return [str(cell) for cell in make_plan(select(matrix, seed=1, **options)).cells if not cell.excluded]
 
 
-def test_blocks_are_in_the_order_of_the_file() -> None:
+def test_rows_are_in_the_order_of_the_file() -> None:
     plan = make_plan(select(MATRIX, seed=7))
-    found = [f"{block.variant} | {block.series.name} | {block.lane}" for block in plan.blocks]
+    found = [f"{row.variant} | {row.series.name} | {row.lane}" for row in plan.rows]
     variants_ = [f"signal op={op} n={n}" for op in ("rfft", "fft") for n in (1, 2)]
     expected = [f"{v} | {s} | {lane}" for v in variants_ for s in ("tags", "numpy") for lane in ("here", "venv")]
     assert found == [*expected, "tool | numpy | venv"]
     assert (plan.seed, plan.trials) == (7, Trials())
-    assert all([cell.image for cell in block.cells] == list(block.series.images) for block in plan.blocks)
+    assert all([cell.image for cell in row.cells] == list(row.series.images) for row in plan.rows)
 
 
 def test_what_is_left_out_stays_in_with_the_reason() -> None:
@@ -95,7 +95,7 @@ def test_lanes() -> None:
 
     def lanes(*known: Any) -> list[str]:
         plan = make_plan(select(matrix, seed=1, only=["signal"]), *known)
-        return list(dict.fromkeys(str(block.lane) for block in plan.blocks))
+        return list(dict.fromkeys(str(row.lane) for row in plan.rows))
 
     assert lanes() == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
     found = [Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0), Gpu(uuid="GPU-2", name="RTX 4090", index=1)]
@@ -129,7 +129,7 @@ def test_include_adds_variants() -> None:
 )
 def test_only(pattern: str, count: int) -> None:
     plan = make_plan(select(MATRIX, seed=1, only=[pattern]))
-    assert len({block.variant for block in plan.blocks}) == count
+    assert len({row.variant for row in plan.rows}) == count
 
 
 def test_a_pattern_may_fit_the_whole_text_of_a_variant() -> None:
@@ -213,7 +213,7 @@ def test_plan_as_json() -> None:
     assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (1, "m", 3, {"least": 3, "most": 8})
     assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
     assert [entry["engine"] for entry in data["hosts"]] == ["docker", "process"]
-    cells = [cell for block in data["blocks"] for cell in block["cells"]]
+    cells = [cell for row in data["blocks"] for cell in row["cells"]]
     assert [cell["id"] for cell in cells] == [cell.id for cell in plan.cells]
     assert len({cell["id"] for cell in cells}) == len(cells)
     assert data["blocks"][0]["params"] == {"op": "rfft", "n": 1}

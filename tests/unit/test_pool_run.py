@@ -21,7 +21,7 @@ from harness.flows.running.pool_run import PoolRun
 from harness.model import Host, Trial
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.scheduler import Batch, BlockRun, CellRun
+from harness.run.scheduler import Batch, CellRun, RowRun
 from harness.schedule.row_queue import RowQueue
 from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
 from tests.unit.test_pools import Opened
@@ -42,7 +42,7 @@ class World:
     broken: list[Trial] = field(default_factory=list)
     notes: io.StringIO = field(default_factory=io.StringIO)
 
-    def run(self, blocks: Sequence[BlockRun]) -> list[OpenHost]:
+    def run(self, rows: Sequence[RowRun]) -> list[OpenHost]:
         pool = tuple(f"ssh://{name}" for name in self.turns)
         host = Host(name="farm", engine=", ".join(pool), gpus="none", where=WHERE, pool=pool)
         machines = [OpenHost(host=one, part_of=host, engine=self._opened(one)) for one in host.machines]
@@ -52,11 +52,11 @@ class World:
                 environ={}, progress=progress, stopped=threading.Event(), open_engine=self._open, pool_wait_s=wait_s
             )
             PoolRun(
-                machines=machines, context=context, make_queue=lambda blocks: queue(list(blocks)), use=self._use,
-                is_done=lambda block: id(block) in self.done, begun=self._begun, again=self._again,
-                runs_of=lambda block: block.cells, note_broken=lambda trial, run: self.broken.append(trial),
+                machines=machines, context=context, make_queue=lambda rows: queue(list(rows)), use=self._use,
+                is_done=lambda row: id(row) in self.done, begun=self._begun, again=self._again,
+                runs_of=lambda row: row.cells, note_broken=lambda trial, run: self.broken.append(trial),
                 homes=self.homes,
-            ).run(blocks)  # fmt: skip
+            ).run(rows)  # fmt: skip
         return machines
 
     def _opened(self, host: Host) -> Any:
@@ -75,15 +75,15 @@ class World:
         self.turns[host.machine] = 10_000
         return self._opened(host)
 
-    def _begun(self, block: BlockRun) -> None:
-        cell = block.cells[0].cell
+    def _begun(self, row: RowRun) -> None:
+        cell = row.cells[0].cell
         self.began.append((str(cell.variant), cell.lane.host.machine))
 
-    def _again(self, old: BlockRun, why: str) -> BlockRun:
+    def _again(self, old: RowRun, why: str) -> RowRun:
         self.restarted.append(why)
         runs = tuple(CellRun(cell=replace(run.cell, lane=replace(run.cell.lane))) for run in old.cells)
         assert isinstance(old.scheduler, Rounds)
-        return BlockRun(cells=runs, scheduler=Rounds(runs[0], old.scheduler.rounds))
+        return RowRun(cells=runs, scheduler=Rounds(runs[0], old.scheduler.rounds))
 
     def _use(self, each: OpenHost, shared: RowQueue, over: Callable[[], bool]) -> None:
         name = each.host.machine
@@ -97,23 +97,23 @@ class World:
                           round=turn.batch.round if turn.batch else 0)
                 )  # fmt: skip
             if turn.batch is not None and not turn.batch.runs:
-                self.done.add(id(turn.block))
-                shared.close(turn.block)
+                self.done.add(id(turn.row))
+                shared.close(turn.row)
             else:
-                shared.put_back(turn.block)
+                shared.put_back(turn.row)
 
 
-def some_rows(count: int, rounds: int = 2) -> list[BlockRun]:
+def some_rows(count: int, rounds: int = 2) -> list[RowRun]:
     return [a_row(f"row{number}", rounds) for number in range(count)]
 
 
 @settings(max_examples=20, deadline=None)  # each starts threads
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 8))
 def test_every_row_ends_on_one_machine_or_says_why_not(turns: list[int], count: int) -> None:
-    world, blocks = World(turns={f"gpu{n}": each for n, each in enumerate(turns)}), some_rows(count)
-    machines = world.run(blocks)
+    world, rows = World(turns={f"gpu{n}": each for n, each in enumerate(turns)}), some_rows(count)
+    machines = world.run(rows)
     ended = {name for name, _ in world.began} if all(each.usable for each in machines) else set()
-    for each in blocks:
+    for each in rows:
         of = {trial.machine for trial in each.cells[0].trials}
         assert len(of) <= 1
         if id(each) in world.done:
@@ -139,10 +139,10 @@ def test_a_row_that_takes_machines_down_is_given_up_after_two_retries() -> None:
     """It would take all machines of the pool, one after the other."""
     world = World(turns={f"gpu{number}": 2 for number in range(5)})
     (only,) = some_rows(1, rounds=6)
-    last: list[BlockRun] = [only]
+    last: list[RowRun] = [only]
     again = world._again
 
-    def kept(old: BlockRun, why: str) -> BlockRun:
+    def kept(old: RowRun, why: str) -> RowRun:
         last.append(again(old, why))
         return last[-1]
 
@@ -164,9 +164,9 @@ def test_a_machine_that_comes_back_goes_on_with_its_row() -> None:
 
 def test_rows_without_a_machine_say_what_became_of_each() -> None:
     world = World(turns={"gpu0": 0, "gpu1": 0})
-    blocks = some_rows(4)
-    world.run(blocks)
-    waiting = [each for each in blocks if not any(str(each.cells[0].cell.variant) == name for name, _ in world.began)]
+    rows = some_rows(4)
+    world.run(rows)
+    waiting = [each for each in rows if not any(str(each.cells[0].cell.variant) == name for name, _ in world.began)]
     assert waiting
     assert all(
         "gpu0 was lost" in each.cells[0].problem and "gpu1 was lost" in each.cells[0].problem for each in waiting
@@ -174,10 +174,10 @@ def test_rows_without_a_machine_say_what_became_of_each() -> None:
 
 
 def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
-    blocks = some_rows(6)
+    rows = some_rows(6)
     homes = {("p", "here", f"row{number}"): f"gpu{number % 2}" for number in range(6)}
     world = World(turns={"gpu0": 1000, "gpu1": 1000}, homes=homes)
-    world.run(blocks)
+    world.run(rows)
     assert dict(world.began) == {f"row{n}": f"gpu{n % 2}" for n in range(6)}
     gone = World(turns={"gpu0": 1000}, homes=homes)
     gone.run(some_rows(6))
@@ -189,7 +189,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     made = a_row("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
-    both = BlockRun(cells=(run, other), scheduler=Pairs((run, other)))
+    both = RowRun(cells=(run, other), scheduler=Pairs((run, other)))
     world = World(turns={"gpu0": 10})
     waiting = queue([both])
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0))
     pool = PoolRun(
         machines=(), context=None, make_queue=queue, use=None, is_done=None, begun=None, again=None,  # type: ignore[arg-type]
-        runs_of=lambda block: block.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
+        runs_of=lambda row: row.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
     assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]

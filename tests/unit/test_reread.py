@@ -64,12 +64,12 @@ def test_what_a_search_did_not_need_and_the_gpus_of_lanes_are_kept(tmp_path: Pat
     result = with_ids(build.unreachable())
     skipped = replace(result.cells[0], skipped=Skip(by="search", why="not needed: both good"))
     lane = replace(build.NEW, gpus=(CARD,))
-    blocks = tuple(replace(block, lane=lane) if block.lane == build.NEW else block for block in result.plan.blocks)
-    result = replace(result, cells=(skipped, *result.cells[1:]), plan=replace(result.plan, blocks=blocks))
+    rows = tuple(replace(row, lane=lane) if row.lane == build.NEW else row for row in result.plan.rows)
+    result = replace(result, cells=(skipped, *result.cells[1:]), plan=replace(result.plan, rows=rows))
     written(result, tmp_path)
     again = reread.read_result(tmp_path)
     assert again.cells[0].skipped == Skip(by="search", why="not needed: both good")
-    assert {block.lane.gpus for block in again.plan.blocks} == {(), (CARD,)}
+    assert {row.lane.gpus for row in again.plan.rows} == {(), (CARD,)}
 
 
 def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:

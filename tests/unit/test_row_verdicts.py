@@ -1,4 +1,4 @@
-"""Warnings next to the findings of one block: what a reader must know before blaming a version."""
+"""Warnings next to the findings of one row: what a reader must know before blaming a version."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.assess.row_verdicts import JudgedBlock, judge_block
-from harness.model import Block, Cell, Skip, Trials
+from harness.assess.row_verdicts import JudgedRow, judge_row
+from harness.model import Cell, Skip, Trials, VersionRow
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.report import build
@@ -18,13 +18,13 @@ BUILT = "cp311-cp311-linux_x86_64"
 PUBLIC = "cp311-cp311-manylinux_2_17_x86_64"
 
 
-def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: bool = False) -> JudgedBlock:
+def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: bool = False) -> JudgedRow:
     """Return msgpack 1.0.4 and 1.0.5 from wheels with these tags, of which the newer one crashes; and 1.0.6, if a
     search skipped it.
     """
     series = build.series("msgpack", ["1.0.4", "1.0.5", *(["1.0.6"] if skipped else [])])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     runs = []
     verdicts = (build.flat(), build.crash() if crashes else build.flat())
     for cell, verdict, tag in zip(cells[:2], verdicts, (old, new), strict=True):
@@ -34,7 +34,7 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
     runs += [
         CellRun(cell=cell, skipped=Skip(by="search", why="not needed: between others, both bad")) for cell in cells[2:]
     ]
-    return judge_block(block, runs, least=3, seed=1)
+    return judge_row(row, runs, least=3, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_mor
     assert all(why.startswith("crash: ") for why in whys.values())
 
 
-def searched(versions: int, *, first_bad: int) -> JudgedBlock:
+def searched(versions: int, *, first_bad: int) -> JudgedRow:
     """Return msgpack from 1.0 on, which crashes from one version on, as a search launches it."""
     series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
@@ -105,8 +105,8 @@ def searched(versions: int, *, first_bad: int) -> JudgedBlock:
         for run in batch.runs:
             verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
             run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
-    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_block(block, runs, least=1, seed=1, searched=search)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    return judge_row(row, runs, least=1, seed=1, searched=search)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,6 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
         ])
         for cell, own, size in zip(cells, trials, sizes, strict=True)
     ]  # fmt: skip
-    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    found = [change for change in judge_block(block, runs, least=3, seed=1).changes if change.metric == "output"]
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    found = [change for change in judge_row(row, runs, least=3, seed=1).changes if change.metric == "output"]
     assert [(one.before, one.after, one.effect is None) for one in found] == expected

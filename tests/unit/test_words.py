@@ -19,6 +19,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 RETIRED = {
     "World": "RunContext", "Referee": "Oracle", "Watcher": "ProgressListener", "Policy": "Scheduler",
     "Searching": "BisectScheduler", "Shift": "Changepoint", "Spot": "VersionEvidence, ImageRef or SquareCell",
+    "Block": "VersionRow",
 }  # fmt: skip
 """Former class names, and their replacements."""
 
@@ -67,7 +68,7 @@ def test_the_main_records_are_defined() -> None:
         "Scenario",
         "Variant",
         "Cell",
-        "Block",
+        "Row",
         "Trial",
         "Look",
         "Trace",

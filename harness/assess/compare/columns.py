@@ -33,11 +33,11 @@ def columns_of(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
 
 
 def _lanes(run: StoredRun) -> list[Lane]:
-    return list(dict.fromkeys(block.lane for block in run.plan.blocks))
+    return list(dict.fromkeys(row.lane for row in run.plan.rows))
 
 
 def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
-    cells = [cell for block in run.plan.blocks if block.lane == lane for cell in block.cells]
+    cells = [cell for row in run.plan.rows if row.lane == lane for cell in row.cells]
     return [trial for cell in cells for trial in run.cells[cell.id].trials if trial.measured]
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from harness.judge.attribution.cause import attribute
 from harness.model import (
     BAD,
-    Block,
     CellResult,
     Finding,
     HostState,
@@ -20,6 +19,7 @@ from harness.model import (
     Scenario,
     Series,
     Variant,
+    VersionRow,
 )
 from harness.model.answers.history import merged
 from harness.store.saved_run import StoredRun
@@ -58,23 +58,23 @@ class _Joined:
     scenarios: Mapping[str, Scenario]
 
     def plan(self) -> Plan:
-        blocks = tuple(self._block(number, block) for number, run in enumerate(self.runs) for block in run.plan.blocks)
+        rows = tuple(self._row(number, row) for number, run in enumerate(self.runs) for row in run.plan.rows)
         first = self.runs[0].plan
         matrix = Matrix(
             name=first.matrix.name,
             path=first.matrix.path,
             series=tuple(self.series.values()),
-            hosts=tuple(dict.fromkeys(block.lane.host for block in blocks)),
+            hosts=tuple(dict.fromkeys(row.lane.host for row in rows)),
             scenarios=tuple(self.scenarios.values()),
         )
-        return replace(first, matrix=matrix, blocks=blocks)
+        return replace(first, matrix=matrix, rows=rows)
 
     def cells(self) -> tuple[CellResult, ...]:
         entries = []
         for number, run in enumerate(self.runs):
-            for block in run.plan.blocks:
-                here = {cell.image.version: cell for cell in self._block(number, block).cells}
-                for cell in block.cells:
+            for row in run.plan.rows:
+                here = {cell.image.version: cell for cell in self._row(number, row).cells}
+                for cell in row.cells:
                     entry, now = run.cells[cell.id], here[cell.image.version]
                     entries.append(replace(entry, cell=now, cell_id=now.id))
         return tuple(entries)
@@ -86,17 +86,17 @@ class _Joined:
             for one in run.findings
         )
 
-    def _block(self, number: int, block: Block) -> Block:
-        """Return the block with a cell for each image of the whole series."""
-        series, lane = self.series[block.series.name], self.lanes[number, block.lane]
-        variant = self._variant(block.variant)
-        own = {cell.image.version: cell for cell in block.cells}
+    def _row(self, number: int, row: VersionRow) -> VersionRow:
+        """Return the row with a cell for each image of the whole series."""
+        series, lane = self.series[row.series.name], self.lanes[number, row.lane]
+        variant = self._variant(row.variant)
+        own = {cell.image.version: cell for cell in row.cells}
         cells = tuple(
-            replace(own.get(image.version, block.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
+            replace(own.get(image.version, row.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
             for image in series.images
             for excluded in [own[image.version].excluded if image.version in own else None]
         )
-        return Block(series=series, lane=lane, variant=variant, cells=cells)
+        return VersionRow(series=series, lane=lane, variant=variant, cells=cells)
 
     def _variant(self, variant: Variant) -> Variant:
         return replace(variant, scenario=self.scenarios[variant.scenario.name])

@@ -8,22 +8,22 @@ from harness import exit_codes
 from harness.assess.compare.refused import CellOfRun, refused_fields, row_name
 from harness.judge.comparison.aa_noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell
-from harness.model import Block, Column, Measured, Noise, Pair, RunResult, Steps, signal_of
+from harness.model import Column, Measured, Noise, Pair, RunResult, Steps, VersionRow, signal_of
 from harness.reasons import CompareReason
 from harness.store.saved_run import StoredRun
 
 
 def pairs_of(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
     """Yield the cells that were measured in both columns."""
-    theirs = {row_name(block): block for block in other.plan.blocks if block.lane == right.lane}
-    for block in one.plan.blocks:
-        twin = theirs.get(row_name(block))
-        if block.lane != left.lane or twin is None:
+    theirs = {row_name(row): row for row in other.plan.rows if row.lane == right.lane}
+    for row in one.plan.rows:
+        twin = theirs.get(row_name(row))
+        if row.lane != left.lane or twin is None:
             continue
         versions = {cell.image.version: cell for cell in twin.cells}
-        for cell in block.cells:
+        for cell in row.cells:
             if cell.image.version in versions:
-                pair = _pair((one, block, cell), (other, twin, versions[cell.image.version]), columns=(left, right))
+                pair = _pair((one, row, cell), (other, twin, versions[cell.image.version]), columns=(left, right))
                 if pair is not None:
                     yield pair
 
@@ -43,8 +43,8 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     )
     steps = one[1].variant.scenario.steps
     sides = [
-        ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, block, steps=steps))
-        for cell, own, (run, block, _) in zip(cells, trials, (one, other), strict=True)
+        ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, row, steps=steps))
+        for cell, own, (run, row, _) in zip(cells, trials, (one, other), strict=True)
     ]
     return Pair(
         series=one[1].series.name,
@@ -60,11 +60,11 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     )
 
 
-def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
-    """Return the A/A noise of the block's lane and scenario, pooled over all variants that had an A/A replicate."""
+def _noise(run: StoredRun, row: VersionRow, *, steps: Steps) -> Noise | None:
+    """Return the A/A noise of the row's lane and scenario, pooled over all variants that had an A/A replicate."""
     noises = []
     for cell in run.plan.cells:
-        if cell.lane == block.lane and cell.variant.scenario.name == block.variant.scenario.name:
+        if cell.lane == row.lane and cell.variant.scenario.name == row.variant.scenario.name:
             own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
             twins = run.twins.get(cell.id, ())
             both = [(own[key], twin) for twin in twins if (key := (twin.run, twin.round)) in own]

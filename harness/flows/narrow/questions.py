@@ -28,7 +28,7 @@ SERIES = "files"
 @dataclass(frozen=True, kw_only=True)
 class NarrowQuestion:
     """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: the number
-    of the finding in the reports of its run. `plan`: one block with the cells of A and B alone. `journal`: the name of
+    of the finding in the reports of its run. `plan`: one row with the cells of A and B alone. `journal`: the name of
     the folder that keeps the launches. `seen`: the launches of B in the finding's run; `digests`: those of both images
     there.
     """
@@ -61,8 +61,8 @@ def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> N
     lane = replace(finding.lane, host=host)
     a, b = (replace(cell, variant=variant, lane=lane) for cell in cells if cell is not None)
     _check_values(run, a, b)
-    block = next(block for block in run.plan.blocks if cells[0] in block.cells)
-    plan = replace(run.plan, blocks=(replace(block, lane=lane, variant=variant, cells=(a, b)),))
+    row = next(row for row in run.plan.rows if cells[0] in row.cells)
+    plan = replace(run.plan, rows=(replace(row, lane=lane, variant=variant, cells=(a, b)),))
     return NarrowQuestion(
         a=a,
         b=b,
@@ -199,8 +199,8 @@ def question_of(result: RunResult) -> NarrowQuestion:
     problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
     if any(problems):
         raise InfrastructureError(next(filter(None, problems)))
-    (block,) = result.plan.blocks
-    a, b = block.cells
+    (row,) = result.plan.rows
+    a, b = row.cells
     worse = [
         (number, one)
         for number, one in enumerate(result.findings, start=1)

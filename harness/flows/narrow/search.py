@@ -21,7 +21,7 @@ from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
 from harness.run.engine import Kept
 from harness.run.hosts.host_run import HostRun
-from harness.run.scheduler import BlockRun, CellRun
+from harness.run.scheduler import CellRun, RowRun
 from harness.schedule.narrow_launches import fault_counts, is_level, level_size
 from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.priority import RowStanding
@@ -105,8 +105,8 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
     scheduler = _scheduler(narrowing, journal)
     _make_shams(narrowing, scheduler)
-    queue = RowQueue(standing=lambda block: RowStanding(suspect=True), recall=lambda block: None)
-    queue.add(BlockRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
+    queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)
+    queue.add(RowRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
     lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
     both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
     interrupted = False
@@ -211,7 +211,7 @@ def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Host
     both, rules = narrowing.both, narrowing.rules
     plan = replace(narrowing.question.plan, trials=Trials(least=rules.least, most=rules.most))
     machine = MachineRun(
-        plan=plan, journal=journal, context=both.context, finished=lambda block: None, reuse=reuse
+        plan=plan, journal=journal, context=both.context, finished=lambda row: None, reuse=reuse
     )  # fmt: skip
     return machine.worker(both.engine, both.lane.host, both.lease)
 

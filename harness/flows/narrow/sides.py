@@ -55,13 +55,13 @@ class BothSides:
 
 @contextmanager
 def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS) -> Iterator[BothSides]:
-    """Open and lease the host, and make both versions of a plan, which is one block of two cells. `digests`: those of
+    """Open and lease the host, and make both versions of a plan, which is one row of two cells. `digests`: those of
     the images that an earlier run measured; a note reports each image that differs.
 
     Raises UsageError if the versions are the same or lack the program that the scenario starts, InfrastructureError if
     one cannot be made, Interrupted.
     """
-    ((a, b),) = (block.cells for block in plan.blocks)
+    ((a, b),) = (row.cells for row in plan.rows)
     with using_hosts({a.lane.host: [a.image, b.image]}, context, one=True) as machines:
         opened = first_usable(machines)
         engine, lane = _opened_engine(opened, a.lane, context)

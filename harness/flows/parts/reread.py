@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.assess.row_verdicts import shown_rows, thinned_trial
 from harness.judge.attribution.cause import attribute
-from harness.model import Block, HostState, Lane, RunResult
+from harness.model import HostState, Lane, RunResult, VersionRow
 from harness.model.gpus import Gpu
 from harness.store import result_file
 from harness.store.saved_narrowed import read_narrowed
@@ -26,7 +26,7 @@ def read_result(path: Path) -> RunResult:
     stored = read_run(path, keep=functools.partial(thinned_trial, rows=trace_rows))
     file = stored.told
     lanes = {(one.host, one.gpu): one.gpus for one in file.lanes}
-    plan = replace(stored.plan, blocks=tuple(_with_gpus(block, lanes) for block in stored.plan.blocks))
+    plan = replace(stored.plan, rows=tuple(_with_gpus(row, lanes) for row in stored.plan.rows))
     cells = tuple(replace(stored.cells[cell.id], cell=cell) for cell in plan.cells)
     findings = tuple(replace(one, lane=_lane(one.lane, lanes)) for one in stored.findings)
     result_path = stored.path / result_file.FILE
@@ -54,6 +54,6 @@ def _lane(lane: Lane, gpus: GpusOfLanes) -> Lane:
     return replace(lane, gpus=gpus.get((lane.host.name, lane.gpu), ()))
 
 
-def _with_gpus(block: Block, gpus: GpusOfLanes) -> Block:
-    lane = _lane(block.lane, gpus)
-    return replace(block, lane=lane, cells=tuple(replace(cell, lane=lane) for cell in block.cells))
+def _with_gpus(row: VersionRow, gpus: GpusOfLanes) -> VersionRow:
+    lane = _lane(row.lane, gpus)
+    return replace(row, lane=lane, cells=tuple(replace(cell, lane=lane) for cell in row.cells))

@@ -14,7 +14,7 @@ from harness.flows.parts.hosts.opening import leased
 from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.parts.registries import open_registries
 from harness.flows.running.machine_progress import MachineProgress
-from harness.model import Block, Host, Plan
+from harness.model import Host, Plan, VersionRow
 from harness.model.watching import unheard
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
@@ -24,7 +24,7 @@ from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
 from harness.run.images.needs import disk_of
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import BlockRun
+from harness.run.scheduler import RowRun
 from harness.schedule import oracle
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
@@ -39,7 +39,7 @@ class MachineRun:
     plan: Plan
     journal: RunDirectory
     context: RunContext
-    finished: Callable[[BlockRun], None]
+    finished: Callable[[RowRun], None]
     reuse: bool = True
 
     def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
@@ -50,10 +50,10 @@ class MachineRun:
         """
         engine, host = machine.engine, machine.host
         assert engine is not None
-        blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
-        lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) if host.parallel is True else []
+        rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
+        lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
         with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
-            gate, count = self._gate(engine, host, blocks)
+            gate, count = self._gate(engine, host, rows)
             registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
             disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
             engines = [engine]
@@ -70,19 +70,19 @@ class MachineRun:
             together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
             in_threads([functools.partial(worker.run, queue) for worker in together])
 
-    def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
+    def _gate(self, engine: Engine, host: Host, rows: Sequence[VersionRow]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
         alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
         """
-        beside = [block for block in blocks if not compares_times(block.variant.scenario)]
-        slots = slots_of(host, engine.facts, (gpu.uuid for block in beside for gpu in block.lane.gpus))
+        beside = [row for row in rows if not compares_times(row.variant.scenario)]
+        slots = slots_of(host, engine.facts, (gpu.uuid for row in beside for gpu in row.lane.gpus))
         total = engine.facts.get("memory_bytes")
         memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
         gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
         if not beside or slots == 1:
             return gate, 1
-        launches = sum(not cell.excluded for block in beside for cell in block.cells)
-        return gate, min(slots, launches) + (len(beside) < len(blocks))
+        launches = sum(not cell.excluded for row in beside for cell in row.cells)
+        return gate, min(slots, launches) + (len(beside) < len(rows))
 
     def worker(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.assess.row_verdicts import LEAST_ROWS, thinned_trial
 from harness.model import Trial
-from harness.run.scheduler import BlockRun, CellRun
+from harness.run.scheduler import CellRun, RowRun
 
 HELD_BYTES = 256 << 20
 """Most bytes of memory for the traces of all open rows together. A trace of 4,000 rows takes about 160 KiB."""
@@ -23,31 +23,31 @@ class OpenRows:
     """
 
     read: Callable[[Trial], Trial]
-    others: Callable[[BlockRun], list[CellRun]]
+    others: Callable[[RowRun], list[CellRun]]
     held_bytes: int = HELD_BYTES
-    _rows: dict[BlockRun, int] = field(default_factory=dict)
+    _rows: dict[RowRun, int] = field(default_factory=dict)
     """Rows with their traces in memory, and the size of the traces in bytes; the row put down last comes last."""
-    _away: set[BlockRun] = field(default_factory=set)
-    _busy: set[BlockRun] = field(default_factory=set)
+    _away: set[RowRun] = field(default_factory=set)
+    _busy: set[RowRun] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def recall(self, block: BlockRun) -> None:
+    def recall(self, row: RowRun) -> None:
         """Read the traces of a row back, and keep them until `put_down`. Raises UsageError if a file is gone."""
         with self._lock:
-            self._busy.add(block)
-            is_away = block in self._away
-            self._away.discard(block)
+            self._busy.add(row)
+            is_away = row in self._away
+            self._away.discard(row)
         if is_away:
-            for run in self._runs(block):
+            for run in self._runs(row):
                 run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
 
-    def put_down(self, block: BlockRun) -> None:
+    def put_down(self, row: RowRun) -> None:
         """End the work on a row. If the traces exceed the limit, drop those of the longest-waiting rows."""
-        taken_bytes = sum(_bytes(trial) for run in self._runs(block) for trial in run.trials)
+        taken_bytes = sum(_bytes(trial) for run in self._runs(row) for trial in run.trials)
         with self._lock:
-            self._busy.discard(block)
-            self._rows.pop(block, None)
-            self._rows[block] = taken_bytes
+            self._busy.discard(row)
+            self._rows.pop(row, None)
+            self._rows[row] = taken_bytes
             total_bytes = sum(self._rows.values())
             for other, size in list(self._rows.items()):
                 if total_bytes <= self.held_bytes:
@@ -56,22 +56,22 @@ class OpenRows:
                     self._send_away(other)
                     total_bytes -= size
 
-    def forget(self, block: BlockRun) -> None:
+    def forget(self, row: RowRun) -> None:
         """Forget a row that has ended; its traces were thinned for the reports."""
         with self._lock:
             for known in (self._busy, self._away):
-                known.discard(block)
-            self._rows.pop(block, None)
+                known.discard(row)
+            self._rows.pop(row, None)
 
-    def _send_away(self, block: BlockRun) -> None:
-        del self._rows[block]
-        self._away.add(block)
-        for run in self._runs(block):
+    def _send_away(self, row: RowRun) -> None:
+        del self._rows[row]
+        self._away.add(row)
+        for run in self._runs(row):
             run.trials[:] = [thinned_trial(trial, rows=LEAST_ROWS) for trial in run.trials]
 
-    def _runs(self, block: BlockRun) -> Iterator[CellRun]:
-        yield from block.cells
-        yield from self.others(block)
+    def _runs(self, row: RowRun) -> Iterator[CellRun]:
+        yield from row.cells
+        yield from self.others(row)
 
 
 def _bytes(trial: Trial) -> int:

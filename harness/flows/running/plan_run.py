@@ -19,7 +19,7 @@ from harness.flows.running.works import Works
 from harness.model import Host, Plan
 from harness.plan.explain import most_launches, typical_launches
 from harness.run.hosts.beside import compares_times
-from harness.run.scheduler import BlockRun
+from harness.run.scheduler import RowRun
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
@@ -51,7 +51,7 @@ class Running:
 
     def run(self) -> None:
         """Launch the missing trials. Return early once the run is stopped. A lost host gets a problem."""
-        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
+        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.rows))
         exact = trials.least == trials.most and not searched
         self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
         hosts = dict.fromkeys(each.part_of for each in self.hosts)
@@ -93,12 +93,12 @@ class Running:
             is_done=self.works.is_done,
             begun=self.works.choose_noise,
             again=self.works.again,
-            runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
+            runs_of=lambda row: (*row.cells, *self.works.twin_of(row)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
         )
 
-    def _queue(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
+    def _queue(self, host: Host, rows: Sequence[RowRun]) -> RowQueue:
         """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
         they took turns, each round would pull their images again.
         """
@@ -106,23 +106,23 @@ class Running:
             standing=self.works.standing,
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
-            may=lambda worker, block: host.parallel is not True or worker == str(block.cells[0].cell.lane),
+            may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
             splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
         )
-        series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
-        for block in blocks:
+        series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
+        for row in rows:
             limited = host.disk_bytes is not None
-            queue.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
+            queue.add(row, group=series.index(row.cells[0].cell.image.series) if limited else 0)
         return queue
 
 
-def _splits(block: BlockRun) -> bool:
+def _splits(row: RowRun) -> bool:
     """Return whether the launches of a row can run side by side."""
-    return not compares_times(block.cells[0].cell.variant.scenario)
+    return not compares_times(row.cells[0].cell.variant.scenario)
 
 
-def _give_up_host(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
+def _give_up_host(rows: Sequence[RowRun], problem: str, *, least: int) -> None:
     """Record the problem of a lost host in each cell that lacks trials."""
-    for run in (run for block in blocks for run in block.cells):
+    for run in (run for row in rows for run in row.cells):
         if not run.problem and len(run.measured) < least:
             run.problem = problem

@@ -20,7 +20,7 @@ from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Trial
 from harness.plan.pools import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
-from harness.run.scheduler import BlockRun, CellRun
+from harness.run.scheduler import CellRun, RowRun
 from harness.schedule.cost import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
@@ -41,12 +41,12 @@ class PoolRun:
 
     machines: Sequence[OpenHost]
     context: RunContext
-    make_queue: Callable[[Sequence[BlockRun]], RowQueue]
+    make_queue: Callable[[Sequence[RowRun]], RowQueue]
     use: Callable[[OpenHost, RowQueue, Callable[[], bool]], None]
-    is_done: Callable[[BlockRun], bool]
-    begun: Callable[[BlockRun], None]
-    again: Callable[[BlockRun, str], BlockRun]
-    runs_of: Callable[[BlockRun], Sequence[CellRun]]
+    is_done: Callable[[RowRun], bool]
+    begun: Callable[[RowRun], None]
+    again: Callable[[RowRun, str], RowRun]
+    runs_of: Callable[[RowRun], Sequence[CellRun]]
     note_broken: Callable[[Trial, CellRun], None]
     homes: Mapping[tuple[str, str, str], str]
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
@@ -54,9 +54,9 @@ class PoolRun:
     gone: dict[str, MachineSeen] = field(default_factory=dict)
     """The machines that were lost for good, as last seen, by name."""
 
-    def run(self, blocks: Sequence[BlockRun]) -> None:
+    def run(self, rows: Sequence[RowRun]) -> None:
         """Run the rows. The cells of a row that could not be run get a problem."""
-        left = sorted(blocks, key=round_limit_s, reverse=True)
+        left = sorted(rows, key=round_limit_s, reverse=True)
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
             self.gone.clear()
@@ -67,32 +67,32 @@ class PoolRun:
                 if any(each.usable for each in able):  # nothing is left, or nothing more is to be launched
                     return
                 break
-            lost = [block for name in sorted(self.gone) for block, _ in queue.begun(name)]
+            lost = [row for name in sorted(self.gone) for row, _ in queue.begun(name)]
             left = [
-                *(block for block in left if not self.is_done(block) and block not in lost),
-                *(again for block in lost if (again := self._again(block)) is not None),
+                *(row for row in left if not self.is_done(row) and row not in lost),
+                *(again for row in lost if (again := self._again(row)) is not None),
             ]
-        for block in left:
-            _give_up_row(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
+        for row in left:
+            _give_up_row(row, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
 
-    def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
+    def queue(self, rows: Sequence[RowRun]) -> RowQueue:
         """Return the queue of these rows, in which a machine finishes its row before it begins another."""
-        queue = self.make_queue(blocks)
+        queue = self.make_queue(rows)
         queue.most, queue.begin, queue.may = 1, self._begin, self._may
         return queue
 
-    def _begin(self, machine: str, block: BlockRun) -> None:
+    def _begin(self, machine: str, row: RowRun) -> None:
         """Bind the cells of a row to the machine that begins it."""
         each = next(each for each in self.machines if each.host.machine == machine)
-        for run in block.cells:
+        for run in row.cells:
             run.cell = each.own(run.cell)
-        self.begun(block)
+        self.begun(row)
 
-    def _may(self, machine: str, block: BlockRun) -> bool:
+    def _may(self, machine: str, row: RowRun) -> bool:
         """Return whether a machine may take a row. A row that an earlier run measured stays on its machine as long as
         that machine is usable.
         """
-        home = self.homes.get(block.place)
+        home = self.homes.get(row.place)
         return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
 
     def _work(self, each: OpenHost, queue: RowQueue) -> None:
@@ -182,22 +182,22 @@ class PoolRun:
         """Exclude the launches of a broken-off round from comparisons of times, because the rest of the round follows
         minutes later. Their failures and leaks still count.
         """
-        for block, batch in queue.begun(machine):
+        for row, batch in queue.begun(machine):
             if batch is None or all(_ran(run, batch.round) for run in batch.runs):
                 continue
-            for run in self.runs_of(block):
+            for run in self.runs_of(row):
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
                         run.trials[place] = replace(trial, disturbed=MachineReason.LOST_DURING_ROUND())
                         self.note_broken(run.trials[place], run)
 
-    def _again(self, block: BlockRun) -> BlockRun | None:
+    def _again(self, row: RowRun) -> RowRun | None:
         """Start the row of a lost machine again; return None and give the row up after RETRIES new starts."""
-        lost = self.tried.setdefault(block.place, [])
-        lost.append(block.cells[0].cell.lane.host.machine)
+        lost = self.tried.setdefault(row.place, [])
+        lost.append(row.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
-            return self.again(block, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
-        _give_up_row(block, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
+            return self.again(row, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
+        _give_up_row(row, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
         return None
 
 
@@ -222,6 +222,6 @@ def _ran(run: CellRun, number: int) -> bool:
     return any(trial.round == number for trial in run.trials[run.adopted :])
 
 
-def _give_up_row(block: BlockRun, problem: str) -> None:
-    for run in block.cells:
+def _give_up_row(row: RowRun, problem: str) -> None:
+    for run in row.cells:
         run.problem = run.problem or problem

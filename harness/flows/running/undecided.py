@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedBlock
+from harness.assess.row_verdicts import JudgedRow
 from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
@@ -34,25 +34,25 @@ def cells_to_run(
     known, included = None, plan
     while included != known:
         known = included
-        blocks = _judged(known, hosts, journal, context)
+        rows = _judged(known, hosts, journal, context)
         if context.stopped.is_set():
             return known, frozenset()
-        cells = tuple(cell for block in blocks for cell in block.cells)
+        cells = tuple(cell for row in rows for cell in row.cells)
         if not any(cell.trials for cell in cells):
             shutil.rmtree(journal.path)
             raise UsageError(
                 "--decide: no earlier measurement still fits this plan (script, settings, images or hosts have changed "
                 "since); sweep it without --decide first"
             )
-        wanted = {cell.id for cell in deciding_cells(attribute(known, cells, find(blocks).findings))}
+        wanted = {cell.id for cell in deciding_cells(attribute(known, cells, find(rows).findings))}
         included = including(known, wanted)
     names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
     context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
     return known, frozenset(wanted)
 
 
-def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext) -> Sequence[JudgedBlock]:
-    """Return the verdicts on all blocks by the trials of earlier runs that still fit. Nothing is launched. A host that
+def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext) -> Sequence[JudgedRow]:
+    """Return the verdicts on all rows by the trials of earlier runs that still fit. Nothing is launched. A host that
     is lost meanwhile gets a problem. Return () if the run is stopped.
     """
     works = Works(plan=plan, journal=journal, ending=Ending(asked=plan.stop), only=frozenset())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.assess.row_verdicts import JudgedBlock, noise_place_of
-from harness.model import Block
+from harness.assess.row_verdicts import JudgedRow, noise_place_of
+from harness.model import VersionRow
 from harness.reasons import RowWarning
-from harness.run.scheduler import BlockRun
+from harness.run.scheduler import RowRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 
@@ -21,23 +21,23 @@ class Work:
     for each time that the row started again.
     """
 
-    block: Block
+    row: VersionRow
     scheduler: FullScheduler | BisectScheduler
-    run: BlockRun
-    judged: JudgedBlock | None = None
-    blank: JudgedBlock | None = None
+    run: RowRun
+    judged: JudgedRow | None = None
+    blank: JudgedRow | None = None
     seen: tuple[object, ...] = ()
     finished: bool = False
     final: bool = False
     again: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.block.series.name} on {self.block.lane}, {self.block.variant}"
+        return f"{self.row.series.name} on {self.row.lane}, {self.row.variant}"
 
     @property
     def place(self) -> tuple[str, ...]:
         """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
-        return (*noise_place_of(self.block), self.run.cells[0].cell.lane.host.machine)
+        return (*noise_place_of(self.row), self.run.cells[0].cell.lane.host.machine)
 
     @property
     def evidence(self) -> tuple[object, ...]:

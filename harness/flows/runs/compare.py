@@ -99,10 +99,10 @@ def _on_one_side(
 def _launched(run: StoredRun, lane: Lane) -> set[tuple[str, str, str, str]]:
     """Return the series, scenario, params and version of the cells of a lane that have launches."""
     return {
-        (*row_name(block), cell.image.version)
-        for block in run.plan.blocks
-        if block.lane == lane
-        for cell in block.cells
+        (*row_name(row), cell.image.version)
+        for row in run.plan.rows
+        if row.lane == lane
+        for cell in row.cells
         if any(trial.measured for trial in run.cells[cell.id].trials)
     }
 

@@ -137,7 +137,7 @@ def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, 
         problem=each.problem,
         condition=seen.condition,
         gpus=_gpus(each),
-        lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.part_of)),
+        lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
         wanted=wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
         if is_known
         else None,

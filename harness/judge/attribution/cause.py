@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.attribution.cell_states import block_states, episodes_in, metric_of, signs
+from harness.judge.attribution.cell_states import episodes_in, metric_of, row_states, signs
 from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
@@ -17,7 +17,6 @@ from harness.judge.cell.agreement import AGREE
 from harness.model import (
     GOOD,
     Attribution,
-    Block,
     Cell,
     CellResult,
     CellVerdict,
@@ -27,6 +26,7 @@ from harness.model import (
     Lane,
     Plan,
     Variant,
+    VersionRow,
 )
 from harness.model.episodes import Sign
 
@@ -39,26 +39,26 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     """
     known = {entry.cell.id: entry for entry in cells}
     attributions = []
-    for (series, scenario), blocks in _by_scenario(plan).items():
+    for (series, scenario), rows in _by_scenario(plan).items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
         for sign in signs(own):
-            states = {(block.variant, block.lane): block_states(block, known, own, sign=sign) for block in blocks}
-            for faults in _faults(blocks, states, own, sign=sign):
+            states = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
+            for faults in _faults(rows, states, own, sign=sign):
                 group = _Group(
-                    plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, states=states, faults=faults
+                    plan=plan, rows=rows, known=known, findings=findings, sign=sign, states=states, faults=faults
                 )
                 attributions.append(group.attribution())
     return tuple(attributions)
 
 
 def _faults(
-    blocks: Sequence[Block], states: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
+    rows: Sequence[VersionRow], states: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
 ) -> list[list[Fault]]:
-    order = {cell.image.version: place for place, cell in enumerate(blocks[0].cells)}
+    order = {cell.image.version: place for place, cell in enumerate(rows[0].cells)}
     of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
-    for block in blocks:
-        place = (block.variant, block.lane)
-        of.setdefault(block.variant, {})[block.lane] = episodes_in(block, states[place], findings, sign=sign)
+    for row in rows:
+        place = (row.variant, row.lane)
+        of.setdefault(row.variant, {})[row.lane] = episodes_in(row, states[place], findings, sign=sign)
     faults = [
         fault
         for variant, episodes in of.items()
@@ -74,11 +74,11 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
     return tuple({cell.id: cell for attribution in undecided for cell in attribution.missing}.values())
 
 
-def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
-    blocks: dict[tuple[str, str], list[Block]] = {}
-    for block in plan.blocks:
-        blocks.setdefault((block.series.name, block.variant.scenario.name), []).append(block)
-    return blocks
+def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[VersionRow]]:
+    rows: dict[tuple[str, str], list[VersionRow]] = {}
+    for row in plan.rows:
+        rows.setdefault((row.series.name, row.variant.scenario.name), []).append(row)
+    return rows
 
 
 # ---------------------------------------------------------------- one group of variants
@@ -92,7 +92,7 @@ class _Group:
     """
 
     plan: Plan
-    blocks: Sequence[Block]
+    rows: Sequence[VersionRow]
     known: Mapping[str, CellResult]
     findings: Sequence[Finding]
     sign: Sign
@@ -103,7 +103,7 @@ class _Group:
     def variants(self) -> list[Variant]:
         """Return the variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
-        return [variant for variant in dict.fromkeys(block.variant for block in self.blocks) if variant in having]
+        return [variant for variant in dict.fromkeys(row.variant for row in self.rows) if variant in having]
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
@@ -114,8 +114,8 @@ class _Group:
     def attribution(self) -> Attribution:
         square = self._square()
         result = answer(square)
-        series, versions = self.blocks[0].series, [cell.image.version for cell in self.blocks[0].cells]
-        asked = len({block.variant for block in self.blocks})
+        series, versions = self.rows[0].series, [cell.image.version for cell in self.rows[0].cells]
+        asked = len({row.variant for row in self.rows})
         good, unknown, otherwise = self._others(square)
         rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
         lanes = square.lanes
@@ -163,8 +163,8 @@ class _Group:
 
     def _where(self, states: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
         """Yield the machine of each cell with this state; "" for a cell whose host is not a pool."""
-        for block in self.blocks:
-            for cell, own in zip(block.cells, states.get((block.variant, block.lane), ()), strict=False):
+        for row in self.rows:
+            for cell, own in zip(row.cells, states.get((row.variant, row.lane), ()), strict=False):
                 if own is state and cell.id in self.known:
                     yield self.known[cell.id].machine
 
@@ -176,11 +176,11 @@ class _Group:
 
     def _square(self) -> Square:
         """Merge the states of the variants with this fault, which do not contradict each other, into one square."""
-        lanes = list(dict.fromkeys(block.lane for block in self.blocks))
+        lanes = list(dict.fromkeys(row.lane for row in self.rows))
         merged = []
         for lane in lanes:
             own = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
-            width = len(self.blocks[0].cells)
+            width = len(self.rows[0].cells)
             merged.append([next((one[n] for one in own if one[n] is not None), None) for n in range(width)])
         return Square(lanes=lanes, states=merged)
 
@@ -192,7 +192,7 @@ class _Group:
         unknown: list[Variant] = []
         otherwise: list[Variant] = []
         bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
-        for variant in dict.fromkeys(block.variant for block in self.blocks):
+        for variant in dict.fromkeys(row.variant for row in self.rows):
             on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
             states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
             if variant in self.variants:
@@ -208,7 +208,7 @@ class _Group:
 
     def _not_planned(self) -> Iterator[Lane]:
         """Yield a lane for each host of the matrix that this run left out."""
-        planned = {block.lane.host.name for block in self.blocks}
+        planned = {row.lane.host.name for row in self.rows}
         allowed = self.variants[0].scenario.hosts
         for host in self.plan.matrix.hosts:
             if host.name not in planned and host.name in (allowed or (host.name,)):
@@ -220,9 +220,9 @@ class _Group:
             return None
         layers = {
             self.known[cell.id].verdict.layer
-            for block in self.blocks
-            if block.variant in self.variants
-            for cell, state in zip(block.cells, self.places[block.variant, block.lane], strict=True)
+            for row in self.rows
+            if row.variant in self.variants
+            for cell, state in zip(row.cells, self.places[row.variant, row.lane], strict=True)
             if state
         }
         return layers.pop() if len(layers) == 1 else None
@@ -232,20 +232,20 @@ class _Group:
         ran each variant in at least one of the bad `versions`. Findings matter because a cell that is good by itself
         may still be worse than the one before.
         """
-        series = self.blocks[0].series.name
+        series = self.rows[0].series.name
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
-        others: dict[str, list[Block]] = {}
-        for block in self.plan.blocks:
-            if block.series.name == series and block.lane in lanes:
-                others.setdefault(block.variant.scenario.name, []).append(block)
-        for name, blocks in others.items():
-            everywhere = {block.lane for block in blocks} == set(lanes)
-            if name not in worse and everywhere and all(self._stays_good(block, versions) for block in blocks):
+        others: dict[str, list[VersionRow]] = {}
+        for row in self.plan.rows:
+            if row.series.name == series and row.lane in lanes:
+                others.setdefault(row.variant.scenario.name, []).append(row)
+        for name, rows in others.items():
+            everywhere = {row.lane for row in rows} == set(lanes)
+            if name not in worse and everywhere and all(self._stays_good(row, versions) for row in rows):
                 yield name
 
-    def _stays_good(self, block: Block, versions: Collection[str]) -> bool:
+    def _stays_good(self, row: VersionRow, versions: Collection[str]) -> bool:
         """Return whether every cell that could run is good in this fault's signal, including one of these versions."""
-        known = [entry for cell in block.cells if (entry := self.known.get(cell.id)) is not None]
+        known = [entry for cell in row.cells if (entry := self.known.get(cell.id)) is not None]
         ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
         failed = any(entry.problem and entry.cell.image.version in versions for entry in known)
         seen = any(entry.cell.image.version in versions for entry in ran)
@@ -273,11 +273,11 @@ class _Group:
         state is known, for example because another fault hides this one.
         """
         lane, image = place
-        blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
-        variant = next((variant for variant in self.variants if variant in blocks), None)
+        rows = {row.variant: row for row in self.rows if row.lane == square.lanes[lane]}
+        variant = next((variant for variant in self.variants if variant in rows), None)
         if variant is None or self.states[variant, square.lanes[lane]][image] is not None:
             return None
-        cell = blocks[variant].cells[image]
+        cell = rows[variant].cells[image]
         return cell if self._runnable(cell) else None
 
     def _runnable(self, cell: Cell) -> bool:

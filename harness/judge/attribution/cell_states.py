@@ -1,11 +1,11 @@
-"""Finds the state of each cell of a block for one sign, from verdicts and findings: bad, good, or unknown."""
+"""Finds the state of each cell of a row for one sign, from verdicts and findings: bad, good, or unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from harness.judge.history.transitions import UNTOLD
-from harness.model import FAILURES, SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
+from harness.model import FAILURES, SIGNALS, CellResult, CellVerdict, Episode, Finding, Metric, VersionRow, signal_of
 from harness.model.episodes import Sign, episodes_of, sign_of
 from harness.model.judged import State
 
@@ -23,22 +23,22 @@ def metric_of(sign: Sign) -> Metric:
     return "step_time" if sign == "slowdown" else sign
 
 
-def block_states(
-    block: Block, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
+def row_states(
+    row: VersionRow, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[State, ...]:
-    """Return the state of each image of a block, oldest first: that of the findings if the cell was judged, else None.
+    """Return the state of each image of a row, oldest first: that of the findings if the cell was judged, else None.
 
     Findings decide because they account for the baseline and for flaky failures. The states of both sides of a finding
     are always known.
     """
-    own = _of(block, findings, sign)
-    versions = [cell.image.version for cell in block.cells]
+    own = _of(row, findings, sign)
+    versions = [cell.image.version for cell in row.cells]
     sides = {version for finding in own for version in (finding.before, finding.after)}
     smallest = _smallest(findings, sign)
     judged = [
         cell.image.version in sides
         or (cell.id in known and _is_judged(known[cell.id].verdict, sign, smallest=smallest))
-        for cell in block.cells
+        for cell in row.cells
     ]
     if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
         return (None,) * len(judged)  # a level needs another version for comparison
@@ -50,17 +50,17 @@ def block_states(
 
 
 def episodes_in(
-    block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
+    row: VersionRow, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[Episode, ...]:
-    """Return the block's episodes that are not consequences, oldest first; `states` are the states of its images."""
-    versions = [cell.image.version for cell in block.cells]
+    """Return the row's episodes that are not consequences, oldest first; `states` are the states of its images."""
+    versions = [cell.image.version for cell in row.cells]
     order = {version: place for place, version in enumerate(versions)}
-    episodes = episodes_of(_of(block, findings, sign), order, states)
+    episodes = episodes_of(_of(row, findings, sign), order, states)
     return tuple(episode for episode in episodes if not episode.finding.consequence_of)
 
 
-def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
-    place = (block.series.name, block.lane, block.variant, sign)
+def _of(row: VersionRow, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
+    place = (row.series.name, row.lane, row.variant, sign)
     return [
         finding for finding in findings if (finding.series, finding.lane, finding.variant, sign_of(finding)) == place
     ]

@@ -1,4 +1,4 @@
-"""Finds consequences: findings that another finding of the same block explains. Pure.
+"""Finds consequences: findings that another finding of the same row explains. Pure.
 
 A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each signal
 explains.
@@ -27,14 +27,14 @@ def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequen
     for finding in findings:
         places.setdefault((finding.series, finding.lane, finding.variant), []).append(finding)
     causes: dict[Finding, str] = {}
-    for of_block in places.values():
-        order = {version: place for place, version in enumerate(versions[of_block[0].series])}
-        causes |= _consequences(of_block, order)
+    for of_row in places.values():
+        order = {version: place for place, version in enumerate(versions[of_row[0].series])}
+        causes |= _consequences(of_row, order)
     return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 
 def _consequences(findings: Sequence[Finding], order: Order) -> dict[Finding, str]:
-    """Return, by each finding of one block that is a consequence, the metric of its first cause."""
+    """Return, by each finding of one row that is a consequence, the metric of its first cause."""
     signs: dict[Sign, list[Finding]] = {}
     for finding in findings:
         signs.setdefault(sign_of(finding), []).append(finding)

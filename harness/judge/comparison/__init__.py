@@ -1,1 +1,1 @@
-"""Compares all versions of a block by one figure that is measured in rounds, side by side."""
+"""Compares all versions of a row by one figure that is measured in rounds, side by side."""

@@ -1,4 +1,4 @@
-"""Computes the levels of a block's versions, which the findings compare. Reports show the same levels."""
+"""Computes the levels of a row's versions, which the findings compare. Reports show the same levels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LevelEstimate = tuple[float, Interval | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The figures that can be compared between the versions of a block, oldest first. Each is computed on first use."""
+    """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use."""
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]

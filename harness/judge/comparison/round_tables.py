@@ -1,4 +1,4 @@
-"""Arranges one figure of each launch of a block as a table of rounds and versions."""
+"""Arranges one figure of each launch of a row as a table of rounds and versions."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def find_changes(
     exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
-    """Return all changes of one block. The same seed gives the same answer.
+    """Return all changes of one row. The same seed gives the same answer.
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
     `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
@@ -35,16 +35,16 @@ def find_changes(
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if exit_only:
         return outcome
-    block = _Block(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
+    row = _Row(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline)
-    step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome, *memory, *_growths(block), *step_time, *_others(block))
+    step_time = [change for change in _merged(_step_times(row), slowdown) if not _is_symptom(change, memory, cells)]
+    return (*outcome, *memory, *_growths(row), *step_time, *_others(row))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Block:
-    """The figures of one block that are compared, with the rules for judging them."""
+class _Row:
+    """The figures of one row that are compared, with the rules for judging them."""
 
     compared: Compared
     limits: Limits
@@ -77,34 +77,34 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
 # ---------------------------------------------------------------- levels that change
 
 
-def _step_times(block: _Block) -> list[Change]:
-    limit = block.limits.step_time
+def _step_times(row: _Row) -> list[Change]:
+    limit = row.limits.step_time
     if limit is None:
         return []
-    medians, best = block.compared.tables.get("step_time"), block.compared.best
+    medians, best = row.compared.tables.get("step_time"), row.compared.best
     if medians is None or best is None or medians.positions != best.positions:
         return []
-    drifting = {place for place, cell in enumerate(block.compared.cells) if "slowdown" in cell.verdicts}
-    return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
+    drifting = {place for place, cell in enumerate(row.compared.cells) if "slowdown" in cell.verdicts}
+    return step_time_changes(medians, best, row.rule("step_time", medians, limit=limit, drifting=drifting))
 
 
-def _growths(block: _Block) -> list[Change]:
+def _growths(row: _Row) -> list[Change]:
     """Return the changes of growth, for all counts that have a limit."""
     return [
         change
         for name in GROWTHS
-        if (limit := block.limits.of(name)) is not None
-        for change in growth_changes(name, block.compared.cells, baseline=block.baseline, limit=limit)
+        if (limit := row.limits.of(name)) is not None
+        for change in growth_changes(name, row.compared.cells, baseline=row.baseline, limit=limit)
     ]
 
 
-def _others(block: _Block) -> list[Change]:
+def _others(row: _Row) -> list[Change]:
     """Return the changes of all other level signals that have a limit."""
     changes: list[Change] = []
-    for name, table in block.compared.tables.items():
-        limit = block.limits.of(name)
+    for name, table in row.compared.tables.items():
+        limit = row.limits.of(name)
         if name != "step_time" and limit is not None:
-            changes += signal_changes(name, table, block.rule(name, table, limit=limit))
+            changes += signal_changes(name, table, row.rule(name, table, limit=limit))
     return changes
 
 

@@ -23,7 +23,7 @@ distribution).
 
 
 def visible(
-    compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
+    compared: Compared, *, limits: Limits, noise: Noise | None = None, rows: int = 1
 ) -> Mapping[str, float] | None:
     """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
 
@@ -34,7 +34,7 @@ def visible(
     seen: dict[str, float] = {}
     for metric in compared_limits(limits):
         table = compared.tables.get(metric)
-        least = None if table is None else least_detectable(metric, table, noise=noise, blocks=blocks)
+        least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(compared.launches, limit=limits.step_time)
@@ -51,7 +51,7 @@ def compared_limits(limits: Limits) -> Mapping[str, float]:
     return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
 
 
-def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
+def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
     """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
     versions, its noise is pooled with the lane's A/A noise.
     """
@@ -59,4 +59,4 @@ def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, block
     if own is None:
         return None
     spread = spread_beside(own, aa_noise.spread_of(noise, name), versions=len(table.positions))
-    return least_found(table.values, spread=spread, alpha=strictest(name, blocks=blocks))
+    return least_found(table.values, spread=spread, alpha=strictest(name, rows=rows))

@@ -40,13 +40,13 @@ LARGEST_DROP = 0.999
 """Largest drop that is converted to a log: a drop to zero has no finite log."""
 
 
-def strictest(name: str, *, blocks: int) -> float:
+def strictest(name: str, *, rows: int) -> float:
     """Return the significance level at which a change of the level signal `name` is certainly found: that of the search
-    or that of Holm's correction for the smallest p-value of the family, whichever is lower. `blocks` is the number of
-    blocks in the scenario.
+    or that of Holm's correction for the smallest p-value of the family, whichever is lower. `rows` is the number of
+    rows in the scenario.
     """
     search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
-    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * blocks))
+    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * rows))
 
 
 TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)

@@ -31,7 +31,7 @@ def is_returned(name: str, trial: Trial) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ReturnedNan:
-    """NaN in one number that the versions of a block returned."""
+    """NaN in one number that the versions of a row returned."""
 
     name: str
     launches: Launches

@@ -47,7 +47,7 @@ NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The judgement of one metric of a block: changes, a verdict for each version, and observations. `is_tested`:
+    """The judgement of one metric of a row: changes, a verdict for each version, and observations. `is_tested`:
     its levels were searched for a change, which chance may produce.
     """
 
@@ -73,7 +73,7 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """One metric of a block. `clean` are the launches whose values can be compared."""
+    """One metric of a row. `clean` are the launches whose values can be compared."""
 
     name: str
     limit: MetricLimit | None
@@ -227,7 +227,7 @@ class _Metric:
             shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
             means = dict(zip(table.positions, table.values.mean(axis=0) * size, strict=True))
             return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
-        alpha = strictest(self.signal, blocks=1)
+        alpha = strictest(self.signal, rows=1)
         return changes, (), least_found(table.values, spread=spread, alpha=alpha)
 
     def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:

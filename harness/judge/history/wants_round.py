@@ -39,11 +39,11 @@ def wants_round(
     steps: Steps,
     trials_asked: Trials,
     noise: Noise | None = None,
-    blocks: int = 1,
+    rows: int = 1,
 ) -> str | None:
     """Return why one more round of all compared versions should run, or None.
 
-    `trials` are those of one block, oldest version first; `blocks` is the number of blocks of its scenario. Versions
+    `trials` are those of one row, oldest version first; `rows` is the number of rows of its scenario. Versions
     that did not run or have no trace do not count. If a compared version has had all its launches, no round is wanted:
     a round without it would add nothing.
     """
@@ -60,7 +60,7 @@ def wants_round(
         table = level_table(metric, alike, steps=steps)
         if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
             continue
-        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, blocks=blocks)
+        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, rows=rows)
         if reason is not None:
             return reason
     return None
@@ -112,10 +112,10 @@ def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: St
 
 
 def too_wide(
-    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
+    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, rows: int = 1
 ) -> str | None:
-    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `blocks` blocks."""
-    width = least_detectable(metric, table, noise=noise, blocks=blocks)
+    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows."""
+    width = least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
     if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:

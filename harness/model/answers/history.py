@@ -45,7 +45,7 @@ class IndexedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedHistory:
-    """A block over all runs of its matrix: one series, lane and variant. `params` are in the order of the matrix."""
+    """A row over all runs of its matrix: one series, lane and variant. `params` are in the order of the matrix."""
 
     id: int
     matrix: str

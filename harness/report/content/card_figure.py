@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.model import (
-    Block,
     CellResult,
     CellVerdict,
     Effect,
@@ -16,6 +15,7 @@ from harness.model import (
     Interval,
     Metric,
     RunResult,
+    VersionRow,
     signal_of,
 )
 from harness.model.episodes import span
@@ -60,18 +60,18 @@ def figure_of(episode: Episode, result: RunResult) -> Figure:
     """Return an episode's figure for its series, lane and variant. Tones show only the state of its metric."""
     finding = episode.finding
     place = (finding.series, finding.lane, finding.variant)
-    block = next(block for block in result.plan.blocks if (block.series.name, block.lane, block.variant) == place)
+    row = next(row for row in result.plan.rows if (row.series.name, row.lane, row.variant) == place)
     known = {entry.cell.id: entry for entry in result.cells}
     drifts = finding.verdict == "slowdown"
     title = "rise of the step time within a launch" if drifts else plain(signal_of(finding.metric).title)
-    return Figure(title=title, unit=_unit(finding), points=tuple(_points(block, known, episode)))
+    return Figure(title=title, unit=_unit(finding), points=tuple(_points(row, known, episode)))
 
 
-def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> list[Point]:
-    order = {cell.image.version: place for place, cell in enumerate(block.cells)}
+def _points(row: VersionRow, known: Mapping[str, CellResult], episode: Episode) -> list[Point]:
+    order = {cell.image.version: place for place, cell in enumerate(row.cells)}
     own = span(episode, order)
     points = []
-    for place, (cell, told) in enumerate(zip(block.cells, episode.states, strict=True)):
+    for place, (cell, told) in enumerate(zip(row.cells, episode.states, strict=True)):
         entry = known.get(cell.id)
         state = None if entry is not None and _is_uncompared(entry, episode.finding) else told
         value, interval = (None, None) if entry is None else _value(entry.verdict, episode.finding)

@@ -199,8 +199,8 @@ class _Maker:
         told = blame.fault_text(self.of, self.result)
         if self.of.cause != "image":
             return told
-        blocks = self.result.plan.blocks
-        images = next(block.series.images for block in blocks if block.series.name == self.of.series)
+        rows = self.result.plan.rows
+        images = next(row.series.images for row in rows if row.series.name == self.of.series)
         installed = all(isinstance(image.source, Install) for image in images)
         return "; ".join(filter(None, ("the package's" if installed else "the image's", told)))
 

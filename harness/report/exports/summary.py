@@ -80,7 +80,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
 
 
 def _host(state: HostState, result: RunResult) -> dict[str, Any]:
-    lanes = dict.fromkeys(block.lane for block in result.plan.blocks if block.lane.host.name == state.host.name)
+    lanes = dict.fromkeys(row.lane for row in result.plan.rows if row.lane.host.name == state.host.name)
     gpus = [lane.gpu for lane in lanes if lane.gpu is not None]
     return {"name": state.host.name, "engine": state.host.engine, "gpus": gpus}
 

@@ -16,7 +16,7 @@ from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.scheduler import Batch, BlockRun, CellRun, Queue, Turn
+from harness.run.scheduler import Batch, CellRun, Queue, RowRun, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class HostRun:
     worker: str
     launcher: CellLauncher
     rng: random.Random
-    finished: Callable[[BlockRun], None]
+    finished: Callable[[RowRun], None]
     gate: Gate = field(default_factory=Gate)
     shares_images: bool = False
 
@@ -46,7 +46,7 @@ class HostRun:
         """
         try:
             while (turn := queue.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
-                self.launcher.images.expect([[run.cell for run in block.cells] for block in queue.ahead(self.worker)])
+                self.launcher.images.expect([[run.cell for run in row.cells] for row in queue.ahead(self.worker)])
                 self._run_turn(turn, queue)
         except BaseException:
             queue.abandon(self.worker)
@@ -57,8 +57,8 @@ class HostRun:
 
     def look_ahead(self, queue: Queue) -> None:
         """Start the pulls of the images that the rows need."""
-        blocks = queue.ahead(self.worker)
-        wanted = [run for block in blocks if not block.scheduler.lazy for run in block.cells]
+        rows = queue.ahead(self.worker)
+        wanted = [run for row in rows if not row.scheduler.lazy for run in row.cells]
         cells = [run.cell for run in wanted if not run.incompatible]
         images = {cell.image for cell in cells}
         self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
@@ -68,18 +68,18 @@ class HostRun:
     def _run_turn(self, turn: Turn, queue: Queue) -> None:
         if turn.batch is None:
             with self.gate.entered(NO_LOAD):
-                self._prepare_block(turn.block)
+                self._prepare_row(turn.row)
         elif turn.batch.runs:
             with self._entered(turn, turn.batch) as visit:
                 self._run_batch(turn, turn.batch, queue, visit)
         else:
-            self._log(turn.block, turn.batch, [])
-            for run in turn.block.cells:
+            self._log(turn.row, turn.batch, [])
+            for run in turn.row.cells:
                 run.skipped = turn.batch.skipped.get(run.cell.id)
-            self.finished(turn.block)
-            queue.close(turn.block)
+            self.finished(turn.row)
+            queue.close(turn.row)
             return
-        queue.put_back(turn.block)
+        queue.put_back(turn.row)
 
     def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
@@ -88,20 +88,20 @@ class HostRun:
         if not turn.single or any(run.alone for run in batch.runs):
             return self.gate.entered(None)
         cell = batch.runs[0].cell
-        measured = [trial for run in turn.block.cells for trial in run.measured]
+        measured = [trial for run in turn.row.cells for trial in run.measured]
         others = list(self.launcher.peers[cell.variant.scenario.name])
         return self.gate.entered(load_of(cell, measured, others, share_bytes=self.gate.share_bytes))
 
-    def _prepare_block(self, block: BlockRun) -> None:
-        """Build or install the block's images before anything is measured, because this occupies the processors.
+    def _prepare_row(self, row: RowRun) -> None:
+        """Build or install the row's images before anything is measured, because this occupies the processors.
 
         Images that are still being pulled are prepared when they are launched, and so are all images of a lazy
         scheduler, which launches few of them, unless the host has them.
         """
-        for run in block.cells:
-            if block.scheduler.lazy:
+        for run in row.cells:
+            if row.scheduler.lazy:
                 run.at_hand = self.launcher.engine.look(run.cell.image, unheard) is not None
-            if run.at_hand if block.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
+            if run.at_hand if row.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 
     def _run_batch(self, turn: Turn, batch: Batch, queue: Queue, visit: Visit) -> None:
@@ -116,7 +116,7 @@ class HostRun:
             self.launcher.launch(run, batch, others=lambda: visit.others, awaited=awaited)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
-            self._log(turn.block, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
+            self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
 
     def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: Queue) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
@@ -129,12 +129,12 @@ class HostRun:
         self.rng.shuffle(waiting)
         before = _known(runs)
         while waiting and not queue.stopped():
-            if len(waiting) < len(runs) and queue.gives_way(turn.block):
+            if len(waiting) < len(runs) and queue.gives_way(turn.row):
                 return
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and not turn.single and self._run_early(turn.block, queue):
+            if not ready and not turn.single and self._run_early(turn.row, queue):
                 continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
@@ -143,26 +143,26 @@ class HostRun:
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)
 
-    def _run_early(self, present: BlockRun, queue: Queue) -> bool:
+    def _run_early(self, present: RowRun, queue: Queue) -> bool:
         """Launch an early batch during a pull; return False if no row has one. The lowest round comes first and, within
         a round, the row `present`.
         """
-        others = [block for block in queue.ahead(self.worker) if block is not present]
+        others = [row for row in queue.ahead(self.worker) if row is not present]
         ready = [
-            (batch, block)
-            for block in (present, *others)
-            for batch in self._shuffled(block.scheduler.early())
+            (batch, row)
+            for row in (present, *others)
+            for batch in self._shuffled(row.scheduler.early())
             if self.launcher.images.is_here(batch.runs[0].cell)
         ]
-        for batch, block in sorted(ready, key=lambda pair: pair[0].round):
-            if block is not present and not queue.claim(block, self.worker):
+        for batch, row in sorted(ready, key=lambda pair: pair[0].round):
+            if row is not present and not queue.claim(row, self.worker):
                 continue
             run = batch.runs[0]
             self.launcher.launch(run, batch, others=lambda: 0, awaited=True)
             if run.launched:
-                self._log(block, batch, [run])
-            if block is not present:
-                queue.again(block)
+                self._log(row, batch, [run])
+            if row is not present:
+                queue.again(row)
             return True
         return False
 
@@ -170,11 +170,11 @@ class HostRun:
         return self.rng.sample(list(batches), len(batches))
 
     def _log(
-        self, block: BlockRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
+        self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
     ) -> None:
         """Append what was decided and why to the log of decisions."""
-        cell = block.cells[0].cell
-        place = dict(zip(("series", "lane", "variant"), block.place, strict=True))
+        cell = row.cells[0].cell
+        place = dict(zip(("series", "lane", "variant"), row.place, strict=True))
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.twin else ''}" for run in launched]

@@ -19,7 +19,7 @@ from harness.run.engine import ImageStore, Kept, Prepared
 
 ImageName = tuple[str, str]
 NEVER = 1 << 30
-"""Distance in blocks that stands for an image that is not needed again."""
+"""Distance in rows that stands for an image that is not needed again."""
 
 
 def name_of(image: Image) -> ImageName:
@@ -52,7 +52,7 @@ class Disk:
     _measured: dict[ImageName, int] = field(default_factory=dict)
 
     def expect(self, user: Hashable, order: Sequence[Collection[ImageName]]) -> None:
-        """Set the images that one user of this host will need from now on, block by block, soonest first."""
+        """Set the images that one user of this host will need from now on, row by row, soonest first."""
         with self._lock:
             self._orders[user] = order
 
@@ -152,7 +152,7 @@ class Disk:
         return name_of(image) not in self._pins and not is_needed_build
 
     def _needed_in(self, kept: Kept) -> int:
-        """Return the number of blocks before the image is needed; NEVER for an image that this run has not prepared."""
+        """Return the number of rows before the image is needed; NEVER for an image that this run has not prepared."""
         image = self._images.get(kept.reference)
         return NEVER if image is None else self._distance(name_of(image))
 

@@ -99,9 +99,9 @@ class HostImages:
                 present = present if self.engine.holds(present) else self._again(cell, prepared)
             yield present
 
-    def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
-        """Set the cells that will run from now on, block by block, so that the image needed latest is removed first."""
-        self.disk.expect(self, [{name_of(cell.image) for cell in block} for block in blocks])
+    def expect(self, rows: Sequence[Sequence[Cell]]) -> None:
+        """Set the cells that will run from now on, row by row, so that the image needed latest is removed first."""
+        self.disk.expect(self, [{name_of(cell.image) for cell in row} for row in rows])
 
     def busy_since(self, begun_s: float) -> bool:
         """Return whether a background pull was active at `begun_s` (monotonic clock, seconds) or later."""

@@ -161,7 +161,7 @@ def likeliest(chances: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], 
 
 
 def expected_launches(versions: int, *, rules: Rules) -> Expected:
-    """Return the expected launches of a block with this number of testable `versions`, before any result.
+    """Return the expected launches of a row with this number of testable `versions`, before any result.
 
     `typical` is for outcomes; a step of a level takes more launches than a clear outcome.
     """

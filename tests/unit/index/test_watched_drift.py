@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.assess import findings
-from harness.assess.row_verdicts import judge_block
+from harness.assess.row_verdicts import judge_row
 from harness.cli import cli
 from harness.cli.shared.results import write_result
 from harness.model import Finding, Look, Trace, Trial
@@ -43,18 +43,18 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
     """Measure version `day`, the one before it and the first version, and return the findings of that run."""
     of = build.series("app", [f"1.{number}" for number in sorted({0, day - 1, day})])
     result = build.run([(of, [build.HERE], [build.variant("train")])], lambda *_: build.flat())
-    (block,) = result.plan.blocks
+    (row,) = result.plan.rows
     load = np.exp(rng.normal(0, DAYS))
     runs = []
-    for cell in block.cells:
+    for cell in row.cells:
         level = 0.02 * load * (1 + per_version) ** int(cell.image.version.split(".")[1])
         each = [
             launch(cell.id, number, level * np.exp(rng.normal(0, SIGMA)), rng, key=f"{day:064}")
             for number in range(1, LAUNCHES + 1)
         ]
         runs.append(CellRun(cell=cell, trials=each))
-    judged = findings.find([judge_block(block, runs, least=LAUNCHES, seed=1)])
-    cells = tuple(cell for one in judged.blocks for cell in one.cells)
+    judged = findings.find([judge_row(row, runs, least=LAUNCHES, seed=1)])
+    cells = tuple(cell for one in judged.rows for cell in one.cells)
     began = f"2026-03-{day:02}T04:00:00+00:00"
     result = replace(result, started=began, verdict="ok", cells=cells, findings=judged.findings, attribution=())
     path = out / "nightly" / f"202603{day:02}T040000Z-00{day:02}"

@@ -63,6 +63,6 @@ def cell_of(trials: list[Trial]) -> CellVerdict:
     return judge_cell(trials, limits=LIMITS, steps=STEPS)
 
 
-def of_block(trials: list[list[Trial]]) -> Compared:
-    """Return the comparable figures of the versions of a block, oldest first."""
+def of_row(trials: list[list[Trial]]) -> Compared:
+    """Return the comparable figures of the versions of a row, oldest first."""
     return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)

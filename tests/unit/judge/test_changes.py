@@ -15,7 +15,7 @@ from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
 from harness.judge.history.transitions import transitions, wants_launches
 from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trials, VerdictName
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trace_of, trial_of
 
 
 def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
@@ -41,7 +41,7 @@ def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tupl
         [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
         for place, each in enumerate(ms)
     ]
-    return find_changes(of_block(trials), limits=LIMITS, seed=seed)
+    return find_changes(of_row(trials), limits=LIMITS, seed=seed)
 
 
 # ---------------------------------------------------------------- verdicts
@@ -290,7 +290,7 @@ def test_an_untestable_version_moves_no_name():
     for gap in range(8):
         trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
         trials.insert(gap, [])
-        (found,) = find_changes(of_block(trials), limits=LIMITS, seed=0)
+        (found,) = find_changes(of_row(trials), limits=LIMITS, seed=0)
         places = [place for place in range(8) if place != gap]
         assert (found.before, found.after) == (places[3], places[4])
 
@@ -326,7 +326,7 @@ def test_a_neighbours_load_is_no_regression():
                 assert trial.trace is not None
                 trial.trace.columns["step_s"][300:900] *= 2
         loaded.append(trials)
-    found = find_changes(of_block(loaded), limits=LIMITS, seed=0)
+    found = find_changes(of_row(loaded), limits=LIMITS, seed=0)
     assert [one for one in found if one.metric == "step_time"] == []
 
 
@@ -335,7 +335,7 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
         [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
     ]
     trials[2] = trials[2][:1]
-    found = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    found = find_changes(of_row(trials), limits=LIMITS, seed=0)
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
 
 
@@ -352,7 +352,7 @@ def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> l
 
 
 def levels_of(trials: list[list[Trial]]) -> list[tuple]:
-    return named(find_changes(of_block(trials), limits=LIMITS, seed=0))
+    return named(find_changes(of_row(trials), limits=LIMITS, seed=0))
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
@@ -486,7 +486,7 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
         ]
         for place in range(8)
     ]
-    compared = of_block(trials)
+    compared = of_row(trials)
     (change,) = find_changes(compared, limits=LIMITS, seed=0)
     assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
 

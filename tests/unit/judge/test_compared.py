@@ -12,7 +12,7 @@ from harness.judge.comparison.compared import with_compared
 from harness.judge.history.changes import find_changes
 from harness.model import CellVerdict, Trial
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, of_block, trial_of
+from tests.unit.judge.making import LIMITS, of_row, trial_of
 
 
 def launches(
@@ -28,7 +28,7 @@ def launches(
 
 
 def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    compared = of_block(trials)
+    compared = of_row(trials)
     return with_compared(compared, limits=LIMITS, searched=searched)
 
 
@@ -40,7 +40,7 @@ def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: 
     """
     trials = [launches(1.0), launches(slower, more_kib=more_kib, steps=longer, spike_kib=900_000 * (longer > 1000))]
     cells = shown(trials)
-    found = {one.metric: one.effect for one in find_changes(of_block(trials), limits=LIMITS, seed=0)}
+    found = {one.metric: one.effect for one in find_changes(of_row(trials), limits=LIMITS, seed=0)}
     for metric, before, after in (
         ("step_time", cells[0].step_level, cells[1].step_level),
         ("peak_memory", cells[0].peak_level, cells[1].peak_level),

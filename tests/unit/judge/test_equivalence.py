@@ -19,7 +19,7 @@ from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import wants_round
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import Measured, Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trial_of
 
 ASKED = Trials(least=3, most=8)
 
@@ -40,7 +40,7 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     trials = in_wait([1.0] * 6)
     cells = [cell_of(each) for each in trials]
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED) is None
-    seen = visible(of_block(trials), limits=LIMITS)
+    seen = visible(of_row(trials), limits=LIMITS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
@@ -55,7 +55,7 @@ def step_time(sides: list[ComparedCell]) -> Measured:
 def test_what_is_cleared_has_step_times_elsewhere() -> None:
     """Without them, a cell was undecided in comparisons of hosts and in attributions."""
     trials = in_wait([1.0] * 6)
-    compared = of_block(trials)
+    compared = of_row(trials)
     sides = [
         ComparedCell(verdict=cell, trials=each)
         for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
@@ -91,7 +91,7 @@ def test_rounds_beside_a_pull_are_rounds() -> None:
         [trial_of(n, ms=each, seed=place, steps=1000, pulled="beside") for n in range(3)]
         for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
     ]
-    (found,) = find_changes(of_block(slower), limits=LIMITS, seed=0)
+    (found,) = find_changes(of_row(slower), limits=LIMITS, seed=0)
     assert (found.metric, found.after) == ("step_time", 3)
 
 
@@ -129,7 +129,7 @@ def test_a_version_that_is_slower_by_the_bound_is_rarely_missed(spread: float, p
 def test_launches_that_differ_already_cost_no_more_of_them() -> None:
     """Launches spent before the rounds are missing in the rounds."""
     alike, apart = in_wait([1.0] * 6)[:3], in_wait([1.0, 1.0, 1.3, 1.3])[:3]
-    assert may_hold(of_block(alike).launches, limit=0.1, wanted=3)
-    assert not may_hold(of_block(apart).launches, limit=0.1, wanted=3)
+    assert may_hold(of_row(alike).launches, limit=0.1, wanted=3)
+    assert not may_hold(of_row(apart).launches, limit=0.1, wanted=3)
     assert may_hold([], limit=0.1, wanted=3)
     assert acquitted([], limit=0.1) is None

@@ -17,16 +17,16 @@ from harness.judge.history.wants_round import differs_late
 from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
-from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
 
 def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    compared = of_block(trials)
+    compared = of_row(trials)
     asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
     return with_levels(compared, compared.cells, asked)
 
 
-def block(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
+def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
     return [
         [trial_of(number, seed=place, steps=1000, **more) for number in range(launches)] for place in range(versions)
     ]
@@ -38,7 +38,7 @@ def with_facts(trials: list[list[Trial]], name: str, seconds: list[list[float]])
 
 
 def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
-    for cell in told(block()):
+    for cell in told(row()):
         seen = cell.signals["step_time"]
         assert seen.seen == "good"
         assert seen.visible is not None
@@ -72,7 +72,7 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:
     """The size of its image was known, so that start-up had a tick next to `untested`."""
-    trials = [[replace(one, image_bytes=10**9) for one in version] for version in block()]
+    trials = [[replace(one, image_bytes=10**9) for one in version] for version in row()]
     trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
     cells = told(trials)
     assert (cells[0].signals["image_size"].seen, cells[1].verdict) == ("good", "untested")
@@ -80,8 +80,8 @@ def test_a_version_whose_program_never_trained_has_no_tick() -> None:
 
 
 def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
-    assert told(block(launches=1))[0].signals["step_time"].seen == "blind"
-    assert told(block(versions=1))[0].signals["step_time"].seen == "none"
+    assert told(row(launches=1))[0].signals["step_time"].seen == "blind"
+    assert told(row(versions=1))[0].signals["step_time"].seen == "none"
 
 
 def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> None:
@@ -93,7 +93,7 @@ def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> N
 
 
 def test_what_no_launch_has_is_nothing_to_look_at() -> None:
-    signals = told(block())[0].signals
+    signals = told(row())[0].signals
     assert {name: signals[name].seen for name in ("throughput", "gpu_peak", "pool_peak")} == dict.fromkeys(
         ("throughput", "gpu_peak", "pool_peak"), "none"
     )
@@ -101,40 +101,40 @@ def test_what_no_launch_has_is_nothing_to_look_at() -> None:
 
 
 def test_a_limit_of_none_is_off_and_a_search_compares_step_times_alone() -> None:
-    off = told(block(), Limits(step_time=None, others=(("tail", None),)))[0].signals
+    off = told(row(), Limits(step_time=None, others=(("tail", None),)))[0].signals
     assert [off[name].why for name in ("step_time", "tail")] == ["its limit is none"] * 2
-    assert told(block(), searched=True)[0].signals["tail"].seen == "none"
+    assert told(row(), searched=True)[0].signals["tail"].seen == "none"
 
 
 def test_every_level_is_told_of_in_every_cell() -> None:
-    assert set(LEVELS) <= set(told(block())[0].signals)
+    assert set(LEVELS) <= set(told(row())[0].signals)
 
 
 def test_start_ups_far_below_what_counts_are_good_however_they_jitter() -> None:
     """Imports take 10 to 90 ms: no version comes near half a second more."""
     rng = np.random.default_rng(0)
-    trials = with_facts(block(), "setup_s", rng.uniform(0.01, 0.09, (4, 3)).tolist())
+    trials = with_facts(row(), "setup_s", rng.uniform(0.01, 0.09, (4, 3)).tolist())
     assert {cell.signals["setup_time"].seen for cell in told(trials)} == {"good"}
 
 
 def test_a_cold_launch_is_no_figure_of_the_start() -> None:
-    trials = with_facts(block(), "setup_s", [[9.0, 1.0, 1.0]] * 4)
+    trials = with_facts(row(), "setup_s", [[9.0, 1.0, 1.0]] * 4)
     trials = [[replace(each[0], cold=True), *each[1:]] for each in trials]
     assert told(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
 
 
 def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
-    trials = with_facts(block(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
+    trials = with_facts(row(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
     cold = [[replace(trial, cold=True) for trial in version] for version in trials]
     never = "no launch started with its files in the page cache while no other launch ran"
     assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
     one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
     assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")
-    assert "has no separate setup" in told(block())[0].signals["setup_time"].why
+    assert "has no separate setup" in told(row())[0].signals["setup_time"].why
 
 
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
-    trials = [[replace(trial, buffered="300 of 300 steps came in bursts") for trial in version] for version in block()]
+    trials = [[replace(trial, buffered="300 of 300 steps came in bursts") for trial in version] for version in row()]
     assert told(trials)[0].signals["step_time"].seen == "none"
 
 
@@ -153,7 +153,7 @@ def test_a_version_that_is_slower_late_asks_for_whole_launches() -> None:
 
 def test_processor_time_is_that_of_steps() -> None:
     looks = tuple(Look(step=step, cpu_s=0.002 * step) for step in (500, 1000))
-    trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in block()]
+    trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in row()]
     assert told(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
 
 
@@ -167,11 +167,11 @@ def using(cpu_s: float, trial: Trial) -> Trial:
 def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     """A busy child process was "not checked: too little processor time", because most launches hardly had any."""
     rates = (1e-6, 1e-6, 1e-6, 0.002)
-    trials = [[using(rate, one) for one in each] for rate, each in zip(rates, block(), strict=True)]
-    changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    trials = [[using(rate, one) for one in each] for rate, each in zip(rates, row(), strict=True)]
+    changes = find_changes(of_row(trials), limits=LIMITS, seed=0)
     assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
     assert [cell.signals["cpu_time"].value for cell in told(trials)] == pytest.approx(rates)  # not the least compared
-    idle = [[using(1e-6, one) for one in each] for each in block()]
+    idle = [[using(1e-6, one) for one in each] for each in row()]
     assert told(idle)[0].signals["cpu_time"].value is None
 
 
@@ -200,7 +200,7 @@ def test_launches_shorter_than_the_first_look_are_compared() -> None:
         [trial_of(number, ms=ms, seed=place, steps=300, end="completed", last_step=300) for number in range(3)]
         for place, ms in enumerate([1, 1, 1.7, 1.7])
     ]
-    assert Compared(cells=of_block(trials).cells, trials=trials, steps=STEPS).tables["step_time"].positions == (
+    assert Compared(cells=of_row(trials).cells, trials=trials, steps=STEPS).tables["step_time"].positions == (
         0,
         1,
         2,
@@ -226,7 +226,7 @@ def with_items(trials: list[list[Trial]], items: list[float], *, missing: int = 
 
 
 def throughput_changes(items: list[float], limit: float) -> list[tuple[Any, ...]]:
-    compared = of_block(with_items(block(), items))
+    compared = of_row(with_items(row(), items))
     limits = Limits(others=(("throughput", limit),))
     found = find_changes(compared, limits=limits, seed=0)
     return [(one.kind, one.before, one.after) for one in found if one.metric == "throughput"]
@@ -241,14 +241,14 @@ def test_throughput_is_bad_if_it_falls_by_its_share() -> None:
 
 def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
     whole, part = (
-        told(with_items(block(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
+        told(with_items(row(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
     )
     assert part == pytest.approx(whole, rel=0.05)
 
 
 def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() -> None:
     """A search named 1.21.0 as first bad, and said that the last good version was never compared."""
-    apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in own] for place, own in enumerate(block())]
+    apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in own] for place, own in enumerate(row())]
 
     assert told(apart)[2].signals["step_time"].seen == "blind"
     assert told(apart, searched=True)[2].signals["step_time"].seen == "good"
@@ -274,7 +274,7 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
 
 def test_what_no_version_prints_needs_no_comparison() -> None:
     """Versions that confirmed a leak in separate rounds were called blind for output that does not exist."""
-    silent = [[replace(one, output_bytes=0) for one in version] for version in block(launches=2)]
+    silent = [[replace(one, output_bytes=0) for one in version] for version in row(launches=2)]
     silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
     assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
 
@@ -282,10 +282,10 @@ def test_what_no_version_prints_needs_no_comparison() -> None:
 def test_what_hardly_prints_shows_what_was_measured() -> None:
     """Its output was shown as the smallest amount that is compared."""
     sizes = (0, 2000, 50, 9**6)
-    trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(block(), sizes, strict=True)]
+    trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(row(), sizes, strict=True)]
     values = [cell.signals["output"].value for cell in told(trials)]
     assert values == pytest.approx([size / 1000 for size in sizes])
-    assert of_block(trials).levels("output", limit=1.0)[0][0] == pytest.approx(HARDLY)
+    assert of_row(trials).levels("output", limit=1.0)[0][0] == pytest.approx(HARDLY)
 
 
 def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
@@ -296,7 +296,7 @@ def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
         [trial_of(number, ms=ms, seed=10 * place + number, steps=4000) for number, ms in enumerate(own)]
         for place, own in enumerate(paces)
     ]
-    changes = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    changes = find_changes(of_row(trials), limits=LIMITS, seed=0)
     assert [(one.before, one.after) for one in changes if one.metric == "step_time"] == [(1, 2)]
 
 
@@ -316,7 +316,7 @@ def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times
     """After a sweep that was interrupted before it launched a version, the output of that version stayed blind for
     ever; so did the sizes of images, if it had launched some versions once.
     """
-    trials = [[replace(trial, output_bytes=50_000, image_bytes=10**8) for trial in version] for version in block()]
+    trials = [[replace(trial, output_bytes=50_000, image_bytes=10**8) for trial in version] for version in row()]
     trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
     added = told(trials)[-1].signals
     assert [added[name].seen for name in ("output", "image_size")] == ["good", "good"]
@@ -331,7 +331,7 @@ def another_day(place: int, *, ms: float) -> list[Trial]:
 @pytest.mark.parametrize("versions", [2, 4])
 def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     """Launches alongside the others would settle it, but separate launches would not."""
-    trials = block(versions=versions)
+    trials = row(versions=versions)
     trials[-1] = another_day(9, ms=3)
     late = told(trials)[-1]
     assert late.signals["step_time"].seen == "blind"
@@ -350,7 +350,7 @@ def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
 
 def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
     """A fast version that was added after a slow one was called slow, although nothing was compared with it."""
-    cells = told([*block(versions=3), another_day(3, ms=1)])
+    cells = told([*row(versions=3), another_day(3, ms=1)])
     marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
     assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]
 
@@ -364,5 +364,5 @@ def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:
 @pytest.mark.parametrize(("seconds", "seen"), [(2.0, "suspect"), (1.3, "good")])
 def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(seconds: float, seen: str) -> None:
     """A tail that doubled was good after three launches, because naming its change takes five."""
-    cells = told(with_facts(block(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
+    cells = told(with_facts(row(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
     assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]

@@ -16,12 +16,12 @@ from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import too_wide, wants_round
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_block, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_row, trial_of
 
 ASKED = Trials(least=3, most=8)
 
 
-def block(ms: list[float], *, rounds: int = 3, spread: float = 0.0, seed: int = 0) -> list[list[Trial]]:
+def row(ms: list[float], *, rounds: int = 3, spread: float = 0.0, seed: int = 0) -> list[list[Trial]]:
     """Return trials whose launches differ by `spread`, in addition to 1 %."""
     factors = np.exp(np.random.default_rng(seed).normal(0, spread, (rounds, len(ms))))
     return [
@@ -35,11 +35,11 @@ def wanted(trials: list[list[Trial]], *, limits: Limits = LIMITS, **more) -> str
 
 
 def test_quiet_launches_are_enough():
-    assert wanted(block([1, 1, 1, 1, 1.5, 1.5])) is None
+    assert wanted(row([1, 1, 1, 1, 1.5, 1.5])) is None
 
 
 def test_noisy_launches_ask_for_more_and_say_why():
-    reason = wanted(block([1] * 6, spread=0.1))
+    reason = wanted(row([1] * 6, spread=0.1))
     assert reason is not None
     assert reason.startswith("step time is known to ±")
     assert reason.endswith("the limit is 10.0%")
@@ -47,22 +47,22 @@ def test_noisy_launches_ask_for_more_and_say_why():
 
 def test_no_p_value_ends_the_rounds():
     """A step by a factor of three in the middle is obvious; the noise still asks for rounds."""
-    quiet, changed = block([1] * 6, spread=0.1), block([1, 1, 1, 3, 3, 3], spread=0.1)
+    quiet, changed = row([1] * 6, spread=0.1), row([1, 1, 1, 3, 3, 3], spread=0.1)
     assert wanted(quiet) == wanted(changed)
 
 
 def test_a_tighter_limit_takes_more_rounds():
-    trials = block([1] * 6)
+    trials = row([1] * 6)
     assert wanted(trials, limits=Limits(step_time=0.01)) is not None
 
 
 def test_what_the_limits_leave_out_is_not_compared():
     """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
     others = (("tail", None), ("cpu_time", None))
-    trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
+    trials, limits = row([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
     assert wanted(trials, limits=limits) is None
-    assert list(visible(of_block(trials), limits=limits) or {}) == ["peak_memory"]
-    slower = block([1, 1, 1, 1, 3, 3])
+    assert list(visible(of_row(trials), limits=limits) or {}) == ["peak_memory"]
+    slower = row([1, 1, 1, 1, 3, 3])
     cells = [cell_of(each) for each in slower]
     told = [
         bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each, seed=0))
@@ -72,31 +72,31 @@ def test_what_the_limits_leave_out_is_not_compared():
 
 
 def test_there_is_an_end():
-    assert wanted(block([1] * 4, rounds=8, spread=0.3)) is None
+    assert wanted(row([1] * 4, rounds=8, spread=0.3)) is None
 
 
 def test_a_version_that_has_had_all_its_launches_ends_the_comparison():
     """Rounds of the other versions have no place in a table of full rounds: their launches were wasted."""
-    trials = block([1] * 4, spread=0.1)
+    trials = row([1] * 4, spread=0.1)
     assert wanted(trials) is not None
     trials[1] += [trial_of(number, steps=1000) for number in range(100, 100 + ASKED.most - 3)]
     assert wanted(trials) is None
 
 
 def test_single_versions_and_failures_ask_for_nothing():
-    assert wanted(block([1], spread=0.3)) is None
+    assert wanted(row([1], spread=0.3)) is None
     assert wanted([]) is None
-    assert wanted([[failed(n) for n in range(3)], *block([1], spread=0.3)]) is None
+    assert wanted([[failed(n) for n in range(3)], *row([1], spread=0.3)]) is None
 
 
 def test_a_version_that_cannot_run_is_left_out():
-    assert wanted([*block([1, 1, 1]), []]) is None
-    assert wanted([*block([1] * 4, spread=0.1), []]) is not None
+    assert wanted([*row([1, 1, 1]), []]) is None
+    assert wanted([*row([1] * 4, spread=0.1), []]) is not None
 
 
 def test_known_noise_helps_two_versions():
     """Three rounds of two versions leave two degrees of freedom."""
-    trials = block([1, 1], spread=0.05)
+    trials = row([1, 1], spread=0.05)
     assert wanted(trials) is not None
     assert wanted(trials, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 20})) is None
 
@@ -115,11 +115,11 @@ def test_memory_peaks_ask_for_rounds_too():
 
 
 def test_what_can_be_seen_is_told_by_metric():
-    seen = visible(of_block(block([1] * 8)), limits=LIMITS)
+    seen = visible(of_row(row([1] * 8)), limits=LIMITS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < 0.04
     assert seen["peak_memory"] < 0.01
-    assert visible(of_block([]), limits=LIMITS) is None
+    assert visible(of_row([]), limits=LIMITS) is None
 
 
 @pytest.mark.parametrize("versions", [3, 6])
@@ -127,14 +127,14 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
     """They promised that 5 % would have shown, but missed a step of 30 % in one of three histories."""
     seen, found, count = [], 0, many(6, 12)
     for seed in range(count):
-        quiet = visible(of_block(block([1] * versions, rounds=2, seed=seed)), limits=LIMITS)
+        quiet = visible(of_row(row([1] * versions, rounds=2, seed=seed)), limits=LIMITS)
         assert quiet is not None
         seen.append(quiet["step_time"])
         step = 1 + quiet["step_time"]
-        slower = block([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
-        compared = of_block(slower)
+        slower = row([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
+        compared = of_row(slower)
         found += bool(find_changes(compared, limits=Limits(step_time=0.01), seed=0))
-    three = visible(of_block(block([1] * versions)), limits=LIMITS)
+    three = visible(of_row(row([1] * versions)), limits=LIMITS)
     assert three is not None
     assert min(seen) > three["step_time"]
     assert found >= count * 10 / 12
@@ -142,8 +142,8 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
 
 def test_more_noise_more_hidden():
     quiet, noisy = (
-        visible(of_block(block([1] * 8)), limits=LIMITS),
-        visible(of_block(block([1] * 8, spread=0.1)), limits=LIMITS),
+        visible(of_row(row([1] * 8)), limits=LIMITS),
+        visible(of_row(row([1] * 8, spread=0.1)), limits=LIMITS),
     )
     assert quiet is not None
     assert noisy is not None
@@ -152,7 +152,7 @@ def test_more_noise_more_hidden():
 
 def test_never_below_what_equal_images_differ_by():
     noise = Noise(spread={"step_time": 0.2}, freedom={"step_time": 6})
-    seen = visible(of_block(block([1] * 8)), limits=LIMITS, noise=noise)
+    seen = visible(of_row(row([1] * 8)), limits=LIMITS, noise=noise)
     assert seen is not None
     assert seen["step_time"] == pytest.approx(math.expm1(floor(noise, "step_time", rounds=3)))
 
@@ -161,7 +161,7 @@ def test_never_below_what_equal_images_differ_by():
 
 
 def pairs(spread: float, count: int = 12) -> list[tuple[Trial, Trial]]:
-    (one,), (twin,) = block([1], rounds=count, spread=spread), block([1], rounds=count, spread=spread, seed=9)
+    (one,), (twin,) = row([1], rounds=count, spread=spread), row([1], rounds=count, spread=spread, seed=9)
     return list(zip(one, twin, strict=True))
 
 
@@ -202,8 +202,8 @@ def test_noises_of_two_variants_are_pooled():
 
 
 def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
-    trials = block([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
-    compared = of_block(trials)
+    trials = row([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
+    compared = of_row(trials)
 
     def changes(noise: Noise | None) -> tuple[Change, ...]:
         return find_changes(compared, limits=LIMITS, seed=0, noise=noise)
@@ -227,10 +227,10 @@ def _with_tail(trial: Trial, *, times: float) -> Trial:
 
 def test_a_longer_tail_is_shown_by_five_rounds_before_a_version_is_accused():
     """One busy moment of another program makes a tail; three launches of a version may all meet one."""
-    reason = wanted(slow_now_and_then(block([1, 1, 1, 1]), times=5))
+    reason = wanted(slow_now_and_then(row([1, 1, 1, 1]), times=5))
     assert reason == "tail of the step time seems to differ, and 5 rounds are needed to show it"
-    assert wanted(slow_now_and_then(block([1, 1, 1, 1], rounds=5), times=5)) is None
+    assert wanted(slow_now_and_then(row([1, 1, 1, 1], rounds=5), times=5)) is None
 
 
 def test_a_slower_version_takes_no_more_rounds_for_its_tail():
-    assert wanted(block([1, 1, 1, 4])) is None
+    assert wanted(row([1, 1, 1, 4])) is None

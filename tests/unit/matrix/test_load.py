@@ -170,7 +170,7 @@ def test_a_scenario_that_is_called_by_a_number_gets_its_variant(load: Load) -> N
     assert "010" in load(named).exclude[0].values()
     matrix = load(f"{named}include: [{{scenario: 010, level: 3}}]\n")
     assert matrix.include == ({"scenario": "010", "level": 3},)
-    assert "010 level=3" in {str(block.variant) for block in make_plan(select(matrix, seed=1)).blocks}
+    assert "010 level=3" in {str(row.variant) for row in make_plan(select(matrix, seed=1)).rows}
 
 
 # ---------------------------------------------------------------- versions and the index

@@ -145,8 +145,8 @@ def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(comma
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
     """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
-    (block,) = make_plan(selection_of_files(asked, seed=1)).blocks
-    cells = dict(zip(("A", "B"), block.cells, strict=True))
+    (row,) = make_plan(selection_of_files(asked, seed=1)).rows
+    cells = dict(zip(("A", "B"), row.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
         sides._check_program(cells, made)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
 ) -> None:
     """It printed the number of launches that a search takes, and the search then refused both versions."""
     plan = make_plan(selection_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1))
-    a, b = plan.blocks[0].cells
+    a, b = plan.rows[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
 
     @contextmanager

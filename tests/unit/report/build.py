@@ -12,7 +12,6 @@ import numpy as np
 from harness.judge.attribution.cause import attribute
 from harness.model import (
     SIGNALS,
-    Block,
     Cell,
     CellResult,
     CellVerdict,
@@ -37,6 +36,7 @@ from harness.model import (
     Trials,
     Variant,
     VerdictName,
+    VersionRow,
     Where,
 )
 
@@ -211,8 +211,8 @@ def run(
     problems: Mapping[str, str] | None = None,
 ) -> RunResult:
     """Return a run over every version, lane and variant of each history; `judge` gives the verdict of each cell."""
-    blocks = tuple(
-        Block(
+    rows = tuple(
+        VersionRow(
             series=of, lane=lane, variant=one,
             cells=tuple(Cell(image=image, lane=lane, variant=one) for image in of.images),
         )
@@ -223,7 +223,7 @@ def run(
         name="quickstart", path=Path("matrix.yaml"), series=tuple(of for of, _, _ in histories),
         hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
     )  # fmt: skip
-    plan = Plan(matrix=matrix, blocks=blocks, trials=Trials(), seed=1)
+    plan = Plan(matrix=matrix, rows=rows, trials=Trials(), seed=1)
     cells = tuple(
         cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
         for number, cell in enumerate(plan.cells)

@@ -95,9 +95,9 @@ def _without(result: RunResult, square: Square, versions: Sequence[str]) -> RunR
         left_out = square[one.lane][versions.index(one.image.version)] == "x"
         return replace(one, excluded=Excluded(why=LEFT_OUT)) if left_out else one
 
-    blocks = [replace(block, cells=tuple(map(cell, block.cells))) for block in result.plan.blocks]
+    rows = [replace(row, cells=tuple(map(cell, row.cells))) for row in result.plan.rows]
     cells = [replace(entry, cell=cell(entry.cell)) for entry in result.cells]
-    return replace(result, plan=replace(result.plan, blocks=tuple(blocks)), cells=tuple(cells))
+    return replace(result, plan=replace(result.plan, rows=tuple(rows)), cells=tuple(cells))
 
 
 def judged(result: RunResult) -> RunResult:
@@ -108,14 +108,14 @@ def judged(result: RunResult) -> RunResult:
 
 def leaks(plan: Plan, verdicts: Mapping[str, CellVerdict]) -> tuple[Finding, ...]:
     found = []
-    for block in plan.blocks:
-        versions = [cell.image.version for cell in block.cells]
-        for change in memory_changes([verdicts[cell.id] for cell in block.cells], baseline=None, limit=0.5):
+    for row in plan.rows:
+        versions = [cell.image.version for cell in row.cells]
+        for change in memory_changes([verdicts[cell.id] for cell in row.cells], baseline=None, limit=0.5):
             found.append(
                 Finding(
-                    series=block.series.name,
-                    lane=block.lane,
-                    variant=block.variant,
+                    series=row.series.name,
+                    lane=row.lane,
+                    variant=row.variant,
                     metric=change.metric,
                     kind=change.kind,
                     before=None if change.before is None else versions[change.before],

@@ -14,10 +14,10 @@ from tests.unit.report import build
 def noticing(*texts: str) -> RunResult:
     result = build.quickstart()
     told = tuple(
-        Observation(series=block.series.name, lane=block.lane, variant=block.variant, signal="log",
-                    before=block.cells[0].image.version, after=block.cells[1].image.version, text=text)
+        Observation(series=row.series.name, lane=row.lane, variant=row.variant, signal="log",
+                    before=row.cells[0].image.version, after=row.cells[1].image.version, text=text)
         for text in texts
-        for block in result.plan.blocks[:2]
+        for row in result.plan.rows[:2]
     )  # fmt: skip
     return replace(result, observations=told)
 

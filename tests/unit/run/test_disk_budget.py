@@ -52,9 +52,9 @@ class Engine:
         return prepared.reference in self.there
 
 
-def disk_for(*blocks: Iterable[Image], limit_bytes: int = 30, **fields: Any) -> Disk:
+def disk_for(*rows: Iterable[Image], limit_bytes: int = 30, **fields: Any) -> Disk:
     disk = Disk(limit_bytes=limit_bytes, expected_bytes=dict.fromkeys(map(name_of, (A, B, C, D)), 10), **fields)
-    disk.expect(1, [[name_of(image) for image in block] for block in blocks])
+    disk.expect(1, [[name_of(image) for image in row] for row in rows])
     return disk
 
 

@@ -32,7 +32,7 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
+from harness.run.scheduler import Batch, CellRun, Journal, Oracle, Review, RowRun
 from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import oracle as judging_oracle
@@ -55,11 +55,11 @@ class Nothing:
         return Batch(runs=(), record={"kind": "done"})
 
 
-def queue_of(blocks: Sequence[BlockRun]) -> RowQueue:
+def queue_of(rows: Sequence[RowRun]) -> RowQueue:
     """Let all rows be equally good for the order of launches."""
-    queue = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
-    for block in blocks:
-        queue.add(block)
+    queue = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
+    for row in rows:
+        queue.add(row)
     return queue
 
 
@@ -81,8 +81,8 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False,
     )  # fmt: skip
-    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).look_ahead(
-        queue_of([BlockRun(cells=runs, scheduler=Nothing())])
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).look_ahead(
+        queue_of([RowRun(cells=runs, scheduler=Nothing())])
     )
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
@@ -124,9 +124,9 @@ def launches(
     limits: Limits | None = None,
     kept: list[Trial] | None = None,
 ) -> list[tuple[str, str]]:
-    """Return the variant and version of each launch, for a block per variant; the images arrive as in `launched`."""
+    """Return the variant and version of each launch, for a row per variant; the images arrive as in `launched`."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
-    blocks = []
+    rows = []
     for name in variants:
         scenario = Scenario(name=name, where=WHERE, steps=Steps(first=500, budget=1000), limits=limits or Limits())
         runs = tuple(
@@ -139,8 +139,8 @@ def launches(
             )
             for number in range(len(order))
         )
-        blocks.append(
-            BlockRun(cells=runs, scheduler=FullScheduler(runs=runs, asked=trials, measures_noise=name == variants[0]))
+        rows.append(
+            RowRun(cells=runs, scheduler=FullScheduler(runs=runs, asked=trials, measures_noise=name == variants[0]))
         )
     come: set[str] = set()
 
@@ -164,7 +164,7 @@ def launches(
         oracle=oracle or judging_oracle(), journal=create_autospec(Journal, instance=True), progress=progress,
         stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
-    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(queue_of(blocks))
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).run(queue_of(rows))
     if kept is not None:
         kept += [call.args[0] for call in launcher.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]
@@ -301,7 +301,7 @@ def test_nothing_waits_for_the_last_pull_where_step_times_are_not_compared() -> 
 
 
 def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
-    """By its block's turn this was forgotten, and the card was tried once more."""
+    """By its row's turn this was forgotten, and the card was tried once more."""
 
     def review(cell: Cell, trial: Trial) -> Review:
         if str(cell.variant) != "y" or cell.image.version != "0":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.model import Trace, Trial
-from harness.run.scheduler import Batch, BlockRun
+from harness.run.scheduler import Batch, RowRun
 from harness.schedule.cost import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 
@@ -19,7 +19,7 @@ def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
     )  # fmt: skip
 
 
-def launched(*trials: Trial) -> BlockRun:
+def launched(*trials: Trial) -> RowRun:
     made = a_row("a", 3)
     made.cells[0].trials.extend(trials)
     return made

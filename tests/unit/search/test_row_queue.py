@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Cell, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
-from harness.run.scheduler import Batch, BlockRun, CellRun
+from harness.run.scheduler import Batch, CellRun, RowRun
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 
@@ -47,7 +47,7 @@ class Worker:
         turn = self.queue.take(self.name)
         if turn is None:
             return False
-        name = str(turn.block.cells[0].cell.variant)
+        name = str(turn.row.cells[0].cell.variant)
         if turn.batch is None:
             self.began.append(name)
         for run in turn.batch.runs if turn.batch else ():
@@ -56,24 +56,24 @@ class Worker:
             )
             self.launched.append(name)
         if turn.batch is not None and not turn.batch.runs:
-            self.queue.close(turn.block)
+            self.queue.close(turn.row)
         else:
-            self.queue.put_back(turn.block)
+            self.queue.put_back(turn.row)
         return True
 
 
-def a_row(name: str, rounds: int) -> BlockRun:
+def a_row(name: str, rounds: int) -> RowRun:
     lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
     source = Install(base="", python=None, packages=())
     image = Image(series="p", version="1", source=source, where=WHERE)
     variant = Variant(scenario=Scenario(name=name, where=WHERE, script=Path("s.py")))
     run = CellRun(cell=Cell(image=image, lane=lane, variant=variant))
-    return BlockRun(cells=(run,), scheduler=Rounds(run, rounds))
+    return RowRun(cells=(run,), scheduler=Rounds(run, rounds))
 
 
-def queue(blocks: list[BlockRun]) -> RowQueue:
-    made = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
-    for each in blocks:
+def queue(rows: list[RowRun]) -> RowQueue:
+    made = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
+    for each in rows:
         made.add(each)
     return made
 
@@ -83,12 +83,12 @@ def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
     rounds: list[int], number: int, rng: random.Random
 ) -> None:
     """Launches of one row on two machines would be compared although the machines differ."""
-    blocks = [a_row(f"row{place}", count) for place, count in enumerate(rounds)]
-    shared = queue(blocks)
+    rows = [a_row(f"row{place}", count) for place, count in enumerate(rounds)]
+    shared = queue(rows)
     workers = [Worker(str(name), shared) for name in range(number)]
     while any(worker.turn() for worker in rng.sample(workers, len(workers))):
         pass
-    assert [len(each.cells[0].trials) for each in blocks] == rounds
+    assert [len(each.cells[0].trials) for each in rows] == rounds
     for worker in workers:
         assert set(worker.launched) <= set(worker.began)
     assert sorted(name for worker in workers for name in worker.began) == sorted(f"row{k}" for k in range(len(rounds)))
@@ -103,7 +103,7 @@ def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
 
 def test_what_looks_bad_goes_on_before_the_others() -> None:
     shared = RowQueue(
-        standing=lambda block: RowStanding(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
+        standing=lambda row: RowStanding(suspect=str(row.cells[0].cell.variant) == "b"), recall=lambda row: None
     )
     for name in "abc":
         shared.add(a_row(name, 3))
@@ -115,7 +115,7 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
 
 def test_rows_of_a_later_group_wait() -> None:
     """If images have to make room for each other, alternating rounds of two series would pull all images repeatedly."""
-    shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
+    shared = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
     shared.add(a_row("a", 2), group=0)
     shared.add(a_row("b", 2), group=1)
     worker = Worker("one", shared)
@@ -143,12 +143,12 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     rows.put_back(dear)
     following = rows.take("one")
     assert following is not None
-    assert following.block is cheap
+    assert following.row is cheap
 
 
-def one_round(name: str, versions: int) -> BlockRun:
+def one_round(name: str, versions: int) -> RowRun:
     cells = tuple(a_row(name, 1).cells[0] for _ in range(versions))
-    return BlockRun(cells=cells, scheduler=OneRound(cells))
+    return RowRun(cells=cells, scheduler=OneRound(cells))
 
 
 @dataclass
@@ -199,11 +199,11 @@ class WideRounds:
         return ()
 
 
-def wide(name: str, rounds: int, versions: int) -> BlockRun:
+def wide(name: str, rounds: int, versions: int) -> RowRun:
     (run,) = a_row(name, 0).cells
     images = [replace(run.cell.image, version=str(version)) for version in range(versions)]
     runs = tuple(CellRun(cell=replace(run.cell, image=image)) for image in images)
-    return BlockRun(cells=runs, scheduler=WideRounds(runs, rounds))
+    return RowRun(cells=runs, scheduler=WideRounds(runs, rounds))
 
 
 @given(
@@ -217,12 +217,10 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     """Two launches of one version at a time would be one trial with two results; a lost launch would leave a row
     unfinished.
     """
-    blocks = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
-    beside = {id(each): splits for each, (_, _, splits) in zip(blocks, asked, strict=True)}
-    shared = RowQueue(
-        standing=lambda block: RowStanding(), recall=lambda block: None, splits=lambda block: beside[id(block)]
-    )
-    for each in blocks:
+    rows = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
+    beside = {id(each): splits for each, (_, _, splits) in zip(rows, asked, strict=True)}
+    shared = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, splits=lambda row: beside[id(row)])
+    for each in rows:
         shared.add(each)
     rng, at_work = random.Random(seed), set[int]()
     lock = threading.Lock()
@@ -231,7 +229,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
         try:
             while (turn := shared.take("one")) is not None:
                 assert not turn.single or (turn.batch is not None and len(turn.batch.runs) == 1)
-                assert turn.single == (beside[id(turn.block)] and turn.batch is not None and bool(turn.batch.runs))
+                assert turn.single == (beside[id(turn.row)] and turn.batch is not None and bool(turn.batch.runs))
                 for run in turn.batch.runs if turn.batch else ():
                     with lock:
                         assert id(run) not in at_work
@@ -241,9 +239,9 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
                     with lock:
                         at_work.remove(id(run))
                 if turn.batch is not None and not turn.batch.runs:
-                    shared.close(turn.block)
+                    shared.close(turn.row)
                 else:
-                    shared.put_back(turn.block)
+                    shared.put_back(turn.row)
         except BaseException as error:
             failures.append(error)
             shared.abandon("one")
@@ -256,12 +254,12 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     for thread in threads:
         thread.join(20)
     assert not failures
-    assert [{len(run.trials) for run in each.cells} for each in blocks] == [{rounds} for rounds, _, _ in asked]
+    assert [{len(run.trials) for run in each.cells} for each in rows] == [{rounds} for rounds, _, _ in asked]
 
 
 def test_nobody_waits_for_a_hand_that_is_gone() -> None:
     """An error in one of the threads must end the sweep, not let it hang."""
-    shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None, splits=lambda block: True)
+    shared = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, splits=lambda row: True)
     shared.add(wide("row", 1, 1))
     assert shared.take("one") is not None
     shared.abandon("one")

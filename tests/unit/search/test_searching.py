@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.model import End, Trial, Trials
 from harness.schedule.bisect_scheduler import BisectScheduler
-from tests.unit.test_full_scheduler import block
+from tests.unit.test_full_scheduler import row
 
 
 def trial(number: int, *, end: End, steps: int) -> Trial:
@@ -15,7 +15,7 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     """Others crash at step 900: a version that stopped at 500 would be named the last good one, and the next one
     blamed.
     """
-    runs = block(5)
+    runs = row(5)
     told: list[tuple[End, int]] = [
         ("completed", 1000),
         ("completed", 1000),

@@ -51,8 +51,8 @@ def subject_of(attribution: Attribution, result: RunResult) -> str:
     The subject is the scenario alone if the run has a single series, of pulled images. It is the series alone if the
     series is not of pulled images and series and scenario occur only with each other. Otherwise it is both.
     """
-    series = {block.series.name: block.series for block in result.plan.blocks}
-    pairs = {(block.series.name, block.variant.scenario.name) for block in result.plan.blocks}
+    series = {row.series.name: row.series for row in result.plan.rows}
+    pairs = {(row.series.name, row.variant.scenario.name) for row in result.plan.rows}
     of_images = all(isinstance(image.source, Pull) for image in series[attribution.series].images)
     name, scenario = plain(attribution.series), plain(attribution.scenario)
     if of_images and len(series) == 1:
@@ -97,8 +97,8 @@ def _weight(episode: Episode) -> tuple[bool, float]:
 
 def order_of(attribution: Attribution, result: RunResult) -> Order:
     """Return the position of each version in the attribution's series, 0 for the oldest."""
-    block = next(block for block in result.plan.blocks if block.series.name == attribution.series)
-    return {cell.image.version: place for place, cell in enumerate(block.cells)}
+    row = next(row for row in result.plan.rows if row.series.name == attribution.series)
+    return {cell.image.version: place for place, cell in enumerate(row.cells)}
 
 
 # ---------------------------------------------------------------- since when, and where

@@ -24,11 +24,9 @@ class Names:
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
-        blocks = [block for block in result.plan.blocks if block.series.name == attribution.series]
-        self.oldest = blocks[0].series.images[0].version
-        self._lanes = dict.fromkeys(
-            block.lane for block in blocks if block.variant.scenario.name == attribution.scenario
-        )
+        rows = [row for row in result.plan.rows if row.series.name == attribution.series]
+        self.oldest = rows[0].series.images[0].version
+        self._lanes = dict.fromkeys(row.lane for row in rows if row.variant.scenario.name == attribution.scenario)
         hosts = {host.name for host in result.plan.matrix.hosts} | {lane.host.name for lane in self._lanes}
         self._is_only = len(hosts) == len(self._lanes) == 1
 
