@@ -47,9 +47,9 @@ from harness.exit_codes import OUR_BUG
 from harness.package_index import PackageIndex, in_range
 from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, ExchangeLimits
-from harness.registry.client import Registry
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES
+from harness.registry.registry_client import Registry
 from harness.report.issue import bug_report
 from tests.unit import stored_run
 from tests.unit.registry.conftest import Reply, Request, Server, started

@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks import generators, nasty, step_times
 from harness.assess.row_verdicts import judge_row
-from harness.judge.trace.verdict import judge_trace
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Cell, Limits, Steps, Trace, Trial, Variant, VersionRow
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from tests.unit.report import build
 
 VARIANT = Variant(scenario=replace(build.POP.scenario, limits=Limits(), steps=Steps()))

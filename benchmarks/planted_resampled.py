@@ -21,7 +21,7 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.model import BAD, Cell, Noise, Plan, Trial, Variant, VersionRow
 from harness.plan.cells import make_plan
 from harness.run.engine import Prepared
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store.saved_run import read_run
 

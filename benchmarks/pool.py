@@ -32,7 +32,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.pool_run import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
-from harness.run.scheduler import Batch, CellRun, RowRun, Turn
+from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
 from harness.schedule.cost import round_limit_s
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from harness.assess.row_verdicts import shown_rows
 from harness.model import RunResult, Trace
 from harness.report.charts.library import chart_library
-from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from tests.unit.report import build
@@ -71,7 +71,7 @@ def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
         "md": lambda: markdown.render(result),
         "junit": lambda: junit.render(result),
         "csv": lambda: cells_csv.render(result),
-        "json": lambda: summary.encoded(result),
+        "json": lambda: summary_json.encoded(result),
         "terminal": lambda: run_report.text(result),
     }
     for name, render in formats.items():

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from harness.errors import InfrastructureError
 from harness.registry.bounded_http import Exchange, ExchangeLimits, Question, Response, host_of
-from harness.registry.errors import RegistrySilent, RegistryTrouble
+from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 
 PUBLIC_INDEX = "https://pypi.org/simple/"
 

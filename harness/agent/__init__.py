@@ -15,7 +15,7 @@ job.json
     {"marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
      "program": {"path": "scenario/train.py" or null, "module": "mypkg.train" or null, "args": [...],
                  "steps_are": "auto", "torch", … or "module:name", "printed": {"loss": "loss: {}"}} or null,
-                                                in place of a script (program.py)
+                                                in place of a script (scenario/program_run.py)
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before

@@ -20,14 +20,14 @@ def main(root, arguments):
         sys.stdout.write(json.dumps(devices.find_gpus().facts()) + "\n")
         return 0
     if arguments:
-        from .scenario import scenario
+        from .scenario import script_run
 
-        job, table, link = scenario.open_job(root, [int(number) for number in arguments])
+        job, table, link = script_run.open_job(root, [int(number) for number in arguments])
         if job.get("program"):
-            from .scenario import program
+            from .scenario import program_run
 
-            return program.ProgramRun(job, root, table, link).run()
-        return scenario.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
+            return program_run.ProgramRun(job, root, table, link).run()
+        return script_run.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
     from .supervisor import supervisor
 
     return supervisor.main(root)

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness import facts
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared import Compared, with_compared
+from harness.judge.comparison.compared_levels import Compared, with_compared
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
@@ -21,7 +21,7 @@ from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
 from harness.model import GOOD, LEVELS, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial, VersionRow
 from harness.reasons import RowWarning
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.oracle import judge_run

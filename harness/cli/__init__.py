@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from harness import __version__, exit_codes
 from harness.cli.shared.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
-from harness.report.text.clean import readable
+from harness.report.text.harmless_text import readable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),

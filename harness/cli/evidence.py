@@ -148,7 +148,7 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     Exit status: 0; 2 if there is no such finding.
     """
     from harness.flows.evidence import diff as diff_flow
-    from harness.report.content import diff as diff_report
+    from harness.report.content import environment_diff as diff_report
     from harness.report.text import finding_words
     from harness.store import lookup
 

@@ -52,8 +52,8 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.runs.history import HistoryQuery, list_runs
-    from harness.report.terminal.history import runs_lines
+    from harness.flows.runs.indexed_runs import HistoryQuery, list_runs
+    from harness.report.terminal.history_output import runs_lines
 
     stored = None if verdict is None else VERDICTS[verdict]
     query = HistoryQuery(matrix=matrix, verdict=stored, since=_age(since), last=last, rebuild=rebuild)
@@ -62,7 +62,7 @@ def runs(
         if not (as_csv or as_json):
             _print_lines(runs_lines(rows))
             return
-        from harness.report.exports import history as exports
+        from harness.report.exports import history_export as exports
 
         if as_json:
             print_json(exports.runs_json(rows))
@@ -102,8 +102,8 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.runs.history import HistoryQuery, list_histories
-    from harness.report.terminal.history import SHOWN, history_lines
+    from harness.flows.runs.indexed_runs import HistoryQuery, list_histories
+    from harness.report.terminal.history_output import SHOWN, history_lines
 
     if every and last is not None:
         raise UsageError("--all and --last: give only one")
@@ -118,7 +118,7 @@ def history(
         if not is_data:
             _print_lines(history_lines(views, signals=signals, days=days))
             return
-        from harness.report.exports import history as exports
+        from harness.report.exports import history_export as exports
 
         if as_json:
             print_json(exports.histories_json(views))
@@ -171,7 +171,7 @@ def _age(text: str | None) -> timedelta | None:
 
 
 def _print_lines(lines: Iterator[str]) -> None:
-    from harness.report.text.clean import spelled
+    from harness.report.text.harmless_text import spelled
 
     encoding = sys.stdout.encoding or "utf-8"
     click.echo(spelled("\n".join(lines), encoding=encoding))

@@ -35,8 +35,8 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     from harness.cli.shared.terminal import Terminal
     from harness.flows.parts.registries import open_registries
     from harness.flows.upkeep import doctor as doctor_flow
-    from harness.report.terminal import doctor as doctor_report
     from harness.report.terminal import doctor_json
+    from harness.report.terminal import doctor_output as doctor_report
 
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
         registry = open_registries(os.environ, stopped)

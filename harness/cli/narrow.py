@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.flows.narrow.questions import NarrowQuestion
     from harness.flows.narrow.sides import Contents
     from harness.model import Plan
-    from harness.model.narrowed import Narrowed
+    from harness.model.answers.narrowed import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -138,7 +138,7 @@ def _of_files(
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
     from harness.flows.narrow import search as flow
-    from harness.report.terminal import narrow as report
+    from harness.report.terminal import narrow_output as report
 
     with shown_progress(stopped) as context:
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
@@ -158,7 +158,7 @@ def _narrow(
     known: Contents | None = None,
 ) -> Narrowed:
     from harness.flows.narrow import search as flow
-    from harness.report.terminal import narrow as report
+    from harness.report.terminal import narrow_output as report
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
         groups = narrowing.coupling.groups

@@ -77,7 +77,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     """
     from harness.cli.shared.terminal import Terminal
     from harness.flows.runs.compare import compare_runs
-    from harness.report.terminal import compare as compare_report
+    from harness.report.terminal import compare_output as compare_report
     from harness.store.lookup import find_run
 
     comparison = compare_runs([find_run(run, out=out) for run in runs])
@@ -104,7 +104,7 @@ def frontier(*, run: str, out: Path) -> None:
     Exit status: 0; 2 if there is no such run.
     """
     from harness.flows.runs import frontier as frontier_flow
-    from harness.report.terminal import frontier as frontier_report
+    from harness.report.terminal import frontier_output as frontier_report
     from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)

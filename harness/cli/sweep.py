@@ -140,7 +140,7 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
 
 
 def _print_plan(plan: Explanation, *, as_json: bool) -> None:
-    from harness.report.terminal.plan import dry_run
+    from harness.report.terminal.plan_output import dry_run
 
     with to_stdout():
         click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else dry_run(plan))

@@ -74,16 +74,16 @@ def watch(
 
 
 def _tell(seen: RegistryLook, *, as_json: bool) -> None:
-    from harness.report.terminal import watch as watch_report
+    from harness.report.terminal import watch_output as watch_report
 
     with to_stdout():
         click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
 
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
-    from harness.flows.runs.history import list_drifts
-    from harness.report.exports.history import drift_json
-    from harness.report.text import lives
+    from harness.flows.runs.indexed_runs import list_drifts
+    from harness.report.exports.history_export import drift_json
+    from harness.report.text import life_words
 
     drifting = list_drifts(out, matrix=matrix, say=say)
     with to_stdout():
@@ -91,7 +91,7 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
             click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in drifting]}))
         elif not as_json:
             for history, drift in drifting:
-                click.echo(f"drift: {lives.place(history)}: {lives.drift_text(drift)}")
+                click.echo(f"drift: {life_words.place(history)}: {life_words.drift_text(drift)}")
     return bool(drifting)
 
 

@@ -3,8 +3,8 @@
 `docs/compatibility.md` lists what is known, with its sources. A cell is never left out because something is unknown.
 """
 
-from harness.compat.images import DescribedImage
-from harness.compat.rules import Compatibility, can_run, compatibility, compatibility_on
+from harness.compat.image_on_gpu import Compatibility, can_run, compatibility, compatibility_on
+from harness.compat.image_requirements import DescribedImage
 from harness.compat.signatures import Signature, explain_failure, signature
 from harness.compat.throttle import throttled
 

@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable
 
-from harness.compat.cards import is_data_centre
+from harness.compat.gpu_classes import is_data_centre
 from harness.compat.versions import Numbers, numbers
 from harness.model.gpus import Gpu
 

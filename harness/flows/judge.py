@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.verdict import judge_trace
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, TraceVerdict
 from harness.model.watching import Say, unheard
 from harness.traces import read_trace

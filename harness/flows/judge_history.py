@@ -16,7 +16,7 @@ from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.model import Change, Effect, SeriesChange, SeriesVerdict
-from harness.model.answers.series import SeriesKind
+from harness.model.answers.judged_figures import SeriesKind
 from harness.traces import HistoryFile, read_history
 
 TOLD = 5

@@ -15,10 +15,10 @@ from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Variant
 from harness.plan.cells import Selection, make_plan
-from harness.probes.files import Unreadable, read_lines, read_ops
 from harness.probes.largest import search_largest
 from harness.probes.leaks import read_leaks
 from harness.probes.oom import read_oom
+from harness.probes.probe_files import Unreadable, read_lines, read_ops
 from harness.run.engine import Engine, Prepared
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes

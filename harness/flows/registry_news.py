@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 from harness.model import Image, Matrix, Pull
 from harness.model.answers.seen import ImageRef
 from harness.plan.cells import select
-from harness.registry.client import TagSource
-from harness.registry.errors import RegistryDenied
-from harness.registry.names import split_tag
+from harness.registry.image_references import split_tag
+from harness.registry.registry_client import TagSource
+from harness.registry.registry_errors import RegistryDenied
 from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]
@@ -24,7 +24,7 @@ were asked for longest ago come first."""
 
 
 class ImageRegistry(TagSource, Protocol):
-    """The requests to registries that a watch makes; implemented by `harness.registry.client.Registry`."""
+    """The requests to registries that a watch makes; implemented by `harness.registry.registry_client.Registry`."""
 
     @property
     def requests(self) -> int: ...

@@ -9,11 +9,11 @@ from typing import Any
 
 from harness.index.lives import RunOfHistory, lives_of
 from harness.index.queries import OpenIndex
-from harness.judge.comparison.level_figures import RULES
+from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.judge.history.level_changes import log_of
 from harness.model import BAD, LEVELS, SIGNALS
-from harness.model.answers.history import FindingLife, IndexedHistory, Measurement, SeenFinding
+from harness.model.answers.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 
 
 def conclude(connection: sqlite3.Connection) -> None:

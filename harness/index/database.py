@@ -13,8 +13,8 @@ from typing import TypeVar
 from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.index.filling import refresh
+from harness.index.index_schema import SCHEMA, TABLES
 from harness.index.queries import OpenIndex
-from harness.index.schema import SCHEMA, TABLES
 from harness.model.watching import Say
 from harness.safe_files import opened
 

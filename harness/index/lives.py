@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.model.answers.history import FindingLife, SeenFinding
+from harness.model.answers.indexed import FindingLife, SeenFinding
 from harness.model.episodes import Order
 from harness.model.judged import SignalState
 

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.index.rows import RunRows, killed_rows, probe_rows, refused_rows, sweep_rows
+from harness.index.run_rows import RunRows, killed_rows, probe_rows, refused_rows, sweep_rows
 from harness.store import began_at, result_file
 from harness.store.saved_probes import FILE as PROBES
 

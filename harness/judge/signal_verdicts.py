@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from harness.judge.comparison.compared import Compared, LevelEstimate
-from harness.judge.comparison.level_figures import EXACT, RULES
+from harness.judge.comparison.compared_levels import Compared, LevelEstimate
+from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.round_tables import Round
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from harness import model, package_index
 from harness.matrix.complaints import check_shape
-from harness.matrix.context import Context
-from harness.matrix.hosts import names_of, read_hosts
+from harness.matrix.include_exclude import read_exclude, read_include
 from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.schema import schema
-from harness.matrix.rules import read_exclude, read_include
-from harness.matrix.scenarios.scenarios import read_scenarios
+from harness.matrix.keys.matrix_schema import schema
+from harness.matrix.read_hosts import names_of, read_hosts
+from harness.matrix.reading_context import Context
+from harness.matrix.scenarios.read_scenarios import read_scenarios
 from harness.matrix.series.packages import PackageReader
-from harness.matrix.series.series import read_series
-from harness.matrix.text.reading import read_yaml
-from harness.registry.client import Registry, TagSource
+from harness.matrix.series.read_series import read_series
+from harness.matrix.text.read_yaml import read_yaml
+from harness.registry.registry_client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
 

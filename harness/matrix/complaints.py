@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from harness.errors import did_you_mean
 from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.series import SERIES_KINDS
+from harness.matrix.keys.series_keys import SERIES_KINDS
 from harness.matrix.problems import KeyPath, Problems, listed, shown
 from harness.matrix.values import kind
 

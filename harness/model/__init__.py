@@ -7,7 +7,30 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.answers.compared import Column, Comparison, Measured, Pair, Standing
-from harness.model.answers.series import SeriesChange, SeriesVerdict
+from harness.model.answers.judged_figures import SeriesChange, SeriesVerdict
+from harness.model.answers.narrowed import (
+    BOTH_SIDES,
+    Component,
+    ComponentGroup,
+    Culprit,
+    Hybrid,
+    HybridOutcome,
+    HybridResult,
+    Narrowed,
+    ProofCell,
+    Side,
+)
+from harness.model.answers.probed import (
+    Leak,
+    LineRow,
+    LineTable,
+    MemoryHolder,
+    OomReport,
+    OpDrift,
+    Probed,
+    Setting,
+    SizeTry,
+)
 from harness.model.asked import (
     MOST_TRIALS,
     ContainerKind,
@@ -44,20 +67,7 @@ from harness.model.judged import (
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Remedy, Shortfall, Trace, Trial
-from harness.model.narrowed import (
-    BOTH_SIDES,
-    Component,
-    ComponentGroup,
-    Culprit,
-    Hybrid,
-    HybridOutcome,
-    HybridResult,
-    Narrowed,
-    ProofCell,
-    Side,
-)
 from harness.model.planned import Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip, VersionRow
-from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.scenario import (
     Depth,

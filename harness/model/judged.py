@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceVerdict:
-    """The verdict on one trace (`judge/trace/verdict.py`): what `harness judge` prints.
+    """The verdict on one trace (`judge/trace/trace_verdict.py`): what `harness judge` prints.
 
     `verdicts` lists all that apply, strongest first. `steps` is the number of steps that it is based on: a flat trace
     is known to be flat only up to there. `early` marks `suspect (early)`.
@@ -87,11 +87,11 @@ CellState = Literal["bad", "good", "unsure", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
-    """The verdict on one cell, over its trials (`judge/cell/verdict.py`); an entry of `summary.json`'s `cells`.
+    """The verdict on one cell, over its trials (`judge/cell/cell_verdict.py`); an entry of `summary.json`'s `cells`.
 
     `step_ms` and `peak_rss_mib` are those of whole launches. `compared_*` are the figures that findings compare
-    (`judge/comparison/compared.py`), from the steps and rounds that all versions of the row share; None if the cell
-    was not compared.
+    (`judge/comparison/compared_levels.py`), from the steps and rounds that all versions of the row share; None if the
+    cell was not compared.
     """
 
     verdict: VerdictName

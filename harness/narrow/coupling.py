@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
-from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
-from harness.narrow.components import BASE
+from harness.model.answers.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
+from harness.narrow.differing_components import BASE
 from harness.narrow.inventory import Inventory, parsed_requirement
 from harness.reasons import NarrowName, NarrowReason
 

@@ -9,8 +9,8 @@ from posixpath import normpath
 from typing import TypeVar
 
 from harness.model import LIBRARIES, Graft, Image, Install
-from harness.model.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
-from harness.narrow.components import libraries
+from harness.model.answers.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
+from harness.narrow.differing_components import libraries
 from harness.narrow.inventory import Distribution, Inventory
 from harness.reasons import NarrowName, NarrowReason
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from harness import masking
 from harness.model import Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
 from harness.reasons import PlanReason
-from harness.schedule.bisect.records import Expected, Rules, expected_launches
+from harness.schedule.bisect.bisect_records import Expected, Rules, expected_launches
 
 
 def explain(plan: Plan) -> Explanation:

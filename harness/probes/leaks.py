@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from harness.model import Leak
-from harness.probes.files import parse_file
+from harness.probes.probe_files import parse_file
 
 INTERPRETER = (
     "ffi_call", "libffi", "_PyEval", "PyEval_", "_PyObject_", "PyObject_", "_Py_", "cfunction_", "method_vector",

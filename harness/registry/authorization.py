@@ -14,8 +14,8 @@ from harness.registry.bounded_http import Exchange, Question, Response, host_of,
 from harness.registry.challenge import Challenge, read_challenges
 from harness.registry.credentials import Login, Logins
 from harness.registry.documents import Token, is_json_object
-from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.names import RegistryName
+from harness.registry.image_references import RegistryName
+from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 HANDSHAKE_S = 5.0

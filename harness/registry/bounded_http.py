@@ -16,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
-from harness.registry.names import RegistryName
+from harness.registry.image_references import RegistryName
+from harness.registry.registry_errors import Fleeting, RegistrySilent, RegistryTrouble
 
 Pause = Callable[[float], object]
 """Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""

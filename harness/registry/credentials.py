@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.registry.errors import RegistryTrouble
-from harness.registry.names import DOCKER_HUB
+from harness.registry.image_references import DOCKER_HUB
+from harness.registry.registry_errors import RegistryTrouble
 
 HUB_KEY = "https://index.docker.io/v1/"
 IDENTITY = "<token>"  # the user name under which helpers keep identity tokens

@@ -9,7 +9,7 @@ from harness.judge.comparison.aa_noise import noise_of
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.trace.stopping import is_brief
 from harness.model import Noise
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 
 MANY_VERSIONS = 4
 """Fewest versions that show the noise themselves if their steps are brief."""

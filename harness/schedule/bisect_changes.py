@@ -9,7 +9,7 @@ from itertools import accumulate
 from harness.judge import logs
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect
 from harness.reasons import SkipReason
-from harness.schedule.bisect.records import LEVEL, Boundary, Rules
+from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Rules
 from harness.schedule.oracle import describe_trial
 
 SLOWER = "slower"

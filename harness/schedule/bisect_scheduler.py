@@ -11,10 +11,18 @@ from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.reasons import BisectReason
-from harness.run.scheduler import Batch, CellRun, next_round
+from harness.run.run_interfaces import Batch, CellRun, next_round
+from harness.schedule.bisect.bisect_records import (
+    LEVEL,
+    Boundary,
+    Decision,
+    Evidence,
+    RowVersions,
+    Rules,
+    VersionEvidence,
+)
 from harness.schedule.bisect.conclude import conclude, not_needed
 from harness.schedule.bisect.decide import decide
-from harness.schedule.bisect.records import LEVEL, Boundary, Decision, Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.oracle import judge_trials, row_fails_late
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness import compat
 from harness.model import Cell, Pull, Trial
 from harness.run.engine import Prepared
-from harness.run.scheduler import Review
+from harness.run.run_interfaces import Review
 
 PAUSE_S = 30.0
 """Pause, in seconds, that lets a GPU cool down after its clocks were held down."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from harness.judge.trace.verdict import settled_median
+from harness.judge.trace.trace_verdict import settled_median
 from harness.model import Trial
-from harness.run.scheduler import Batch, CellRun, RowRun
+from harness.run.run_interfaces import Batch, CellRun, RowRun
 
 
 def round_limit_s(row: RowRun) -> float:

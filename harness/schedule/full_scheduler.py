@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.judge.cell import verdict
+from harness.judge.cell import cell_verdict
 from harness.judge.comparison.equivalence import may_hold
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.history.flaky import always_fails
@@ -15,7 +15,7 @@ from harness.judge.history.transitions import wants_launches
 from harness.judge.history.wants_round import differs_late, wants_round
 from harness.model import Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
-from harness.run.scheduler import Batch, CellRun, next_round
+from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate, is_compared
 from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import judge_so_far, judge_trials, row_fails_late
@@ -221,7 +221,7 @@ class FullScheduler:
     def _has_to_confirm(self, run: CellRun) -> bool:
         """Return whether the next launch must run the whole budget again; it then waits for its turn."""
         scenario = self._scenario
-        return not scenario.judge_exit and verdict.needs_whole_budget(
+        return not scenario.judge_exit and cell_verdict.needs_whole_budget(
             run.measured, limits=scenario.limits, steps=scenario.steps
         )
 
@@ -229,7 +229,7 @@ class FullScheduler:
         if run.doubted:
             return LaunchReason.FAILED_ALONGSIDE()
         limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
-        return verdict.wants_more(
+        return cell_verdict.wants_more(
             run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
         )
 

@@ -11,11 +11,11 @@ from statistics import median
 
 import numpy as np
 
-from harness.judge.cell.summary import TRACEBACK
+from harness.judge.cell.cell_summary import TRACEBACK
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.judge.comparison.level_figures import RULES, launch_figure_of, usable
+from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
-from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
+from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.reasons import NarrowReason
 
 RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.model import Cell, Finding, Image, Trial
-from harness.model.narrowed import Hybrid, HybridOutcome
+from harness.model.answers.narrowed import Hybrid, HybridOutcome
 from harness.narrow.search import ComponentSearch
-from harness.run.scheduler import Batch, CellRun, next_round
+from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.narrow_launches import HybridLaunches, hybrid_outcomes
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.judge.cell import verdict
+from harness.judge.cell import cell_verdict
 from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm, trace_alone
-from harness.judge.comparison import pace
+from harness.judge.comparison import slow_versions
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.model import (
@@ -27,7 +27,7 @@ from harness.model import (
     Trial,
 )
 from harness.reasons import TrialReason
-from harness.run.scheduler import Batch, CellRun, Length, Oracle
+from harness.run.run_interfaces import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
 LEAST_MEMORY_S = 30.0
@@ -56,7 +56,7 @@ def decide_at_look(cell: Cell, trace: Trace, length: Length) -> str:
     answer = stopping.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=length.whole)
     if answer == "stop" or length.whole or length.usual_s is None:
         return answer
-    is_slow = pace.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s, steps=scenario.steps)
+    is_slow = slow_versions.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s, steps=scenario.steps)
     return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
 
 
@@ -68,18 +68,20 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
-    whole = batch.whole or verdict.needs_whole_budget(
+    whole = batch.whole or cell_verdict.needs_whole_budget(
         trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
-    usual_s = pace.usual_step_s([other.measured for other in batch.row_runs])
+    usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs])
     if scenario.judge_exit or limits.step_time is None or usual_s is None:
         return Length(whole=whole)
-    own_s = pace.own_step_s(trials)
-    first_s = pace.first_look_s(own_s, usual_s, steps)
+    own_s = slow_versions.own_step_s(trials)
+    first_s = slow_versions.first_look_s(own_s, usual_s, steps)
     if first_s is None or (batch.whole and own_s is None):
         return Length(whole=whole)
     if own_s is not None and (batch.whole or (whole and len(trials) >= SLOW_LAUNCHES)):
-        return Length(whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, pace.SLOW * usual_s * steps.budget)))
+        return Length(
+            whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, slow_versions.SLOW * usual_s * steps.budget))
+        )
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
 
 
@@ -96,13 +98,13 @@ def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -
 def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell by the limits of its scenario."""
     scenario = cell.variant.scenario
-    return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+    return cell_verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
 def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
     scenario, judged = cell.variant.scenario, judge_trials(cell, trials)
-    is_quiet = judged.verdict == "inconclusive" and verdict.quiet(
+    is_quiet = judged.verdict == "inconclusive" and cell_verdict.quiet(
         trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
     )
     return replace(judged, verdict="flat", verdicts=("flat",)) if is_quiet else judged
@@ -115,7 +117,7 @@ def row_fails_late(runs: Sequence[CellRun]) -> bool:
     if any(trial.not_finite for run in runs for trial in run.measured):
         return True
     steps = runs[0].cell.variant.scenario.steps
-    return any(verdict.fails_late(run.measured, steps=steps) for run in runs)
+    return any(cell_verdict.fails_late(run.measured, steps=steps) for run in runs)
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:

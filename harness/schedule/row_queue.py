@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from harness.run.scheduler import Batch, CellRun, RowRun, Turn
+from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
 from harness.schedule.cost import expected_s, spent_s
 from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
 

@@ -1,6 +1,6 @@
 """Reads traces and histories from files, for `harness judge`."""
 
 from harness.traces.histories import HistoryFile, read_history
-from harness.traces.reading import read_trace
+from harness.traces.trace_files import read_trace
 
 __all__ = ["HistoryFile", "read_history", "read_trace"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import wire
-from harness.agent.probes import bounds, files, kept_waiting, process_counts, tree
+from harness.agent import walk_limits, wire
+from harness.agent.probes import file_sizes, kept_waiting, process_counts, tree
 from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 from tests.own_place import in_own_shm, own_shm
@@ -166,24 +166,24 @@ def test_a_tree_that_ended_is_not_counted_as_nothing() -> None:
 def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:
-            monkeypatch.setattr(process_counts, "Bounds", lambda: bounds.Bounds(3))
+            monkeypatch.setattr(process_counts, "Bounds", lambda: walk_limits.Bounds(3))
             assert "open_files" not in (process_counts.count_held(child.pid) or {})
         finally:
             child.kill()
-    with pytest.raises(bounds.Beyond):
-        tree.descendants(1, bounds.Bounds(0))
-    with pytest.raises(bounds.Beyond):
-        spend(bounds.Bounds(1 << 20, -1.0))
+    with pytest.raises(walk_limits.Beyond):
+        tree.descendants(1, walk_limits.Bounds(0))
+    with pytest.raises(walk_limits.Beyond):
+        spend(walk_limits.Bounds(1 << 20, -1.0))
 
 
 def test_on_a_busy_machine_no_count_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk of 2 ms took 60 ms under load, and the counts of that trial had gaps."""
     kept_s = iter([0.0, 60.0, 60.0])
     monkeypatch.setattr(kept_waiting, "kept_waiting_s", lambda: next(kept_s))
-    spend(bounds.Bounds(1 << 20, -1.0))
+    spend(walk_limits.Bounds(1 << 20, -1.0))
 
 
-def spend(limits: bounds.Bounds) -> None:
+def spend(limits: walk_limits.Bounds) -> None:
     for _ in range(100):
         limits.count()
 
@@ -199,18 +199,18 @@ def make(folder: Path, *names: str, size: int = 4096) -> Path:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide what others put into this machine's /tmp meanwhile, and let existing files be old."""
-    monkeypatch.setattr(files, "TEMPORARY", ())
-    monkeypatch.setattr(files, "CLOCK_STEP_S", -0.05)
+    monkeypatch.setattr(file_sizes, "TEMPORARY", ())
+    monkeypatch.setattr(file_sizes, "CLOCK_STEP_S", -0.05)
 
 
-def disk_kib(places: files.Places) -> float:
+def disk_kib(places: file_sizes.Places) -> float:
     return float(places.count()["disk"])
 
 
 @pytest.mark.usefixtures("alone")
 def test_in_a_container_files_that_the_image_has_do_not_count(tmp_path: Path) -> None:
     home, root = make(tmp_path / "home", "old/a"), make(tmp_path / "root", "job.json")
-    places = files.Places(str(root), {"HOME": str(home), "TMPDIR": str(tmp_path / "none")}, wire.Output())
+    places = file_sizes.Places(str(root), {"HOME": str(home), "TMPDIR": str(tmp_path / "none")}, wire.Output())
     before = disk_kib(places)
     time.sleep(0.1)
     make(home, "new", "old/b", size=8192)
@@ -224,12 +224,12 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program's files in /tmp would be called a leak."""
-    monkeypatch.setattr(files, "TEMPORARY", ())
+    monkeypatch.setattr(file_sizes, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]
     monkeypatch.setattr(process_counts, "written_bytes", lambda: written[0])
     output = wire.Output()
-    places = files.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
+    places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
     before = disk_kib(places)
     make(temporary, "neighbours", size=1 << 20)
     assert disk_kib(places) == before
@@ -247,8 +247,8 @@ def test_a_place_that_is_too_large_is_followed_where_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: None
 ) -> None:
     home, root = make(tmp_path / "home", *(f"deep/{number}" for number in range(50))), make(tmp_path / "root", "x")
-    monkeypatch.setattr(files, "MOST_ENTRIES", 30)
-    places = files.Places(str(root), {"HOME": str(home)}, wire.Output())
+    monkeypatch.setattr(file_sizes, "MOST_ENTRIES", 30)
+    places = file_sizes.Places(str(root), {"HOME": str(home)}, wire.Output())
     before = disk_kib(places)
     time.sleep(0.1)
     make(home, "new/a", size=8192)
@@ -271,8 +271,8 @@ def test_sizes() -> None:
         return os.stat_result((mode, 0, 0, 1, 0, 0, size, 0, 0, 0), {"st_blocks": blocks})
 
     regular, folder = 0o100644, 0o040755
-    assert files._taken(told(regular, 0, 0)) == 1024
-    assert files._taken(told(regular, 10, 8)) == 4096
-    assert files._taken(told(regular, 10_000, 24)) == 10_000
-    assert files._taken(told(regular, 1 << 30, 8)) == 4096
-    assert files._taken(told(folder, 4096, 8)) == 4096
+    assert file_sizes._taken(told(regular, 0, 0)) == 1024
+    assert file_sizes._taken(told(regular, 10, 8)) == 4096
+    assert file_sizes._taken(told(regular, 10_000, 24)) == 10_000
+    assert file_sizes._taken(told(regular, 1 << 30, 8)) == 4096
+    assert file_sizes._taken(told(folder, 4096, 8)) == 4096

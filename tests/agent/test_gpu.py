@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from harness.agent import samples
+from harness.agent.cost_limit import Pace
 from harness.agent.gpu import devices, monitor, nvml
-from harness.agent.probes.pace import Pace
 from harness.flows.judge import judge_file
 from harness.judge.trace.gpu_memory import with_gpu
-from harness.judge.trace.verdict import judge_trace
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
 from harness.model.gpus import Gpu
 from tests.agent.driver import Agent, Told, pack

@@ -14,11 +14,11 @@ import pytest
 
 from harness.agent import ending, failure, libc, samples, wire
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
-from harness.agent.probes.bounds import Bounds
 from harness.agent.scenario import stepping
-from harness.agent.supervisor import bursts, hello, reason, waiting
+from harness.agent.supervisor import bursts, failure_reason, hello, timers
 from harness.agent.supervisor.child import Death
-from harness.judge.cell.summary import gist
+from harness.agent.walk_limits import Bounds
+from harness.judge.cell.cell_summary import gist
 
 
 def died(*, number: int | None = None, code: int | None = None) -> Death:
@@ -168,7 +168,7 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
 )
 def test_last_words(text: str, told: str) -> None:
     """A flag that argparse refuses was reported only as "exit code 2"."""
-    assert reason.last_words(text, re.compile("^step ")) == told
+    assert failure_reason.last_words(text, re.compile("^step ")) == told
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
 
 
 def test_a_countdown_stands_still_while_paused() -> None:
-    countdown = waiting.Countdown(10, 100)
+    countdown = timers.Countdown(10, 100)
     countdown.pause(104)
     assert countdown.left(150) == 6
     countdown.resume(150)

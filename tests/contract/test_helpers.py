@@ -156,6 +156,6 @@ def test_an_install_is_locked_too(docker: World, client: docker_sdk.DockerClient
 
 
 def test_an_install_without_end_is_given_up(docker: World, hostile: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.images.holder.COMMAND_S", 0.5)
+    monkeypatch.setattr("harness.run.images.held_container.COMMAND_S", 0.5)
     said = installing(docker, hostile(f"{HOLD}\n{SILENT}"))
     assert "`python3` took more than" in said

@@ -15,9 +15,9 @@ import pytest
 from harness.flows.narrow import sides as narrow_sides
 from harness.flows.parts.context import RunContext
 from harness.matrix import load_matrix
-from harness.model.narrowed import Hybrid
-from harness.narrow.components import components
+from harness.model.answers.narrowed import Hybrid
 from harness.narrow.coupling import couple
+from harness.narrow.differing_components import components
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, not_loaded
 from harness.plan.cells import make_plan, select
 from harness.run.engine import Kept

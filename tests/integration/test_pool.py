@@ -18,7 +18,7 @@ import pytest
 
 from harness.flows.parts.reread import read_result
 from harness.model import RunResult, Trial
-from harness.report.exports import summary
+from harness.report.exports import summary_json
 from harness.report.page import html_page
 from harness.report.text.headline import sentence
 from tests import pools
@@ -106,10 +106,10 @@ def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tm
     assert [len(found) for found in of.values()] == [1] * 3
     assert set.union(*of.values()) == {f"{pair.old.folder}/docker.sock", f"{pair.new.folder}/docker.sock"}
     assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}
-    told = json.loads(summary.encoded(result))
+    told = json.loads(summary_json.encoded(result))
     assert {cell["machine"] for cell in told["cells"]} == set.union(*of.values())
     assert f"measured on {pair.old.folder}/docker.sock" in html_page.render(result)
-    assert json.loads(summary.encoded(read_result(result.directory))) == told
+    assert json.loads(summary_json.encoded(read_result(result.directory))) == told
     assert left(pair.old) == left(pair.new) == []
 
 
@@ -162,7 +162,7 @@ def test_a_row_starts_again_on_another_machine_if_its_own_is_gone(pair: Lab, tmp
     assert [len(cell.trials) for cell in result.cells] == [2] * 6
     assert [text for text in result.warnings if "was lost" in text]
     assert result.hosts[0].problem is None
-    assert json.loads(summary.encoded(read_result(result.directory))) == json.loads(summary.encoded(result))
+    assert json.loads(summary_json.encoded(read_result(result.directory))) == json.loads(summary_json.encoded(result))
 
 
 def host_of(daemon: Daemon, gpus: str = "each") -> str:

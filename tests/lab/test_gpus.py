@@ -20,7 +20,7 @@ from harness.model import Build, Trial
 from harness.model.gpus import Gpu
 from harness.plan.lanes import choose_lanes
 from harness.run.docker import gpu_probe
-from harness.run.hosts.gpus import mismatch
+from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.one_trial import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import world

@@ -18,7 +18,7 @@ import pytest
 
 from harness.errors import EngineUnreachable
 from harness.model import Steps
-from harness.run.docker import attach, client
+from harness.run.docker import attach, docker_client
 from harness.run.hosts import owner
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.lab.conftest import world
@@ -89,8 +89,8 @@ def test_an_engine_that_is_silent(lab: Lab, mortal: Daemon, monkeypatch: pytest.
 
 def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no use to wait minutes for what takes a second; what the engine did after it recovered is cleaned up."""
-    monkeypatch.setattr(client, "QUICK_S", 2)
-    monkeypatch.setattr(client, "LOST_S", 1)
+    monkeypatch.setattr(docker_client, "QUICK_S", 2)
+    monkeypatch.setattr(docker_client, "LOST_S", 1)
     us = owner.this_process()
     ended = replace(us, start=us.start - 100)  # the next sweep removes its containers
     found = World.open(lab.tcp_address, os.environ)

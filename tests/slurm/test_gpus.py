@@ -18,7 +18,7 @@ from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
 from harness.plan.lanes import choose_lanes
 from harness.run import open_engine
-from harness.run.hosts.gpus import mismatch
+from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.one_trial import run_trial
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster

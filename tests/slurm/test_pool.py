@@ -12,7 +12,7 @@ import pytest
 
 from harness.flows.parts.hosts import opening
 from harness.model import RunResult
-from harness.report.exports import summary
+from harness.report.exports import summary_json
 from harness.report.page import html_page
 from harness.run.slurm.queue import allocation
 from tests.pools import machines, swept, write
@@ -60,7 +60,7 @@ def test_rows_are_shared_by_the_nodes_and_found_again_by_the_next_sweep(run: Swe
     used = set.union(*machines(result).values())
     assert len(used) == 2
     assert used < set(cluster.nodes)
-    told = json.loads(summary.encoded(result))
+    told = json.loads(summary_json.encoded(result))
     assert {cell["machine"] for cell in told["cells"]} == used
     assert all(f"measured on {node}" in html_page.render(result) for node in used)
     assert cluster.jobs() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from harness.model import CellVerdict, Change
-from harness.schedule.bisect.records import Boundary, Rules
+from harness.schedule.bisect.bisect_records import Boundary, Rules
 from harness.schedule.bisect_changes import with_boundaries
 
 CELLS = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=3, peak_rss_mib=100.0)] * 6

@@ -33,9 +33,9 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.model.answers.history import merged
-from harness.report.terminal.compare import standing_text, verdict_text
-from harness.report.terminal.compare import to_json as comparison_json
+from harness.model.answers.indexed import merged
+from harness.report.terminal.compare_output import standing_text, verdict_text
+from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
 from harness.store.plan_file import plan_to_json

@@ -25,7 +25,7 @@ from harness.report.issue.repro_script import shell
 from harness.store import inputs, json_files, read_trial, watch_state
 from harness.store.lookup import find_cell, open_run
 from harness.store.saved_run import StoredRun
-from harness.traces import histories, reading
+from harness.traces import histories, trace_files
 from tests.unit import stored_run
 from tests.unit.report import build
 
@@ -219,7 +219,7 @@ def test_what_a_watch_remembers_is_a_regular_file(tmp_path: Path, kind: str) -> 
         f"in `inputs/` | {inputs.MOST_BYTES >> 20} MiB |",
         f"a Dockerfile | {inputs.MOST_DOCKERFILE_BYTES >> 20} MiB |",
         f"`watch.json` | {watch_state.MOST_BYTES >> 20} MiB |",
-        f"a trace | {reading.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
+        f"a trace | {trace_files.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
         f"{histories.MOST_BYTES >> 20} MiB, {histories.MOST_VERSIONS:,} versions, {histories.MOST_ROUNDS:,} rounds",
     ],
 )

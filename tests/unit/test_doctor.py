@@ -24,10 +24,10 @@ from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
-from harness.registry.client import PublishedImage
-from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
-from harness.report.terminal.doctor import render
+from harness.registry.registry_client import PublishedImage
+from harness.registry.registry_errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor_json import exit_code, to_json
+from harness.report.terminal.doctor_output import render
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
 from harness.run.images.needs import RegistryAnswers, disk_of

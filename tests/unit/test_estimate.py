@@ -10,8 +10,8 @@ from harness.assess.estimate import estimate
 from harness.flows.sweep import SweepOptions, explained, selected
 from harness.model import Plan, Stop
 from harness.plan.cells import make_plan
-from harness.report.terminal.plan import dry_run
-from tests.unit.test_ending import swept
+from harness.report.terminal.plan_output import dry_run
+from tests.unit.test_early_end import swept
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from harness.flows.parts.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.answers.evidence import Container, EnvironmentDifference, Machine
-from harness.report.content.diff import render, to_json
+from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_scenario import python_file

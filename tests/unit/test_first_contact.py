@@ -35,7 +35,7 @@ from harness.matrix.drafts.steps import steps_of
 from harness.matrix.fields import NAME
 from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
 from harness.package_index import File, IndexSilent, PackageRelease
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex
 from tests.unit.report import build

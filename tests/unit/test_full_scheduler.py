@@ -12,7 +12,7 @@ import pytest
 
 from harness.model import Cell, Host, Image, Install, Lane, Scenario, Steps, Trace, Trial, Trials, Variant, Where
 from harness.run.engine import Prepared
-from harness.run.scheduler import Batch, CellRun
+from harness.run.run_interfaces import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
 from tests.nightly import many
 

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.flows.running.open_rows import OpenRows
 from harness.model import Trace, Trial
-from harness.run.scheduler import RowRun
+from harness.run.run_interfaces import RowRun
 from harness.store import RunDirectory
 from tests.unit.search.test_row_queue import a_row
 

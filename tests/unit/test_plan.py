@@ -16,7 +16,7 @@ from harness.model.gpus import Gpu
 from harness.plan.cells import make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.plan.lanes import choose_lanes
-from harness.report.terminal.plan import dry_run
+from harness.report.terminal.plan_output import dry_run
 from harness.store.plan_file import plan_to_json
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")

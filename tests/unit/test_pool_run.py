@@ -21,10 +21,10 @@ from harness.flows.running.pool_run import PoolRun
 from harness.model import Host, Trial
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.scheduler import Batch, CellRun, RowRun
+from harness.run.run_interfaces import Batch, CellRun, RowRun
 from harness.schedule.row_queue import RowQueue
 from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
-from tests.unit.test_pools import Opened
+from tests.unit.test_equal_machines import Opened
 
 LOST = "the engine does not answer any more"
 

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from harness import reasons
-from harness.judge.cell.summary import TRACEBACK
+from harness.judge.cell.cell_summary import TRACEBACK
 from harness.model import Doubt
 from tests.unit import source
 
@@ -21,7 +21,7 @@ CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
-    "flows/running/ending.py",
+    "flows/running/early_end.py",
     "flows/running/work.py",
     "flows/running/works.py",
     "judge",

@@ -8,7 +8,7 @@ import pytest
 
 from harness.assess.row_verdicts import JudgedRow, judge_row
 from harness.model import Cell, Skip, Trials, VersionRow
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.report import build
 

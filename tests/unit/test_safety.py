@@ -10,11 +10,11 @@ import pytest
 
 from harness import package_index
 from harness.matrix.series import packages
-from harness.registry import bounded_http, client
+from harness.registry import bounded_http, registry_client
 from harness.report.charts import library
 from harness.run import memory_limit
 from harness.run.docker import containers, gpu_probe, helpers, host_probe
-from harness.run.images import holder
+from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
 
 PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
@@ -27,8 +27,8 @@ MIB = 1 << 20
         f"else {memory_limit.SHARE * 100:.0f} % of the host's | {helpers.MEMORY_BYTES >> 30} GiB |",
         f"| processes | {containers.PIDS_LIMIT} | {helpers.PIDS} | {containers.PIDS_LIMIT} |",
         f"| {helpers.PRINTED_BYTES >> 10} KiB; a helper that prints more is ended |",
-        f"| {host_probe.ANSWER_S:.0f} s | {holder.COMMAND_S / 3600:.0f} hours |",
-        f"| {gpu_probe.PROBE_S:.0f} s | {holder.COMMAND_S / 3600:.0f} hours |",
+        f"| {host_probe.ANSWER_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",
+        f"| {gpu_probe.PROBE_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",
         f"| a start without a message | {conversation.STARTUP_S:.0f} s |",
         f"two answers ({2 * payload.ANSWER_TIMEOUT_S:.0f} s) + {conversation.STARTUP_S:.0f} s",
         f"twice `timeout` + {2 * payload.ANSWER_TIMEOUT_S:.0f} s + {conversation.STARTUP_S:.0f} s",
@@ -41,7 +41,7 @@ MIB = 1 << 20
         f"| files of one package | {package_index.MOST_FILES:,} |",
         f"| {package_index.MOST_CHARACTERS} characters; longer ones are left out |",
         f"| a number in a version | {int(packages.TOO_LONG.pattern[3:-1]) - 1} digits |",
-        f"| {client.MOST_TAGS:,}, in {client.MOST_PAGES:,} pages |",
+        f"| {registry_client.MOST_TAGS:,}, in {registry_client.MOST_PAGES:,} pages |",
         f"at most {library.MOST_BYTES // MIB} MiB that belongs to you",
     ],
 )

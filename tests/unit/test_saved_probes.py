@@ -13,7 +13,7 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Leak, Probe, Probed, RunResult
 from harness.report.exports import probe_tables
-from harness.report.terminal import probes
+from harness.report.terminal import probes_output
 from harness.store.saved_probes import FILE, added_to_newest_run, read_probed
 from tests.unit.report import build
 
@@ -136,7 +136,7 @@ def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
         probe=Probe(name="valgrind", steps=4), image=cell.image, lane=cell.lane, variant=cell.variant,
         leaks=(fewer, more),
     )  # fmt: skip
-    text = probes.render([probed], tmp_path)
+    text = probes_output.render([probed], tmp_path)
     assert ["PossiblyLost", "64", "2", "0"] in [line.split() for line in text.splitlines()]
     assert ["DefinitelyLost", "0.333", "3,145,728"] in [line.split() for line in text.splitlines()]
     rows = [row for section in probe_tables.sections([probed]) for table in section.tables for row in table.rows]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.judge.comparison.level_figures import RULES
+from harness.judge.comparison.level_rules import RULES
 from harness.matrix import schema
 from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of
 

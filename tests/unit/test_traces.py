@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.flows.judge import describe, judge_file
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
-from harness.traces import files, reading
+from harness.traces import trace_files, user_files
 from tests.nightly import many
 
 
@@ -352,9 +352,9 @@ def test_what_is_read_has_a_limit(tmp_path, monkeypatch, text):
     path = tmp_path / "trace"
     path.write_text(text)
     assert read_trace(path).columns["rss_kib"].tolist() == [5, 6]
-    monkeypatch.setattr(reading, "MOST_VALUES", 3)
-    monkeypatch.setattr(reading, "MOST_BYTES", 0 if text.startswith("step") else 1 << 20)
-    monkeypatch.setattr(files, "_HEAD_BYTES", 10)
+    monkeypatch.setattr(trace_files, "MOST_VALUES", 3)
+    monkeypatch.setattr(trace_files, "MOST_BYTES", 0 if text.startswith("step") else 1 << 20)
+    monkeypatch.setattr(user_files, "_HEAD_BYTES", 10)
     with pytest.raises(UsageError, match=r"is larger than 0 MiB; keep every tenth row|holds more than 3 values"):
         read_trace(path)
 

@@ -9,8 +9,8 @@ import collections
 import time
 
 from .. import samples
+from ..cost_limit import Pace
 from ..probes import tree
-from ..probes.pace import Pace
 from .devices import visible_cards
 
 MEMORY, OWN = samples.COLUMNS.index("gpu_kib"), samples.COLUMNS.index("gpu_process_kib")

@@ -2,8 +2,8 @@
 
 import os
 
+from ..walk_limits import Beyond, Bounds
 from . import tree
-from .bounds import Beyond, Bounds
 
 COUNTED = ("open_files", "sockets", "pipes", "threads", "processes", "zombies")
 KINDS = {"socket": "sockets", "pipe": "pipes"}

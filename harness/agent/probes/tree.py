@@ -3,7 +3,7 @@
 import collections
 import os
 
-from .bounds import Bounds
+from ..walk_limits import Bounds
 from .rss import PAGE_KIB
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")

@@ -9,8 +9,8 @@ that, every second one is dropped, and from then on rows are taken half as often
 import time
 
 from .. import wire
+from ..cost_limit import Pace
 from ..probes import process_counts
-from ..probes.pace import Pace
 
 COUNTED = (*process_counts.COUNTED, "shm", "disk")
 PERIOD_S = 0.05

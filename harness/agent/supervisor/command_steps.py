@@ -10,8 +10,8 @@ import re
 
 from .. import due_looks, ending, samples, wire, wrapping
 from ..probes import cpu, kept_waiting, status, tree
-from . import bursts, reason
-from .watch import Watch
+from . import bursts, failure_reason
+from .trial_watch import Watch
 
 BEAT_S = 0.1
 STEP_S, RSS_KIB = 0, 1
@@ -159,7 +159,7 @@ class CommandWatch(Watch):
     def _said(self):
         """Return the last line of the command's output that is not a step."""
         pattern = self.job["step_pattern"]
-        return reason.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
+        return failure_reason.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
 
     def about_output(self):
         return dict(Watch.about_output(self), buffered=self._bursts.words())

@@ -1,8 +1,8 @@
-"""Supervises a program (scenario/program.py). Unlike a script, a program may make no step that the agent sees."""
+"""Supervises a program (scenario/program_run.py). Unlike a script, a program may make no step that the agent sees."""
 
 from .. import samples
 from ..probes import tree
-from . import reason, unseen
+from . import failure_reason, unseen
 from .script import ScriptWatch
 
 
@@ -42,7 +42,9 @@ class ProgramWatch(ScriptWatch):
         the output (as printed by argparse) is then taken for the reason."""
         if exits and event["setup"]:
             self.drain()
-            event["message"] = ": ".join(filter(None, (event["message"], reason.last_words(self.output.tail()))))
+            event["message"] = ": ".join(
+                filter(None, (event["message"], failure_reason.last_words(self.output.tail())))
+            )
         ScriptWatch._on_failed(self, **event)
 
     # -------------------------------------------------------------- no step was seen

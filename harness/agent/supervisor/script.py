@@ -1,4 +1,4 @@
-"""Supervises a script scenario: starts the scenario process (scenario.py) and handles its events."""
+"""Supervises a script scenario: starts the scenario process (scenario/script_run.py) and handles its events."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 
 from .. import ending, libc, samples, wire, wrapping
 from ..probes import tree
-from .watch import Watch
+from .trial_watch import Watch
 
 AFTER_END_S = 30.0
 AFTER_FAILURE_S = 10.0

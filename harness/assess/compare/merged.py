@@ -21,7 +21,7 @@ from harness.model import (
     Variant,
     VersionRow,
 )
-from harness.model.answers.history import merged
+from harness.model.answers.indexed import merged
 from harness.store.saved_run import StoredRun
 
 Lanes = Mapping[tuple[int, Lane], Lane]

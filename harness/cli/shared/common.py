@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.errors import InfrastructureError, UsageError
-from harness.report.text.clean import readable
+from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
     import threading

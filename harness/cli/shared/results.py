@@ -17,12 +17,12 @@ from harness.cli.shared.so_far import SoFar
 from harness.cli.shared.terminal import Terminal
 from harness.errors import Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.runs.history import remember
+from harness.flows.runs.indexed_runs import remember
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
-from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress.plain import open_progress
@@ -46,7 +46,7 @@ def write_exports(result: RunResult, directory: RunDirectory) -> None:
 def write_result(result: RunResult, directory: RunDirectory) -> None:
     """Write the result, from which all reports can be made again. Its findings are in the order of the reports."""
     in_order = numbered(result)
-    causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
+    causes = [(one["findings"], one["sentence"]) for one in summary_json.attributions_json(result)]
     directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))
 
 
@@ -72,7 +72,7 @@ def _page(result: RunResult) -> bytes:
 FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "html": _page,
     "md": markdown.render,
-    "json": summary.encoded,
+    "json": summary_json.encoded,
     "junit": junit.render,
     "csv": cells_csv.render,
     "terminal": run_report.text,
@@ -82,7 +82,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
 def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False) -> None:
     with to_stdout():
         if as_json:
-            click.echo(summary.encoded(result), nl=False)
+            click.echo(summary_json.encoded(result), nl=False)
         else:
             run_report.render(result, Terminal(highlight=False), wide=wide)
 

@@ -14,8 +14,8 @@ from harness import facts
 from harness.errors import HarnessError, UsageError
 from harness.model import Finding, Host, Trial
 from harness.model.answers.evidence import Changed, EnvironmentDifference, Section
-from harness.run.docker.client import connect, engine_errors
-from harness.run.images import images
+from harness.run.docker.docker_client import connect, engine_errors
+from harness.run.images import find_images
 from harness.store.lookup import cell_of, telling_trial
 from harness.store.saved_run import StoredRun
 
@@ -89,7 +89,7 @@ def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
         client = connect(host, environ=environ)
         try:
             with engine_errors(host.engine):
-                described = images.local_image(client, image)
+                described = find_images.local_image(client, image)
         finally:
             client.close()
         if described is None:

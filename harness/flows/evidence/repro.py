@@ -11,7 +11,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.answers.evidence import Container, Machine, Recipe
-from harness.registry.names import split_tag
+from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
 from harness.store import inputs
 from harness.store.lookup import telling_trial

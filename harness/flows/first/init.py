@@ -19,7 +19,7 @@ from harness.matrix.drafts.draft import Draft, text
 from harness.matrix.drafts.job import modules
 from harness.matrix.drafts.series import PACKAGE, safe
 from harness.matrix.drafts.steps import TRAINERS
-from harness.matrix.series.locks import requirements
+from harness.matrix.series.lock_files import requirements
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import RunResult
 from harness.package_index import Index, IndexSilent, PackageIndex

@@ -13,9 +13,9 @@ from harness.masking import WITHHELD
 from harness.matrix.drafts.job import job_of
 from harness.matrix.drafts.series import safe
 from harness.matrix.scenarios.scripts import ScriptProblem, read_script
-from harness.matrix.series.locks import install_of
+from harness.matrix.series.lock_files import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
-from harness.model.narrowed import Side
+from harness.model.answers.narrowed import Side
 from harness.plan.cells import Selection, select
 from harness.store import inputs
 from harness.store.lookup import cell_of

@@ -14,14 +14,14 @@ from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.flows.running.machine_run import MachineRun
 from harness.model import Finding, Plan, Trials
-from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
-from harness.narrow.components import components
+from harness.model.answers.narrowed import ComponentGroup, Hybrid, Narrowed
 from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.differing_components import components
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
 from harness.run.engine import Kept
 from harness.run.hosts.host_run import HostRun
-from harness.run.scheduler import CellRun, RowRun
+from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule.narrow_launches import fault_counts, is_level, level_size
 from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.priority import RowStanding

@@ -14,8 +14,8 @@ from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import leased, using_hosts
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.model import Cell, Lane, Plan
-from harness.model.narrowed import Component, Side
-from harness.narrow.components import components
+from harness.model.answers.narrowed import Component, Side
+from harness.narrow.differing_components import components
 from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.process.engine import search_path

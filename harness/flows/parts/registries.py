@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from harness.errors import Interrupted
-from harness.registry.client import Registry
+from harness.registry.registry_client import Registry
 
 
 def open_registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:

@@ -24,7 +24,7 @@ from harness.run.hosts.host_run import HostRun
 from harness.run.images.disk_budget import Disk
 from harness.run.images.needs import disk_of
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import RowRun
+from harness.run.run_interfaces import RowRun
 from harness.schedule import oracle
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.assess.row_verdicts import LEAST_ROWS, thinned_trial
 from harness.model import Trial
-from harness.run.scheduler import CellRun, RowRun
+from harness.run.run_interfaces import CellRun, RowRun
 
 HELD_BYTES = 256 << 20
 """Most bytes of memory for the traces of all open rows together. A trace of 4,000 rows takes about 160 KiB."""

@@ -12,14 +12,14 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.threads import in_threads
-from harness.flows.running.ending import Ending
+from harness.flows.running.early_end import Ending
 from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
 from harness.flows.running.works import Works
 from harness.model import Host, Plan
 from harness.plan.explain import most_launches, typical_launches
 from harness.run.hosts.beside import compares_times
-from harness.run.scheduler import RowRun
+from harness.run.run_interfaces import RowRun
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 

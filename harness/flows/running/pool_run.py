@@ -18,9 +18,9 @@ from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.opening import open_machine
 from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Trial
-from harness.plan.pools import MachineSeen, machine_change, odd_ones
+from harness.plan.equal_machines import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
-from harness.run.scheduler import CellRun, RowRun
+from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule.cost import round_limit_s
 from harness.schedule.row_queue import RowQueue
 

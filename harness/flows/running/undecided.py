@@ -12,13 +12,13 @@ from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageErr
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
-from harness.flows.running.ending import Ending
+from harness.flows.running.early_end import Ending
 from harness.flows.running.works import Works
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.model import Plan
 from harness.model.watching import unheard
 from harness.plan.cells import including
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.run.trial.keys import trial_key
 from harness.schedule.compatibility import cannot_run
 from harness.store import RunDirectory

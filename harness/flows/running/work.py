@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.assess.row_verdicts import JudgedRow, noise_place_of
 from harness.model import VersionRow
 from harness.reasons import RowWarning
-from harness.run.scheduler import RowRun
+from harness.run.run_interfaces import RowRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 

@@ -18,12 +18,12 @@ from harness.assess.row_verdicts import (
     to_be_continued,
 )
 from harness.assess.standing import standing_of
-from harness.flows.running.ending import Ending
+from harness.flows.running.early_end import Ending
 from harness.flows.running.open_rows import OpenRows
 from harness.flows.running.work import Work
 from harness.model import Host, Noise, Plan, Skip, VersionRow
 from harness.reasons import Remedy, RowWarning
-from harness.run.scheduler import CellRun, RowRun
+from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.model import Setting
-from harness.probes.frontier import frontier_settings
+from harness.probes.pareto import frontier_settings
 from harness.store.saved_run import read_run
 
 

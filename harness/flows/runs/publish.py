@@ -12,9 +12,9 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.runs.history import HistoryQuery, views_of
+from harness.flows.runs.indexed_runs import HistoryQuery, views_of
 from harness.index import OpenIndex, with_index
-from harness.model.answers.history import HistoryView, Measurement
+from harness.model.answers.indexed import HistoryView, Measurement
 from harness.model.answers.site import Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular

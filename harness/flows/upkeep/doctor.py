@@ -20,8 +20,8 @@ from harness.model import Host, HostState, Install, Plan, Pull
 from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
 from harness.plan.cells import make_plan
-from harness.plan.pools import unlike
-from harness.registry.client import Registry
+from harness.plan.equal_machines import unlike
+from harness.registry.registry_client import Registry
 from harness.run.images.disk_budget import name_of
 from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, wanted
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_effects import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, pooled_spread
 from harness.judge.comparison.round_tables import pair_differences
 from harness.judge.intervals import CONFIDENCE

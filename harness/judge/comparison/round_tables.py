@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison import level_figures
-from harness.judge.comparison.level_figures import BEST, RULES, LaunchFigure
+from harness.judge.comparison import level_rules
+from harness.judge.comparison.level_rules import BEST, RULES, LaunchFigure
 from harness.judge.comparison.which_launches import Launches, is_timed
 from harness.model import Floats, Steps, Trial
 
@@ -44,20 +44,20 @@ def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | 
 
 def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Return the table of the step times in the fastest stretch of each launch."""
-    timed = level_figures.usable("step_time", launches, steps=steps)
+    timed = level_rules.usable("step_time", launches, steps=steps)
     return table_of(often(_by_place(timed, BEST.prepare(timed))))
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
     """Return the figures of a level signal by version and round. A bisection, which has no full rounds, uses these."""
-    chosen = level_figures.usable(name, launches, steps=steps)
-    return _by_place(chosen, level_figures.launch_figure_of(name, chosen), any_round=RULES[name].any_round)
+    chosen = level_rules.usable(name, launches, steps=steps)
+    return _by_place(chosen, level_rules.launch_figure_of(name, chosen), any_round=RULES[name].any_round)
 
 
 def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
     """Return, for each pair that can be compared, the difference between the logs of its figures of a level signal."""
-    both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
-    figures = [[level_figures.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    both = [pair for pair in level_rules.usable(name, pairs, steps=steps) if len(pair) == 2]
+    figures = [[level_rules.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
     return [math.log(figure / twin_figure) for figure, twin_figure in figures if figure and twin_figure]
 
 
@@ -100,7 +100,7 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
     stay incomplete.
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
-    usable = level_figures.usable(name, sound, steps=steps)
+    usable = level_rules.usable(name, sound, steps=steps)
     timed = [
         [trial for trial in version if is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.judge.comparison.pace import WARM_UP
+from harness.judge.comparison.slow_versions import WARM_UP
 from harness.model import Floats, Trace
 
 

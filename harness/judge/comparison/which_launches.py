@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.judge.comparison.pace import SLOW, last_step, own_step_s, step_s, usual_step_s
+from harness.judge.comparison.slow_versions import SLOW, last_step, own_step_s, step_s, usual_step_s
 from harness.model import Steps, Trial
 
 Launches = Sequence[Sequence[Trial]]

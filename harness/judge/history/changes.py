@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.comparison.aa_noise import floor, spread_of
-from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.flaky import MISS
 from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes

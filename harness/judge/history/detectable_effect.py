@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from harness.judge import logs
 from harness.judge.comparison import aa_noise
-from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import RoundTable

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from harness.judge.comparison.pace import WARM_UP
 from harness.judge.comparison.round_tables import Columns
+from harness.judge.comparison.slow_versions import WARM_UP
 from harness.model import Effect, Floats
 
 HARDLY_DIFFERENT = 5e-9

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.judge.trace.even_rows import even_rows, sampled
 from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
 from harness.judge.trace.look_rates import last_pace, look_values
-from harness.judge.trace.rows import even_rows, sampled
 from harness.model import Look, Trace
 from harness.reasons import LayerName
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.judge.trace import gpu_memory
-from harness.judge.trace.rows import sampled
-from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
+from harness.judge.trace.even_rows import sampled
+from harness.judge.trace.trace_verdict import judge_memory, judge_trace, prefix
 from harness.model import Limits, Steps, Trace, TraceVerdict
 
 STOP_LEAK_KIB = 1024 * 1024.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import UsageError, did_you_mean
 from harness.matrix.drafts.job import DraftJob, modules
-from harness.matrix.keys.scenario import KINDS_OF_STEPS
+from harness.matrix.keys.scenario_keys import KINDS_OF_STEPS
 from harness.matrix.scenarios.programs import undefined_function
 from harness.matrix.scenarios.scripts import ScriptProblem, parse_python
 

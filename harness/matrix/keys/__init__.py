@@ -13,9 +13,9 @@ from pydantic import BeforeValidator, Field
 from harness import model
 from harness.matrix import values
 from harness.matrix.fields import Duration, Name, ScalarValue, Shape, Text, Truth, Whole
-from harness.matrix.keys.hosts import HostEntry
-from harness.matrix.keys.scenario import ScenarioEntry
-from harness.matrix.keys.series import AnySeries
+from harness.matrix.keys.host_keys import HostEntry
+from harness.matrix.keys.scenario_keys import ScenarioEntry
+from harness.matrix.keys.series_keys import AnySeries
 
 
 class TrialsEntry(Shape):

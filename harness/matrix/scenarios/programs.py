@@ -9,9 +9,9 @@ from pathlib import Path
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix.context import Context
-from harness.matrix.keys import scenario as keys
+from harness.matrix.keys import scenario_keys as keys
 from harness.matrix.problems import KeyPath, listed, shown
+from harness.matrix.reading_context import Context
 from harness.matrix.scenarios.scripts import (
     DEFINITIONS,
     Script,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from harness.errors import did_you_mean
-from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, listed, shown
+from harness.matrix.reading_context import Context
 from harness.model import Scalar
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -12,9 +12,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix.context import Context, Entry
-from harness.matrix.keys import series as keys
+from harness.matrix.keys import series_keys as keys
 from harness.matrix.problems import KeyPath, listed, shown
+from harness.matrix.reading_context import Context, Entry
 
 VERSION = "{version}"
 PYTHON = re.compile(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from harness import model
-from harness.matrix.context import Context, Entry
-from harness.matrix.keys import series as keys
+from harness.matrix.keys import series_keys as keys
 from harness.matrix.problems import KeyPath, listed, shown
-from harness.registry.client import TagSource
-from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.matrix.reading_context import Context, Entry
 from harness.registry.order import in_range, is_bound
+from harness.registry.registry_client import TagSource
+from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 
 
 def read_tags(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.model.answers.narrowed import Narrowed
 from harness.model.image import Source
 from harness.model.judged import Finding
 from harness.model.measured import Trial
-from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell
 from harness.model.result import CellResult
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.model.answers.history import (
+from harness.model.answers.indexed import (
     Drift,
     FindingLife,
     HistoryView,

@@ -6,6 +6,6 @@
 """
 
 from harness.narrow.search.component_search import ComponentSearch
-from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind, SearchCost, expected_cost
+from harness.narrow.search.search_records import NarrowRules, NextHybrids, NextKind, SearchCost, expected_cost
 
 __all__ = ["ComponentSearch", "NarrowRules", "NextHybrids", "NextKind", "SearchCost", "expected_cost"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.model.narrowed import (
+from harness.model.answers.narrowed import (
     ComponentGroup,
     Culprit,
     CulpritKind,
@@ -19,12 +19,12 @@ from harness.model.narrowed import (
     Narrowed,
     NarrowedVerdict,
 )
-from harness.narrow.search.evidence import HybridEvidence
+from harness.narrow.search.hybrid_evidence import HybridEvidence
 from harness.narrow.search.isolate import Ask, Bounds, GroupNeeds, Isolation, Swaps
 from harness.narrow.search.method import SHAMS, MethodChangesIt, MethodCheck
 from harness.narrow.search.next_hybrid import Groups
 from harness.narrow.search.prove import Prover, Tested, kind_of
-from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
+from harness.narrow.search.search_records import NarrowRules, NextHybrids, NextKind
 from harness.reasons import NarrowReason
 
 MOST_CAUSES = 4

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from harness.model.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, HybridResult, Side
+from harness.model.answers.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, HybridResult, Side
 from harness.narrow.search.next_hybrid import MAPPED, Couplings, Groups, best_split
-from harness.narrow.search.records import NextKind
+from harness.narrow.search.search_records import NextKind
 from harness.reasons import NarrowReason
 
 REFUSALS = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
+from harness.model.answers.narrowed import HybridResult, HybridState, ProofCell, ProofRole, Side
 from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.next_hybrid import Groups
 from harness.reasons import NarrowReason

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from harness.model.narrowed import CulpritKind, HybridResult, HybridState, ProofCell, ProofRole
+from harness.model.answers.narrowed import CulpritKind, HybridResult, HybridState, ProofCell, ProofRole
 from harness.narrow.search.isolate import Ask, Swaps
 from harness.narrow.search.next_hybrid import Groups
 from harness.reasons import NarrowReason

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from harness.report.content.card_figure import Figure, Point
 from harness.report.text import numbers
-from harness.report.text.clean import version
+from harness.report.text.harmless_text import version
 from harness.report.text.signal_marks import Tone
 
 WIDTH, HEIGHT = 340, 130

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.model import CellResult, Floats, Look, Trial
-from harness.report.charts.definitions import Drawing
+from harness.report.charts.vega_charts import Drawing
 from harness.report.text import numbers
 
 MIB = 1 / 1024

@@ -21,7 +21,7 @@ from harness.model import (
 from harness.model.episodes import span
 from harness.model.judged import State
 from harness.report.text import numbers, signal_words
-from harness.report.text.clean import plain
+from harness.report.text.harmless_text import plain
 from harness.report.text.signal_marks import Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}

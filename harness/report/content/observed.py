@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from harness.model import Finding, RunResult
 from harness.report.bad_ranges import side_of, variant_key
 from harness.report.text import signal_words, words
-from harness.report.text.clean import plain, shortened, version
+from harness.report.text.harmless_text import plain, shortened, version
 
 TITLE = "Observed, not judged"
 _MOST = 5

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.model import CellResult, CellVerdict, Interval, SignalState
-from harness.report.content.table import Row
+from harness.report.content.version_table import Row
 from harness.report.text import numbers, signal_marks, signal_words, words
-from harness.report.text.clean import version
+from harness.report.text.harmless_text import version
 from harness.report.text.signal_marks import Tone
 
 _ALWAYS = ("step_time", "peak_memory", "memory")

@@ -16,9 +16,9 @@ from typing import Any
 
 from harness.model import SIGNALS, CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells
-from harness.report.exports.summary import cell_json, json_ready
+from harness.report.exports.summary_json import cell_json, json_ready
 from harness.report.text import finding_words, signal_words
-from harness.report.text.clean import plain
+from harness.report.text.harmless_text import plain
 
 _INTERVALS = {
     name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "compared_step_ms_ci", "compared_peak_mib_ci")

@@ -16,11 +16,11 @@ from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells
-from harness.report.content import table
-from harness.report.content.table import ReportTable
-from harness.report.text import finding_words, narrowed, signal_words, words
-from harness.report.text.clean import plain, plain_lines
+from harness.report.content import version_table
+from harness.report.content.version_table import ReportTable
+from harness.report.text import finding_words, narrowed_text, signal_words, words
 from harness.report.text.faults import blame
+from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
 
 _TAIL_LINES = 40
@@ -32,7 +32,7 @@ def render(result: RunResult) -> str:
     """Return an XML document that ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     changes = finding_cells(result)
-    root.extend(_suite(shown_table, changes) for shown_table in table.tables(result))
+    root.extend(_suite(shown_table, changes) for shown_table in version_table.tables(result))
     if result.findings:
         root.append(_counted(ElementTree.Element("testsuite", name="findings"), _finding_cases(result)))
     for kind in ("tests", "failures", "errors"):
@@ -98,7 +98,7 @@ def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
         case = ElementTree.Element("testcase", classname=finding_words.place(finding), name=text)
         if finding.kind != "first_fixed":
             ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
-        told = narrowed.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
+        told = narrowed_text.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
         if told:
             ElementTree.SubElement(case, "system-out").text = "\n".join(told)
         yield case

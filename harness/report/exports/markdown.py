@@ -9,13 +9,13 @@ from itertools import accumulate, chain
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report.content import observed, old_to_new, table, totals
-from harness.report.content.cards import card_lines, cards
-from harness.report.content.table import ReportTable, Shown
+from harness.report.content import observed, old_to_new, totals, version_table
+from harness.report.content.fault_cards import card_lines, cards
+from harness.report.content.version_table import ReportTable, Shown
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
-from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_marks, words
-from harness.report.text.clean import plain
+from harness.report.text import gaps, narrowed_text, numbers, sensitivity, signal_marks, words
+from harness.report.text.harmless_text import plain
 from harness.report.text.headline import sentence
 
 MOST_BYTES = 1_000_000
@@ -39,9 +39,9 @@ def render(result: RunResult) -> str:
     """Return the report, which ends with a newline."""
     top = [f"## {_short(result.matrix)}", f"**{_short(sentence(result))}**", _short(totals.line(result))]
     top += _cards(result)
-    top += _list(narrowed.TITLE, narrowed.lines(result.narrowed))
-    tables = table.tables(result)
-    parts = [_short(f"{'; '.join(table.legend(tables))}.")]
+    top += _list(narrowed_text.TITLE, narrowed_text.lines(result.narrowed))
+    tables = version_table.tables(result)
+    parts = [_short(f"{'; '.join(version_table.legend(tables))}.")]
     parts += _list("Old → new", _ends(tables))
     parts += _list("Not measured or not decided", gaps.lines(result))
     parts += _list(observed.TITLE, observed.lines(result))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from harness.model import LineRow, LineTable, OomReport, Probed, SizeTry
 from harness.report.text import numbers
-from harness.report.text.clean import plain, shortened, version
+from harness.report.text.harmless_text import plain, shortened, version
 
 MOST_ROWS = 20
 """Most operations or stacks in a table; `probes.json` has all."""

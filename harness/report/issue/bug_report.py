@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from harness.masking import scrubbed
 from harness.model import BAD, Build, CellResult, Install
 from harness.model.answers.evidence import Container, Issue, Machine, Recipe
-from harness.report.charts.definitions import png, svg
-from harness.report.content import diff
+from harness.report.charts.vega_charts import png, svg
+from harness.report.content import environment_diff
 from harness.report.issue import plot
+from harness.report.issue.bug_report_tables import line, packages, system, versions
 from harness.report.issue.memory_shares import growth_lines
 from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.repro_script import leak_to_see
-from harness.report.issue.tables import line, packages, system, versions
-from harness.report.text import finding_words, narrowed, numbers, signal_words, words
-from harness.report.text.clean import plain_lines
+from harness.report.text import finding_words, narrowed_text, numbers, signal_words, words
+from harness.report.text.harmless_text import plain_lines
 
 TEXT = "issue.md"
 """Name of the file with the report."""
@@ -54,7 +54,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         title=_title(issue),
         summary=line(f"{finding_words.line(issue.finding)}."),
         causes=[line(cause) for cause in issue.causes],
-        narrowed=[line(text) for text in narrowed.lines(replace(known, finding=None) for known in issue.narrowed)],
+        narrowed=[line(text) for text in narrowed_text.lines(replace(known, finding=None) for known in issue.narrowed)],
         swaps=list(_swaps(issue)),
         versions=versions(issue),
         pictures=[{"title": line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
@@ -90,16 +90,16 @@ def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
     """Yield, for each narrowing, commands that install the culprit's good and bad version, and where to run them."""
     recipe = issue.recipe
     for narrowing in issue.narrowed:
-        specifiers = narrowed.installs(narrowing)
+        specifiers = narrowed_text.installs(narrowing)
         if specifiers is None:
             continue
-        if recipe is not None and isinstance(recipe.run, Machine) and narrowed.heals(narrowing):
+        if recipe is not None and isinstance(recipe.run, Machine) and narrowed_text.heals(narrowing):
             old, new = specifiers
             lines = swapping(recipe, recipe.run, old=old, new=new)
             yield {"into": "in this environment", "commands": scrubbed(lines)}
         else:
             into = f"in {line(narrowing.good)}"
-            yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(narrowing)))}
+            yield {"into": into, "commands": scrubbed("\n".join(narrowed_text.install_lines(narrowing)))}
 
 
 def _fence(code: str) -> str:
@@ -255,7 +255,9 @@ def _changed(issue: Issue) -> Iterator[str]:
     found = [
         (section.title, change) for section in sections for change in section.changes if change.name not in OBVIOUS
     ]
-    yield from words.at_most([line(f"{title}: {diff.change_line(change)}") for title, change in found], MOST_CHANGES)
+    yield from words.at_most(
+        [line(f"{title}: {environment_diff.change_line(change)}") for title, change in found], MOST_CHANGES
+    )
     for section in sections:
         if section.unknown:
             yield line(f"{section.title}: not known")

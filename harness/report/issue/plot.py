@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from harness.model import CellResult
 from harness.model.answers.evidence import Issue
-from harness.report.charts import history as history_charts
+from harness.report.charts import history_chart as history_charts
 from harness.report.charts import traces
-from harness.report.charts.definitions import Drawing
-from harness.report.content import table
+from harness.report.charts.vega_charts import Drawing
+from harness.report.content import version_table
 from harness.report.text import finding_words, words
-from harness.report.text.clean import version
+from harness.report.text.harmless_text import version
 
 POINTS = 200
 
@@ -28,7 +28,7 @@ def pictures(issue: Issue) -> dict[str, Drawing]:
 def _versions(issue: Issue) -> Drawing | None:
     """Return a chart of the finding's figure over the versions; None if fewer than two versions have a figure."""
     results = {entry.cell.image.version: entry for entry in issue.history}
-    verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
+    verdicts, *changed = version_table.rows_of(results, list(results), [issue.finding])
     medians = {row.medians: row for row in changed if row.medians is not None}
     place = finding_words.place(issue.finding)
     drawing = history_charts.drawing(issue.finding.metric, verdicts, medians, name=place)

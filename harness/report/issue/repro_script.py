@@ -15,7 +15,7 @@ from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.report.issue.public_recipe import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import numbers, words
-from harness.report.text.clean import plain, shortened
+from harness.report.text.harmless_text import plain, shortened
 
 FOLDER = "/tmp/repro"
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)

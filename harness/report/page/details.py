@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from harness import facts
 from harness.model import CellResult, Finding, Metric, RunResult, Trial
 from harness.report.bad_ranges import place_of, place_of_cell
-from harness.report.charts import history as history_charts
+from harness.report.charts import history_chart as history_charts
 from harness.report.charts import sparkline, traces
-from harness.report.charts.definitions import Drawing
-from harness.report.content import diff, old_to_new, table
-from harness.report.issue import commands
+from harness.report.charts.vega_charts import Drawing
+from harness.report.content import environment_diff, old_to_new, version_table
+from harness.report.issue import repeat_commands
 from harness.report.text import finding_words, numbers, signal_marks, signal_words, words
-from harness.report.text.clean import plain, plain_lines, version
+from harness.report.text.harmless_text import plain, plain_lines, version
 
 MOST_POINTS = 90_000
 TAIL_LINES = 20
@@ -26,7 +26,7 @@ class CellPage:
     """All details of one cell. `facts` are labels and texts; `looks` are rows with columns `traces.LOOK_COLUMNS`."""
 
     anchor: str
-    shown: table.Shown
+    shown: version_table.Shown
     version: str
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class Line:
     anchor: str
     target: str
     version: str
-    shown: table.Shown
+    shown: version_table.Shown
     verdict: str
     rate: str
     excluded: str
@@ -71,7 +71,7 @@ class Apart:
     finding: str
     before: str
     after: str
-    rows: tuple[diff.DiffRow, ...]
+    rows: tuple[environment_diff.DiffRow, ...]
     more: int
     notes: tuple[str, ...]
 
@@ -95,7 +95,7 @@ class History:
 
 
 def histories(
-    tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[str, str], in_full: frozenset[str]
+    tables: Sequence[version_table.ReportTable], result: RunResult, anchors: Mapping[str, str], in_full: frozenset[str]
 ) -> Iterator[History]:
     """Yield every history, bad ones first, one at a time: all histories of a large run would fill the memory.
 
@@ -112,7 +112,7 @@ def histories(
         yield maker.history(title, row, medians)
 
 
-def _is_bad(row: table.Row, medians: Iterable[table.Row]) -> bool:
+def _is_bad(row: version_table.Row, medians: Iterable[version_table.Row]) -> bool:
     return any(shown_row.is_bad for shown_row in (row, *medians))
 
 
@@ -123,7 +123,7 @@ class _Maker:
     in_full: frozenset[str]
     points: int
 
-    def history(self, title: str, row: table.Row, medians: Mapping[Metric, table.Row]) -> History:
+    def history(self, title: str, row: version_table.Row, medians: Mapping[Metric, version_table.Row]) -> History:
         cells = [cell for cell in row.cells if cell is not None]
         growths = [sparkline.growth(cell.result.trials) for cell in cells]
         scale_kib = sparkline.scale_kib(growths)
@@ -134,7 +134,7 @@ class _Maker:
             ends=old_to_new.line(row),
             signals=tuple((signal.tone, texts) for signal, texts in old_to_new.rows(row) if signal.seen is not None),
             scale=numbers.mebibytes(scale_kib / 1024),
-            command=plain(commands.of_history(cells[0].result, self.result)),
+            command=plain(repeat_commands.of_history(cells[0].result, self.result)),
             lines=tuple(
                 self._line(cell, growth, scale_kib, medians) for cell, growth in zip(cells, growths, strict=True)
             ),
@@ -145,10 +145,10 @@ class _Maker:
 
     def _line(
         self,
-        cell: table.Shown,
+        cell: version_table.Shown,
         growth: sparkline.SparkGrowth | None,
         scale_kib: float,
-        medians: Mapping[Metric, table.Row],
+        medians: Mapping[Metric, version_table.Row],
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
         anchor, layer = self.anchors[entry.cell_id], verdict.layer and f"layer: {verdict.layer}"
@@ -167,7 +167,7 @@ class _Maker:
             points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
         )
 
-    def _page(self, cell: table.Shown) -> CellPage:
+    def _page(self, cell: version_table.Shown) -> CellPage:
         entry = cell.result
         title = f"{entry.cell.image.version}, {entry.cell.variant} on {entry.cell.lane}"
         return CellPage(
@@ -176,7 +176,7 @@ class _Maker:
             version=version(entry.cell.image.version),
             title=plain(title),
             facts=tuple((label, plain(text)) for label, text in _facts(entry) if text),
-            command=plain(commands.of_cell(entry, self.result)),
+            command=plain(repeat_commands.of_cell(entry, self.result)),
             drawings=tuple(traces.drawings(entry, name=plain(title), points=self.points)),
             looks=tuple(traces.look_rows(entry.trials)),
             tail=tuple(_tail(entry)),
@@ -193,14 +193,14 @@ class _Maker:
         order = list(here)
         for (before, after), finding in sorted(found.items(), key=lambda item: order.index(item[0][1])):
             sections = facts.sections(_told(here[before or ""]), _told(here[after]))
-            rows = diff.rows(sections)
+            rows = environment_diff.rows(sections)
             yield Apart(
                 finding=finding_words.text(finding),
                 before=version(before or ""),
                 after=version(after),
                 rows=tuple(rows[:MOST_DIFFERENCES]),
                 more=max(0, len(rows) - MOST_DIFFERENCES),
-                notes=(*diff.same(sections), *diff.unknown(sections)),
+                notes=(*environment_diff.same(sections), *environment_diff.unknown(sections)),
             )
 
 
@@ -210,7 +210,7 @@ def _ran_on(cells: Sequence[CellResult]) -> str:
     return f", measured on {plain(machines)}" if machines else ""
 
 
-def _level(cell: table.Shown, metric: Metric, medians: Mapping[Metric, table.Row]) -> Level:
+def _level(cell: version_table.Shown, metric: Metric, medians: Mapping[Metric, version_table.Row]) -> Level:
     text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
     if metric == "step_time" and old_to_new.is_untimed(cell.result):
         return Level(text="not measured")

@@ -21,15 +21,15 @@ from markupsafe import Markup, escape
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report.charts import card as card_chart
-from harness.report.charts import definitions as charts
 from harness.report.charts import sparkline, traces
-from harness.report.charts.definitions import Drawing
-from harness.report.content import observed, old_to_new, table, totals
-from harness.report.content.cards import Card, cards
+from harness.report.charts import vega_charts as charts
+from harness.report.charts.vega_charts import Drawing
+from harness.report.content import observed, old_to_new, totals, version_table
+from harness.report.content.fault_cards import Card, cards
 from harness.report.exports import probe_tables
 from harness.report.page import details, full_cells
-from harness.report.text import gaps, narrowed, sensitivity, signal_marks, signal_words, words
-from harness.report.text.clean import plain
+from harness.report.text import gaps, narrowed_text, sensitivity, signal_marks, signal_words, words
+from harness.report.text.harmless_text import plain
 from harness.report.text.headline import sentence
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -53,7 +53,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     Jinja escapes all text and removes control characters. `library` is the script that `library.chart_library` returns;
     without it, the page has no charts and no scripts.
     """
-    tables = table.tables(result)
+    tables = version_table.tables(result)
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = full_cells.shown_in_full(result)
     scripts = [_inline(library), _inline(_own_script())] if library else []
@@ -69,14 +69,14 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         histories=details.histories(tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
         gaps=gaps.lines(result),
-        narrowed=narrowed.lines(result.narrowed),
-        narrowed_title=narrowed.TITLE,
+        narrowed=narrowed_text.lines(result.narrowed),
+        narrowed_title=narrowed_text.TITLE,
         noticed=observed.lines(result),
         noticed_title=observed.TITLE,
         warnings=words.warnings(result),
         notes=[*gaps.asides(result), *sensitivity.slow_growth(result)],
         left_out=full_cells.left_out(result, in_full),
-        legend=table.legend(tables),
+        legend=version_table.legend(tables),
         keys=_keys(tables),
         words=words,
         spark=sparkline,
@@ -167,7 +167,7 @@ def _cleaned(value: Any) -> Any:
 # ---------------------------------------------------------------- the heat table
 
 
-def _tip(cell: table.Shown) -> str:
+def _tip(cell: version_table.Shown) -> str:
     """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
     figures = {name: signal_words.figure_text(name, cell.result.verdict) for name in ("step_time", "peak_memory")}
     shown = [f"{name.partition('_')[0]} {figure}" for name, figure in figures.items() if figure]
@@ -186,13 +186,13 @@ def _strip(of: signal_marks.Strip) -> Markup:
     return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_marks.strip_text(of), marks)
 
 
-def _keys(tables: Sequence[table.ReportTable]) -> list[tuple[str, str]]:
+def _keys(tables: Sequence[version_table.ReportTable]) -> list[tuple[str, str]]:
     """Return the key of the colours that occur in these tables: style classes and their meanings."""
     kinds = {cell.kind for shown_table in tables for cell in shown_table.shown}
     return [(style, meaning) for style, meaning in _KEYS.items() if style.partition(" ")[0] in kinds]
 
 
-def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
+def _heats(tables: Sequence[version_table.ReportTable]) -> dict[str, int]:
     """Return the shade of each bad cell by cell id, 1 to 4: its leak rate relative to the largest in its table."""
     heats = {}
     for shown_table in tables:

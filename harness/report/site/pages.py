@@ -12,13 +12,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.model.answers.history import FindingLife, IndexedRun
+from harness.model.answers.indexed import FindingLife, IndexedRun
 from harness.model.answers.site import SitePage, SiteSource
 from harness.report.charts import card as card_chart
 from harness.report.page.html_page import environment
-from harness.report.site import badges, events, names, rows
-from harness.report.text import lives, numbers
-from harness.report.text.clean import shortened
+from harness.report.site import badges, events, file_names, site_tables
+from harness.report.text import life_words, numbers
+from harness.report.text.harmless_text import shortened
 from harness.report.text.signal_marks import Tone
 from harness.report.text.words import SYMBOLS
 
@@ -44,7 +44,9 @@ def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
     everything = _key(runs)
     yield maker.page("index.html", everything, "site_index.html.j2", maker.front)
     yield from maker.findings(everything)
-    yield SitePage(name="feed.xml", key=names.digest([everything, url]), render=lambda: events.feed(source, url=url))
+    yield SitePage(
+        name="feed.xml", key=file_names.digest([everything, url]), render=lambda: events.feed(source, url=url)
+    )
     yield from maker.months(runs)
     for matrix, own in by_matrix.items():
         yield from maker.matrix(matrix, own)
@@ -53,7 +55,7 @@ def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
 
 
 def _key(runs: Iterable[IndexedRun], *more: str) -> str:
-    return names.digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
+    return file_names.digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
 
 
 @lru_cache(maxsize=1)
@@ -62,7 +64,7 @@ def _generator() -> str:
     folder = files("harness.report")
     sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
     named = sorted((file.name, file) for file in sources if file.is_file())
-    return names.digest(file.read_text(encoding="utf-8") for _, file in named)
+    return file_names.digest(file.read_text(encoding="utf-8") for _, file in named)
 
 
 @lru_cache(maxsize=1)
@@ -96,27 +98,27 @@ class _Maker:
 
     def front(self) -> Mapping[str, Any]:
         runs = list(self._source.runs.values())
-        months = {names.month(run.started) for run in runs}
+        months = {file_names.month(run.started) for run in runs}
         return {
             "title": "Findings of all matrices",
             "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
             **self._open(None),
-            "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
+            "runs": [site_tables.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
             "months": sorted(months, key=lambda month: month.replace("undated", ""), reverse=True)[:120],
         }
 
-    def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[rows.Box, ...]:
+    def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[site_tables.Box, ...]:
         text, tone = self._state_of(matrix)
-        newest, _, verdict, *_ = rows.run_row(runs[-1])
+        newest, _, verdict, *_ = site_tables.run_row(runs[-1])
         if tone != "bad" and runs[-1].verdict == "regression":
             if any(life.status == "fixed" and life.seen == runs[-1].id for life in self._source.lives):
-                verdict = rows.Box(text=FIXED_SINCE)
+                verdict = site_tables.Box(text=FIXED_SINCE)
             else:
                 text, tone = numbers.count(runs[-1].bad, "bad cell"), "bad"
         return (
-            rows.Box(text=rows.short_name(matrix), link=names.matrix_page(matrix)),
-            rows.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
-            rows.Box(text=numbers.count(len(runs), "run")),
+            site_tables.Box(text=site_tables.short_name(matrix), link=file_names.matrix_page(matrix)),
+            site_tables.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
+            site_tables.Box(text=numbers.count(len(runs), "run")),
             newest,
             verdict,
         )
@@ -128,7 +130,7 @@ class _Maker:
             for history in self._source.histories.values()
             if history.matrix == matrix and series in (None, history.series)
         }
-        open_ = [life for life in rows.open_findings(self._source) if life.history in own]
+        open_ = [life for life in site_tables.open_findings(self._source) if life.history in own]
         drifts = [drift for drift in self._source.drifts if drift.history in own]
         told = [f"{len(open_)} open"] * bool(open_) + [numbers.count(len(drifts), "drift")] * bool(drifts)
         if told:
@@ -139,7 +141,7 @@ class _Maker:
         """Return the open findings (text, status, page of the series), newest first, and the drifts."""
         chosen = [
             life
-            for life in rows.open_findings(self._source)
+            for life in site_tables.open_findings(self._source)
             if matrix in (None, self._source.histories[life.history].matrix)
         ]
         chosen.sort(key=lambda life: self._source.runs[life.found].started, reverse=True)
@@ -152,16 +154,20 @@ class _Maker:
 
     def _told(self, life: FindingLife) -> tuple[str, str, str]:
         history = self._source.histories[life.history]
-        text = shortened(f"{rows.short_place(history)}: {lives.life_text(life)}", most=500)
-        return text, lives.standing(life, self._source.runs), names.series_page(history.matrix, history.series)
+        text = shortened(f"{site_tables.short_place(history)}: {life_words.life_text(life)}", most=500)
+        return (
+            text,
+            life_words.standing(life, self._source.runs),
+            file_names.series_page(history.matrix, history.series),
+        )
 
     def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
         """Return the drifts (text, page of the series)."""
         places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
             (
-                shortened(f"{lives.place(at)}: {lives.drift_text(drift)}", most=500),
-                names.series_page(at.matrix, at.series),
+                shortened(f"{life_words.place(at)}: {life_words.drift_text(drift)}", most=500),
+                file_names.series_page(at.matrix, at.series),
             )
             for drift, at in places
             if matrix in (None, at.matrix)
@@ -178,28 +184,28 @@ class _Maker:
             for year, found in sorted(years.items())
             for start in range(0, len(found), MOST_FINDINGS)
         }
-        links = [(names.year_page(*part), names.year_title(*part)) for part in parts]
+        links = [(file_names.year_page(*part), file_names.year_title(*part)) for part in parts]
         yield self.page(
             "findings.html", key, "site_findings.html.j2",
             lambda: {"title": "Findings", **self._open(None), "closed": links},
         )  # fmt: skip
         for (name, _), found in zip(links, parts.values(), strict=True):
             closed = [self._told(life) for life in found]
-            own = names.digest([_generator(), *map(str, closed)])
+            own = file_names.digest([_generator(), *map(str, closed)])
             content = {"title": "Closed findings", "closed": closed}
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
 
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         by_month: dict[str, list[IndexedRun]] = {}
         for run in runs:
-            by_month.setdefault(names.month(run.started), []).append(run)
+            by_month.setdefault(file_names.month(run.started), []).append(run)
         for month, own in by_month.items():
 
             def content(month: str = month, own: Sequence[IndexedRun] = own) -> Mapping[str, Any]:
                 shown = own[-MOST_ROWS:]
                 return {
                     "title": f"Runs of {month}",
-                    "runs": [rows.run_row(run) for run in reversed(shown)],
+                    "runs": [site_tables.run_row(run) for run in reversed(shown)],
                     "older": len(own) - len(shown),
                 }
 
@@ -212,27 +218,27 @@ class _Maker:
         series = sorted({history.series for history in self._source.histories.values() if history.matrix == matrix})
 
         def content() -> Mapping[str, Any]:
-            lanes, table = rows.state_table(self._source.now(matrix), self._source)
+            lanes, table = site_tables.state_table(self._source.now(matrix), self._source)
             return {
-                "title": rows.short_name(matrix),
+                "title": site_tables.short_name(matrix),
                 "lanes": lanes,
                 "table": table,
                 **self._open(matrix),
-                "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
+                "runs": [site_tables.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
                 "all_runs": len(runs),
             }
 
-        yield self.page(names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
-        yield self._badge(names.badge(matrix), matrix, None)
+        yield self.page(file_names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
+        yield self._badge(file_names.badge(matrix), matrix, None)
         for series_name in series:
-            yield self._badge(names.badge(matrix, series_name), matrix, series_name)
+            yield self._badge(file_names.badge(matrix, series_name), matrix, series_name)
             own = [run for run in runs if series_name in self._source.series_of.get(run.id, frozenset())]
             yield from self._series(matrix, series_name, own)
 
     def _badge(self, name: str, matrix: str, series: str | None) -> SitePage:
         text, tone = self._state_of(matrix, series)
-        label = rows.short_name(series or matrix)
-        key = names.digest([_generator(), label, text, tone])
+        label = site_tables.short_name(series or matrix)
+        key = file_names.digest([_generator(), label, text, tone])
         return SitePage(name=name, key=key, render=lambda: badges.render(label, text, tone=tone))
 
     def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
@@ -245,26 +251,33 @@ class _Maker:
             def content(part: int = part) -> Mapping[str, Any]:
                 views = self._source.views(matrix, series)
                 some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
-                noise = rows.noise_rows(views)
+                noise = site_tables.noise_rows(views)
                 most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
                 found = list(events.of_lives((life for view in views for life in view.lives), self._source))
                 happened = events.newest_first([*found, *events.of_images(views, self._source, between=found)])
                 return {
-                    "title": rows.short_name(series),
-                    "matrix": (rows.short_name(matrix), names.matrix_page(matrix)),
-                    "histories": [rows.history_rows(view, self._source, most=most, marks=marks) for view in some],
+                    "title": site_tables.short_name(series),
+                    "matrix": (site_tables.short_name(matrix), file_names.matrix_page(matrix)),
+                    "histories": [
+                        site_tables.history_rows(view, self._source, most=most, marks=marks) for view in some
+                    ],
                     "events": [
-                        (lives.day(event.at), shortened(event.text, most=400), event.tone, names.run_page(event.run))
+                        (
+                            life_words.day(event.at),
+                            shortened(event.text, most=400),
+                            event.tone,
+                            file_names.run_page(event.run),
+                        )
                         for event in happened[:MOST_EVENTS]
                     ],
                     "all_events": len(happened),
                     "noise": noise[:MOST_HISTORIES],
                     "all_noise": len(noise),
-                    "noise_titles": rows.noise_titles(),
-                    "parts": [names.series_page(matrix, series, part_number) for part_number in parts],
+                    "noise_titles": site_tables.noise_titles(),
+                    "parts": [file_names.series_page(matrix, series, part_number) for part_number in parts],
                 }
 
-            yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
+            yield self.page(file_names.series_page(matrix, series, part), key, "site_series.html.j2", content)
 
     def run(self, run: IndexedRun) -> SitePage:
         def content() -> Mapping[str, Any]:
@@ -275,21 +288,22 @@ class _Maker:
             findings = [one for one in self._source.findings(run.id) if one[0] in self._source.histories]
             warnings = [text for text in (*run.warnings, run.problem) if text]
             return {
-                "title": f"{rows.short_name(run.matrix)}, {lives.minute(run.started)}",
+                "title": f"{site_tables.short_name(run.matrix)}, {life_words.minute(run.started)}",
                 "run": run,
-                "verdict": lives.run_verdict(run),
+                "verdict": life_words.run_verdict(run),
                 "took": numbers.duration(run.duration_s),
-                "matrix": (rows.short_name(run.matrix), names.matrix_page(run.matrix)),
+                "matrix": (site_tables.short_name(run.matrix), file_names.matrix_page(run.matrix)),
                 "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
                 "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
                 "findings": [
-                    (rows.short_place(self._source.histories[place]), finding.number,
-                     shortened(lives.finding_text(finding), most=300))
+                    (site_tables.short_place(self._source.histories[place]), finding.number,
+                     shortened(life_words.finding_text(finding), most=300))
                     for place, finding in findings[:MOST_FINDINGS]
                 ],
                 "cells": [
-                    (rows.short_place(history), names.series_page(history.matrix, history.series),
-                     rows.short_name(cell.version), cell, lives.measured_verdict(cell), shortened(cell.why, most=160))
+                    (site_tables.short_place(history), file_names.series_page(history.matrix, history.series),
+                     site_tables.short_name(cell.version), cell,
+                     life_words.measured_verdict(cell), shortened(cell.why, most=160))
                     for cell in cells[: MOST_ROWS // 2]
                     for history in [self._source.histories[cell.history]]
                 ],
@@ -297,4 +311,4 @@ class _Maker:
                         "cells": len(cells)},
             }  # fmt: skip
 
-        return self.page(names.run_page(run), _key([run]), "site_run.html.j2", content)
+        return self.page(file_names.run_page(run), _key([run]), "site_run.html.j2", content)

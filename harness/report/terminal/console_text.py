@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from harness.report.text.clean import plain, spelled
+from harness.report.text.harmless_text import plain, spelled
 
 
 def console_text(text: str, console: Console, style: str | Style = "") -> Text:

@@ -14,11 +14,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import RunResult
-from harness.report.content import observed, old_to_new, table, totals
-from harness.report.content.cards import card_lines, cards
-from harness.report.content.table import ReportTable, Row, Shown
+from harness.report.content import observed, old_to_new, totals, version_table
+from harness.report.content.fault_cards import card_lines, cards
+from harness.report.content.version_table import ReportTable, Row, Shown
 from harness.report.terminal.console_text import console_text
-from harness.report.text import gaps, narrowed, sensitivity, signal_marks, words
+from harness.report.text import gaps, narrowed_text, sensitivity, signal_marks, words
 from harness.report.text.headline import sentence
 from harness.report.text.signal_marks import Strip, Tone
 
@@ -37,7 +37,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(totals.line(result), style="dim")
-    measured = [shown_table for shown_table in table.tables(result) if shown_table.measured]
+    measured = [shown_table for shown_table in version_table.tables(result) if shown_table.measured]
     is_few = sum(len(shown_table.verdicts) for shown_table in measured) <= _MOST_ENDS
     for shown_table in measured:
         _write_table(shown_table, pen)
@@ -48,7 +48,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     if measured:
         _write_legend(measured, pen, left_out=not (wide or is_few))
     _write_findings(result, pen)
-    pen.list(narrowed.TITLE, narrowed.lines(result.narrowed))
+    pen.list(narrowed_text.TITLE, narrowed_text.lines(result.narrowed))
     pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
     needless = sensitivity.needless(result)
     if needless:
@@ -116,9 +116,9 @@ def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -
     """Write what the signs mean, including those of cells without a measurement; `left_out` adds where to find
     old → new.
     """
-    first, *rest = table.legend(tables, levels=False)
+    first, *rest = version_table.legend(tables, levels=False)
     absent = {cell.word for shown_table in tables for cell in shown_table.shown if cell.tone == "none"}
-    told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
+    told = [f"{word}: {meaning}" for word, meaning in version_table.ABSENT.items() if word in absent]
     lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
     pen.line(first, style="dim", before=1)
     for line in lines:

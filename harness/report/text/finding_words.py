@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.model import Finding, Metric
 from harness.report.text import numbers, words
-from harness.report.text.clean import plain, version
+from harness.report.text.harmless_text import plain, version
 from harness.report.text.signal_words import shown_signal
 
 UNCONFIRMED = "one side has fewer than two launches"

@@ -19,7 +19,7 @@ from harness.model import (
     Variant,
 )
 from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
-from harness.report.text.clean import plain, shortened, version
+from harness.report.text.harmless_text import plain, shortened, version
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"

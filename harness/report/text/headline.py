@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from harness.model import BAD, GOOD, UNSURE, Attribution, CellResult, RunResult
-from harness.report.text import numbers, signal_words, so_far, words
-from harness.report.text.clean import plain, version
+from harness.report.text import numbers, seems_bad_first, signal_words, words
 from harness.report.text.faults import blame
+from harness.report.text.harmless_text import plain, version
 from harness.report.text.sensitivity import is_needless
 from harness.report.text.signal_words import shown_signal
 
@@ -63,7 +63,7 @@ def _inconclusive(result: RunResult) -> str:
     unsaid = sum(_is_stopped(cell) and not cell.verdict.trials for cell in result.cells)
     none = [f"{unsaid} of {cells} had no launch"] if unsaid else []
     why = _why_stopped(result)
-    seen = (so_far.lines(result) if why else []) or _suspects(result)
+    seen = (seems_bad_first.lines(result) if why else []) or _suspects(result)
     rest = "; ".join([*told, *few, *none, *([] if why and seen else _blind(result))])
     if seen:
         return _unconfirmed(seen, rest, why=why)
@@ -96,7 +96,7 @@ def _suspects(result: RunResult) -> list[str]:
         is_signal = name is not None and cell.verdict.signals[name].seen == "suspect"
         if is_signal or cell.verdict.verdict == "suspect":
             image = cell.cell.image
-            told.append(f"{plain(image.series)} {version(image.version)}: {so_far.reason(cell)}")
+            told.append(f"{plain(image.series)} {version(image.version)}: {seems_bad_first.reason(cell)}")
     return words.at_most(told, _MOST_TITLES, rest="{} more also seem worse")
 
 
@@ -120,7 +120,7 @@ def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:
     early = sum(cell.verdict.provisional for cell in result.cells)
     sure = f", {early} of them in too few launches to be called good" if early else ""
     told = f"{begins} {done} of {cells} measured{sure}{ends}."
-    seen = [*_bad_so_far(result), *(so_far.lines(result) or _suspects(result))]
+    seen = [*_bad_so_far(result), *(seems_bad_first.lines(result) or _suspects(result))]
     return f"{told} So far: {'; '.join(seen)}." if seen else told
 
 

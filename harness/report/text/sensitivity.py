@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.model import GOOD, CellResult, CellVerdict, RunResult
 from harness.report.text import numbers
-from harness.report.text.clean import plain, version
+from harness.report.text.harmless_text import plain, version
 
 _MOST_PLACES = 6
 SLOW = "Grows, but more slowly than the limit"

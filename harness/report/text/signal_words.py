@@ -9,7 +9,7 @@ from functools import lru_cache
 from harness.model import METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Signal, SignalState, SignalVerdict
 from harness.model.signals import signal_of
 from harness.report.text import numbers
-from harness.report.text.clean import plain
+from harness.report.text.harmless_text import plain
 
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4

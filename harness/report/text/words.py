@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from harness.model import BAD, GOOD, METRIC_PREFIX, UNSURE, CellResult, CellVerdict, Lane, RunResult, Variant
 from harness.report.text import numbers, signal_words
-from harness.report.text.clean import plain, shortened, version
+from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.signal_marks import Tone
 
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}

@@ -13,7 +13,7 @@ from docker.errors import NotFound
 from requests.exceptions import RequestException
 
 from harness.errors import InfrastructureError
-from harness.run.docker.client import ENGINE_ERRORS, LOST_S
+from harness.run.docker.docker_client import ENGINE_ERRORS, LOST_S
 from harness.run.engine import Exit
 from harness.run.tail import BoundedTail
 from harness.run.waiting import BEAT_S

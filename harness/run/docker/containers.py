@@ -19,7 +19,7 @@ from docker.types import LogConfig, Ulimit
 
 from harness.model import Scenario
 from harness.run.docker.attach import AttachedSession
-from harness.run.docker.client import engine_errors, explanation
+from harness.run.docker.docker_client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import LaunchRequest, Payload
 from harness.run.hosts import owner

@@ -16,13 +16,13 @@ from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.run import memory_limit
 from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
-from harness.run.docker.client import connect, engine_errors
+from harness.run.docker.docker_client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.docker.podman_version import check_podman, is_podman
+from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
-from harness.run.hosts.gpus import first_available
-from harness.run.images import build as builds
-from harness.run.images import grafts, images, our_images, overlay
+from harness.run.hosts.host_gpus import first_available
+from harness.run.images import build_images as builds
+from harness.run.images import find_images, grafts, our_images, overlay
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process.engine import cpu_model
 from harness.run.retrying import WAITS_S, NetworkRetries
@@ -94,8 +94,8 @@ class DockerEngine:
         except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
 
-    def _prepared(self, image: Image, present: images.Found) -> Prepared:
-        config = images.inspect(self._client, present.id)["Config"]
+    def _prepared(self, image: Image, present: find_images.Found) -> Prepared:
+        config = find_images.inspect(self._client, present.id)["Config"]
         return Prepared(
             image=image,
             reference=present.id,
@@ -106,32 +106,32 @@ class DockerEngine:
 
     def holds(self, prepared: Prepared) -> bool:
         with engine_errors(prepared.image.where):
-            return images.local_image(self._client, prepared.reference) is not None
+            return find_images.local_image(self._client, prepared.reference) is not None
 
     def size_bytes(self, prepared: Prepared) -> int:
         with engine_errors(prepared.image.where):
-            return int(images.inspect(self._client, prepared.reference)["Size"])
+            return int(find_images.inspect(self._client, prepared.reference)["Size"])
 
-    def _known(self, image: Image) -> images.Found | None:
+    def _known(self, image: Image) -> find_images.Found | None:
         """Return the image if the engine has it, without asking a registry; else None."""
         match image.source:
             case Graft() as graft:
                 return grafts.known(self._client, graft)
             case Pull(reference=reference):
-                return images.found_locally(self._client, reference)
+                return find_images.found_locally(self._client, reference)
             case Build() as source:
                 return builds.known(self._client, source, image=image)
             case Install() as source:
                 return overlay.known(self._client, source)
 
-    def _get(self, image: Image, say: Say) -> images.Found:
+    def _get(self, image: Image, say: Say) -> find_images.Found:
         """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""
         match image.source:
             case Graft() as graft:
                 memory_bytes = self._ways.memory_bytes
                 return grafts.make(self._client, graft, image=image, memory_bytes=memory_bytes, say=say)
             case Pull(reference=reference):
-                return images.pull(self._client, reference, where=image.where, say=say)
+                return find_images.pull(self._client, reference, where=image.where, say=say)
             case Build() as source:
                 return builds.build(self._client, source, image=image, environ=self._environ, say=say)
             case Install() as source:
@@ -147,7 +147,7 @@ class DockerEngine:
     def _python_of(self, image: Image, image_id: str) -> str:
         """Return the name of the image's Python, looked up once per image."""
         if image_id not in self._pythons:
-            name = images.find_python(self._client, image_id)
+            name = find_images.find_python(self._client, image_id)
             if name is None:
                 raise ImageUnavailable(
                     "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13)",

@@ -18,11 +18,11 @@ from harness.model import Image, Install, Pull
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.run.docker import helpers
-from harness.run.docker.client import CDI_REMEDY, explanation
 from harness.run.docker.containers import ROOT, archive
+from harness.run.docker.docker_client import CDI_REMEDY, explanation
 from harness.run.docker.gpu_access import ALL, GpuAccess, Way
-from harness.run.hosts.gpus import PROBE_S, parse_gpus
-from harness.run.images.images import find_python, found_locally
+from harness.run.hosts.host_gpus import PROBE_S, parse_gpus
+from harness.run.images.find_images import find_python, found_locally
 from harness.run.trial.payload import agent_files
 
 SMALLEST_BYTES = 20 << 20

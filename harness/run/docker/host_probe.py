@@ -16,7 +16,7 @@ from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.gpu_probe import IMAGES_TRIED, GetOne, smallest, with_python
-from harness.run.images.images import find_python
+from harness.run.images.find_images import find_python
 
 PRINT_CPU = (
     "import platform; lines = open('/proc/cpuinfo').read().splitlines(); "

@@ -25,10 +25,10 @@ from docker.errors import APIError, NotFound
 
 from harness.errors import InfrastructureError, Interrupted
 from harness.model.watching import Say, Waiting
-from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.docker.containers import ABANDONED, CONFLICT, remove
+from harness.run.docker.docker_client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.hosts import owner
-from harness.run.images.images import local_image
+from harness.run.images.find_images import local_image
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.waiting import BEAT_S
 

@@ -13,9 +13,9 @@ from harness.errors import EngineUnreachable, HarnessError, InfrastructureError,
 from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
 from harness.run.hosts import doubts
-from harness.run.hosts.gpus import mismatch
+from harness.run.hosts.host_gpus import mismatch
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import Batch, CellRun, Journal, Oracle, Review
+from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review
 from harness.run.trial.keys import trial_key
 from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from harness.model import Trial
 from harness.run.hosts.beside import DOUBTED
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 
 
 def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:

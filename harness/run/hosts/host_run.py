@@ -16,7 +16,7 @@ from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.scheduler import Batch, CellRun, Queue, RowRun, Turn
+from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound
 
-from harness.run.docker.client import explanation
+from harness.run.docker.docker_client import explanation
 
 CONFLICT = 409
 ENDING_S = 3.0  # seconds that the engine may take to end the container of an interrupted build

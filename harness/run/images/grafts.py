@@ -19,9 +19,9 @@ from docker.errors import APIError
 from harness.errors import ImageUnavailable
 from harness.model import Graft, Image
 from harness.model.watching import Say
-from harness.run.docker.client import explanation, if_full
-from harness.run.images.holder import Holder, committed, hold_image
-from harness.run.images.images import Found, local_image
+from harness.run.docker.docker_client import explanation, if_full
+from harness.run.images.find_images import Found, local_image
+from harness.run.images.held_container import Holder, committed, hold_image
 
 FORMAT = 1
 STAGE = "/.harness-graft"

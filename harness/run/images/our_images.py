@@ -16,7 +16,7 @@ from docker.errors import APIError
 
 from harness.errors import InfrastructureError
 from harness.model.watching import Say
-from harness.run.docker.client import explanation
+from harness.run.docker.docker_client import explanation
 from harness.run.engine import Kept
 
 IMAGE_LABEL = "harness.image"

@@ -17,9 +17,9 @@ import docker
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
 from harness.model.watching import Say
-from harness.run.docker.client import ca_bundle, if_full, proxies
-from harness.run.images.holder import Holder, committed, hold_image, why_failed
-from harness.run.images.images import Found, found_locally, pull
+from harness.run.docker.docker_client import ca_bundle, if_full, proxies
+from harness.run.images.find_images import Found, found_locally, pull
+from harness.run.images.held_container import Holder, committed, hold_image, why_failed
 from harness.run.process.interpreters import is_version
 from harness.run.retrying import NetworkTrouble, unavailable
 

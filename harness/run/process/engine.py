@@ -26,7 +26,7 @@ from harness.model.answers.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
-from harness.run.hosts import gpus
+from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import cgroups, environments, host_lock, leftovers
 from harness.run.process.cgroups import TrialCgroup
@@ -62,7 +62,7 @@ class ProcessEngine(EnvironmentStore):
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("listing its GPUs")
-        return gpus.of_this_machine(place=f"{self._host.where}.gpus")
+        return host_gpus.of_this_machine(place=f"{self._host.where}.gpus")
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         return cpu_model()

@@ -26,7 +26,7 @@ from harness.model.watching import Say
 from harness.run.engine import Prepared
 from harness.run.images import build_errors
 from harness.run.process import interpreters
-from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
+from harness.run.process.item_locks import REMEDY, locked, protected, reason_of, removable
 from harness.run.retrying import unavailable
 from harness.run.waiting import run_command
 

@@ -19,7 +19,7 @@ from harness.model.gpus import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
-from harness.run.hosts.gpus import PROBE_S, first_available, parse_gpus
+from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import leftovers
 from harness.run.process.store import EnvironmentStore
@@ -28,8 +28,8 @@ from harness.run.slurm.images.image_files import ImageFiles, check_folder
 from harness.run.slurm.images.node_images import NodeImages
 from harness.run.slurm.node import hold, left_behind, steps, unpacked
 from harness.run.slurm.node.allocated_gpus import allocated_gpus
-from harness.run.slurm.node.containers import NODE_FOLDER, WITH_FILES
-from harness.run.slurm.queue import commands
+from harness.run.slurm.node.container_commands import NODE_FOLDER, WITH_FILES
+from harness.run.slurm.queue import slurm_commands
 from harness.run.slurm.queue.allocation import Allocation
 from harness.run.slurm.trials import NodeStore, NodeTrials
 from harness.run.trial.payload import agent_files
@@ -42,8 +42,8 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     """
     say("connecting to Slurm")
     try:
-        version = commands.slurm_version(environ=environ, place=host.where)
-        commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
+        version = slurm_commands.slurm_version(environ=environ, place=host.where)
+        slurm_commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
     except InfrastructureError as error:
         raise EngineUnreachable(error.text, place=error.place) from error
     return SlurmEngine(host, environ=environ, version=version)

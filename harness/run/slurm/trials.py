@@ -17,7 +17,7 @@ from harness.run.process.store import EnvironmentStore
 from harness.run.slurm.images.image_files import ImageFiles
 from harness.run.slurm.images.node_images import NodeImages
 from harness.run.slurm.node import steps, unpacked
-from harness.run.slurm.node.containers import (
+from harness.run.slurm.node.container_commands import (
     BARE,
     COMMANDS,
     INSIDE,
@@ -29,7 +29,7 @@ from harness.run.slurm.node.containers import (
 )
 from harness.run.slurm.node.hold import Hold
 from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.queue.commands import slurm_environment
+from harness.run.slurm.queue.slurm_commands import slurm_environment
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 

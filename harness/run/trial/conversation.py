@@ -15,7 +15,8 @@ from typing import Any, Protocol, cast, get_args
 from harness.model import End, Remedy, Shortfall, Trace, Trial
 from harness.run.engine import Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
-from harness.run.trial.facts import facts_of
+from harness.run.trial.collected_samples import Samples
+from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     COUNT_LIMIT,
     ENDS,
@@ -33,7 +34,6 @@ from harness.run.trial.messages import (
     text_of,
     whole_number_of,
 )
-from harness.run.trial.samples import Samples
 
 STARTUP_S = 120.0
 """Seconds that the agent may take to start."""

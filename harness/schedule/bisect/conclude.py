@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.reasons import SkipReason
+from harness.schedule.bisect.bisect_records import Boundary, RowVersions, Rules, version_name
 from harness.schedule.bisect.flaky_extent import Reach, doubt, reach_of
-from harness.schedule.bisect.records import Boundary, RowVersions, Rules, version_name
-from harness.schedule.bisect.side_by_side import level_boundaries
+from harness.schedule.bisect.level_bisection import level_boundaries
 from harness.schedule.bisect.states import StateChange, changes_of, has_agreeing, is_mixed, metrics_of, version_state
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from harness.reasons import BisectReason
 from harness.schedule.bisect import flaky_extent, halving
-from harness.schedule.bisect.conclude import bad_from_start, conclude
-from harness.schedule.bisect.records import (
+from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
     Decision,
@@ -24,7 +23,8 @@ from harness.schedule.bisect.records import (
     version_name,
     version_names,
 )
-from harness.schedule.bisect.side_by_side import compare_levels
+from harness.schedule.bisect.conclude import bad_from_start, conclude
+from harness.schedule.bisect.level_bisection import compare_levels
 from harness.schedule.bisect.states import (
     PATIENCE,
     StateChange,

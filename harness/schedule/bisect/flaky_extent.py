@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.model import Floats
-from harness.schedule.bisect.records import Evidence, RowVersions, Rules, VersionEvidence
+from harness.schedule.bisect.bisect_records import Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.bisect.states import StateChange, believed_states, evidence_of
 from harness.schedule.bisect.survival import chance_of_luck, chances, chances_in_time
 

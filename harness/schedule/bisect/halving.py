@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.schedule.bisect.records import RowVersions, Rules
+from harness.schedule.bisect.bisect_records import RowVersions, Rules
 from harness.schedule.bisect.states import StateChange, failures_from, may_be_settled, says_nothing
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from harness.model import Floats, Interval
-from harness.schedule.bisect.records import RowVersions
+from harness.schedule.bisect.bisect_records import RowVersions
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 
 from harness.model.judged import State
-from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, RowVersions, Rules, VersionEvidence
+from harness.schedule.bisect.bisect_records import NOTHING, STATE_METRICS, Evidence, RowVersions, Rules, VersionEvidence
 from harness.schedule.bisect.survival import chance_of_luck
 
 PATIENCE = 3

@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.failure_rate import ALWAYS, RATES, weights
 from harness.model import Floats
-from harness.schedule.bisect.records import Evidence
+from harness.schedule.bisect.bisect_records import Evidence
 
 SHAPES: Floats = np.array([4.0**power for power in range(9)])
 """Weibull shapes: how fast the hazard rises. With the last one, failures always come in the same step."""

@@ -16,7 +16,7 @@ from harness.assess.row_verdicts import judge_row
 from harness.cli import cli
 from harness.cli.shared.results import write_result
 from harness.model import Finding, Look, Trace, Trial
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from tests.unit.report import build

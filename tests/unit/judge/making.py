@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.cell.verdict import judge_cell
-from harness.judge.comparison.compared import Compared
+from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.comparison.compared_levels import Compared
 from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
 
 LIMITS = Limits()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.cell import trial_verdict
-from harness.judge.cell.verdict import judge_cell, needs_whole_budget, wants_more
+from harness.judge.cell.cell_verdict import judge_cell, needs_whole_budget, wants_more
 from harness.model import Limits, Look, Trace, TraceVerdict, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of

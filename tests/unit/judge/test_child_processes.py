@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.judge.trace.verdict import judge_trace
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Look, TraceVerdict
 from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
 

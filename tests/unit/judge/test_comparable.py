@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.comparable import conditions, differences, set_apart
-from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trial_of

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.judge.cell.cell_verdict import needs_whole_budget
 from harness.judge.cell.trial_verdict import judge_launches
-from harness.judge.cell.verdict import needs_whole_budget
-from harness.judge.comparison.compared import Compared, with_compared
+from harness.judge.comparison.compared_levels import Compared, with_compared
 from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible

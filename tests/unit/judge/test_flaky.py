@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.cell.verdict import fails_late, judge_cell, wants_more
-from harness.judge.comparison.compared import Compared
+from harness.judge.cell.cell_verdict import fails_late, judge_cell, wants_more
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches

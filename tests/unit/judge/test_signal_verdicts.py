@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from harness.judge.changed_signals import with_changes
-from harness.judge.comparison.compared import Compared
-from harness.judge.comparison.level_figures import HARDLY
+from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late

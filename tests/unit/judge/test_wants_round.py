@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.aa_noise import floor, noise_of, pooled
-from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible

@@ -8,8 +8,8 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.keys.scenario import MetricLimitEntry
-from harness.matrix.text.reading import MOST_BYTES, MOST_LEVELS
+from harness.matrix.keys.scenario_keys import MetricLimitEntry
+from harness.matrix.text.read_yaml import MOST_BYTES, MOST_LEVELS
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 # (what is replaced in GOOD, the replacement, the beginning of the message after "matrix.yaml:")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
 from harness.matrix.keys import MatrixFile, ScenarioEntry
-from harness.matrix.keys.scenario import Limits
+from harness.matrix.keys.scenario_keys import Limits
 from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan.cells import make_plan, select

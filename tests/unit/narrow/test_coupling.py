@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Install
-from harness.model.narrowed import ComponentGroup, Hybrid
-from harness.narrow.components import BASE, components
+from harness.model.answers.narrowed import ComponentGroup, Hybrid
 from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.differing_components import BASE, components
 from harness.narrow.inventory import Distribution, Inventory
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]

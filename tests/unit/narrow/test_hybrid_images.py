@@ -8,9 +8,9 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import LIBRARIES, Graft, Image, Install, Where
-from harness.model.narrowed import Hybrid
-from harness.narrow.components import components
+from harness.model.answers.narrowed import Hybrid
 from harness.narrow.coupling import couple
+from harness.narrow.differing_components import components
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import Inventory, read_inventory
 from tests.unit.narrow.test_coupling import inventory

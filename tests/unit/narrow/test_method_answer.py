@@ -16,11 +16,11 @@ from harness.flows.narrow import sides as narrow_sides
 from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.model import Cell, Host, Lane
-from harness.narrow.components import components
+from harness.narrow.differing_components import components
 from harness.narrow.inventory import Inventory
 from harness.narrow.search import NarrowRules
 from harness.run.engine import Kept, Prepared
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.row_queue import RowQueue
 from tests.unit.judge.making import failed

@@ -15,11 +15,11 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Component, ComponentGroup, Narrowed, RunResult
 from harness.report.exports import junit, markdown
-from harness.report.exports import summary as summary_export
+from harness.report.exports import summary_json as summary_export
 from harness.report.page import html_page
-from harness.report.terminal import narrow as terminal_narrow
+from harness.report.terminal import narrow_output as terminal_narrow
 from harness.report.terminal import run_report
-from harness.report.text import narrowed as text
+from harness.report.text import narrowed_text as text
 from harness.store import RunDirectory
 from harness.store.saved_narrowed import keep_narrowed, read_narrowed
 from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds

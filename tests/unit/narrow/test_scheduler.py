@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from harness.model import Cell
-from harness.model.narrowed import Hybrid
+from harness.model.answers.narrowed import Hybrid
 from harness.narrow.search import ComponentSearch
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 from harness.schedule.narrow_scheduler import NarrowScheduler
 from tests.unit.judge.making import failed
 from tests.unit.narrow.playing import RULES, groups

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SizeTry, Variant
-from harness.probes.files import Unreadable, read_lines, read_ops
-from harness.probes.frontier import frontier_settings
 from harness.probes.largest import search_largest
 from harness.probes.leaks import read_leaks
+from harness.probes.pareto import frontier_settings
+from harness.probes.probe_files import Unreadable, read_lines, read_ops
 from tests.unit.report import build
 
 

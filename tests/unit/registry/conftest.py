@@ -12,8 +12,8 @@ import pytest
 
 from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, ExchangeLimits
-from harness.registry.client import Registry
 from harness.registry.credentials import Logins
+from harness.registry.registry_client import Registry
 
 
 @dataclass(frozen=True, kw_only=True)

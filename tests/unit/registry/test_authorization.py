@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from harness.registry.credentials import Login, Logins
-from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 SECRET = "hunter2-of-the-registry"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
-from harness.report.content.cards import cards
+from harness.report.content.fault_cards import cards
 from harness.report.exports import junit, markdown
 from harness.report.page import html_page
 from harness.report.text.faults.param_rule import evidence, rule_text, when_text

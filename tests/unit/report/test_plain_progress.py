@@ -13,7 +13,6 @@ from rich.console import Console
 
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
-from harness.report.terminal.progress.lanes import LaneState
 from harness.report.terminal.progress.live import LiveProgress
 from harness.report.terminal.progress.plain import (
     LenientStream,
@@ -22,6 +21,7 @@ from harness.report.terminal.progress.plain import (
     open_progress,
     plain_progress,
 )
+from harness.report.terminal.progress.time_left import LaneState
 
 CELL = "multidict 6.3.0 on local: multidict_pop"
 

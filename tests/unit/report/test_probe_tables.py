@@ -12,7 +12,7 @@ import pytest
 from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
 from harness.report.exports import markdown, probe_tables
 from harness.report.page import html_page
-from harness.report.terminal import probes
+from harness.report.terminal import probes_output
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, Page
 
@@ -87,8 +87,8 @@ def test_long_traces_are_cut_and_say_so() -> None:
 
 @pytest.mark.parametrize("name", ["two\nlines\r\nof it", "x" * 3000, "\033[2J\u2028y"])
 def test_a_name_from_the_image_keeps_the_terminals_tables_whole(name: str) -> None:
-    shape = [line.startswith("  ") for line in probes.render(found(), Path("/x")).splitlines()]
-    lines = probes.render(found(name), Path("/x")).splitlines()
+    shape = [line.startswith("  ") for line in probes_output.render(found(), Path("/x")).splitlines()]
+    lines = probes_output.render(found(name), Path("/x")).splitlines()
     assert [line.startswith("  ") for line in lines] == shape
     head, row = [line for line in lines if re.search(r" kind +step 10|RFFT", line)]
     assert head.index("kind") == row.index("RFFT") < 200
@@ -103,7 +103,7 @@ def test_losses_that_were_not_all_counted_are_marked() -> None:
     for each, marked in ((whole, False), (cut, True)):
         figure = "0 (0) *" if marked else "1 (30)"
         (beside, _) = probe_tables.sections([each])
-        text = probes.render([each], Path("/x"))
+        text = probes_output.render([each], Path("/x"))
         assert beside.tables[0].rows[0][1] == figure
         assert figure in text
         assert (probe_tables.NOT_WHOLE in text, probe_tables.NOT_WHOLE in beside.tables[0].title) == (marked, marked)

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict, Variant
-from harness.report.content import old_to_new, table, totals
-from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.content import old_to_new, totals, version_table
+from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import gaps, headline, signal_marks, signal_words, words
@@ -34,8 +34,8 @@ def one_row(verdict: CellVerdict) -> RunResult:
     return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: verdict, verdict="ok")
 
 
-def first_cell(verdict: CellVerdict) -> table.Shown:
-    (cell, *_) = table.tables(one_row(verdict))[0].shown
+def first_cell(verdict: CellVerdict) -> version_table.Shown:
+    (cell, *_) = version_table.tables(one_row(verdict))[0].shown
     return cell
 
 
@@ -110,7 +110,7 @@ def test_a_cell_that_is_good_alone_shows_what_is_not(name: str, one: SignalVerdi
 
 
 def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
-    words_of = [(cell.word, cell.figure) for cell in table.tables(build.signalled())[0].rows[0].cells if cell]
+    words_of = [(cell.word, cell.figure) for cell in version_table.tables(build.signalled())[0].rows[0].cells if cell]
     assert ("open files", "1 file/step") in words_of
     assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
@@ -133,7 +133,7 @@ def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() 
                       verdict="slower", consequence_of="memory"),
     ]  # fmt: skip
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=found)
-    verdicts, medians = table.tables(result)[0].rows
+    verdicts, medians = version_table.tables(result)[0].rows
     assert [cell.symbol for cell in verdicts.cells[2:5] if cell] == ["✓", "▼", "✗"]
     assert medians.cells[4] is not None
     assert medians.cells[4].symbol == "▼"
@@ -147,14 +147,14 @@ def test_a_row_of_figures_calls_nothing_good_that_the_row_of_verdicts_does_not()
 
     (slower,) = [one for one in build.varied().findings if one.metric == "step_time"]
     result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], judge, findings=[slower])
-    assert [cell.symbol for cell in table.tables(result)[0].rows[1].cells if cell] == ["?", "?", "✓", "▼", "✗"]
+    assert [cell.symbol for cell in version_table.tables(result)[0].rows[1].cells if cell] == ["?", "?", "✓", "▼", "✗"]
 
 
 def test_a_drift_has_no_first_bad_version() -> None:
     drift = build.finding(build.LRN, build.HERE, build.LRN_STEP, before="1.19.2", after="1.21.1", kind="drift",
                           metric="step_time", verdict="slower")  # fmt: skip
     result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=[drift])
-    marks = [cell.symbol for row in table.tables(result)[0].rows for cell in row.cells if cell]
+    marks = [cell.symbol for row in version_table.tables(result)[0].rows for cell in row.cells if cell]
     assert marks == ["✓"] * 9 + ["✗"]
 
 
@@ -192,7 +192,7 @@ def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
     """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
     few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
     assert signal_words.sentence("step_time", few) == "step time: cannot be judged (limit 10 %); too few rounds"
-    row = table.tables(one_row(build.seen(build.flat(), step_time=few, tail=few)))[0].verdicts[0]
+    row = version_table.tables(one_row(build.seen(build.flat(), step_time=few, tail=few)))[0].verdicts[0]
     assert "step time 14.3 → 14.3 µs (no change; a change of 2 % would have shown)" in old_to_new.line(row)
     assert "tail" not in old_to_new.line(row)
 
@@ -224,7 +224,7 @@ def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> 
 
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
-    cell = next(table.tables(result)[0].shown)
+    cell = next(version_table.tables(result)[0].shown)
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
     assert totals.line(result).startswith("4 cells: 4 good so far; ")
     assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local")
@@ -289,7 +289,7 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
 
 
 def test_each_row_tells_both_ends_the_change_and_what_would_have_shown() -> None:
-    (row,) = table.tables(build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn))[0].verdicts
+    (row,) = version_table.tables(build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn))[0].verdicts
     assert old_to_new.line(row) == (
         "1.19.2 → 1.21.1: step time 0.405 → 2.25 ms (5.5×; a change of 8 % would have shown); "
         "peak memory 31.2 → 31.2 MiB (no change; a change of 2 % would have shown); "
@@ -302,7 +302,7 @@ def _of_lrn(version: str, *_: object) -> CellVerdict:
 
 
 def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
-    lines = [old_to_new.line(row) for row in table.tables(build.signalled())[0].verdicts]
+    lines = [old_to_new.line(row) for row in version_table.tables(build.signalled())[0].verdicts]
     assert "setup time 310 → 310 ms, but 2,100 ms in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
     assert "memory does not grow in 6.0.5 and 6.6.4, but grows by 7.84 KiB/step in 6.3.1" in lines[0]
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
@@ -320,7 +320,7 @@ def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution()
     def judge(version: str, *_: object) -> CellVerdict:
         return early if version == "6.0.5" else build.seen(build.flat())
 
-    (row,) = table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
+    (row,) = version_table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
     told = f"memory may grow by 7.3 (0 to 17.4) KiB/step in 6.0.5 and does not grow in 6.6.4 ({why})"
     assert told in old_to_new.line(row)
     memory = next(both for both in old_to_new.of(row) if both.name == "memory")
@@ -331,7 +331,7 @@ def test_the_interval_of_a_figure_has_its_unit() -> None:
     """It read `1.95 (0 to 4,000) MiB/step`."""
     signal = SignalVerdict(seen="suspect", value=2000.0, ci=(0.0, 4000.0), limit=0.5)
     unsure = replace(build.unknown("suspect", ""), trials=1, rate_kib_per_step=2000.0, rate_ci=(0.0, 4000.0))
-    (row,) = table.tables(one_row(build.seen(unsure, memory=signal)))[0].verdicts
+    (row,) = version_table.tables(one_row(build.seen(unsure, memory=signal)))[0].verdicts
     memory = next(both for both in old_to_new.of(row) if both.name == "memory")
     assert memory.old == "1.95 (0 to 3.91) MiB/step"
 
@@ -349,7 +349,7 @@ def test_a_value_that_one_version_returned_is_missed_only_in_the_others() -> Non
         return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge, verdict="inconclusive")
 
     def told(result: RunResult) -> str:
-        both = old_to_new.of(table.tables(result)[0].rows[0])
+        both = old_to_new.of(version_table.tables(result)[0].rows[0])
         return next(one.why for one in both if one.name == "metrics.extra")
 
     assert told(judged()) == why
@@ -387,15 +387,15 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
     def judge(version: str, *_: object) -> CellVerdict:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
 
-    (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
+    (row,) = version_table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
     assert old_to_new.line(row).startswith("3.7.7 → 3.7.9: step time 14.3 → 14.3 µs (no change; ")
     nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
-    assert old_to_new.line(table.tables(nothing)[0].rows[0]) == ""
+    assert old_to_new.line(version_table.tables(nothing)[0].rows[0]) == ""
 
 
 def test_what_was_not_compared_says_so() -> None:
     alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
-    (row,) = table.tables(one_row(alone))[0].verdicts
+    (row,) = version_table.tables(one_row(alone))[0].verdicts
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
 
 
@@ -403,7 +403,7 @@ def test_outcomes_are_not_called_uncompared() -> None:
     ended = {True: build.seen(build.crash(), outcome=SignalVerdict(seen="bad", value=1.0)),
              False: build.seen(build.flat(), outcome=SignalVerdict(seen="good", value=0.0))}  # fmt: skip
     rows = [(build.ORJSON, [build.HERE], [build.DELETED])]
-    (row,) = table.tables(build.run(rows, lambda version, *_: ended[version == "3.7.10"]))[0].verdicts
+    (row,) = version_table.tables(build.run(rows, lambda version, *_: ended[version == "3.7.10"]))[0].verdicts
     assert old_to_new.line(row).endswith("outcome 0 → 100 % failed")
 
 
@@ -423,23 +423,23 @@ def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
     """One row had a step time and the next had none, and nothing said that the launches ran side by side."""
     off = SignalVerdict(seen="none", why="its limit is none")
     result = one_row(replace(build.flat(), smallest_visible=None, signals={"step_time": off}))
-    (some,) = table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
+    (some,) = version_table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
     assert (
         "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: its limit is none; "
         "not measured in 2 of 4 versions, whose launches ran side by side); "
     ) in old_to_new.line(some)
     alone = beside(result, [image.version for image in build.ORJSON.images])
-    (none,) = table.tables(alone)[0].verdicts
+    (none,) = version_table.tables(alone)[0].verdicts
     assert "step time not measured (its limit is none; the launches ran side by side); " in old_to_new.line(none)
     assert html_page.render(alone).count('<td class="">not measured</td>') == 4
 
 
 def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
     """It explained `only ±35 %`, which no cell had, and six signs of which one occurred."""
-    assert table.legend(table.tables(build.quiet())) == [
+    assert version_table.legend(version_table.tables(build.quiet())) == [
         "✓ good", "figures, in KiB per step: after ≤, the smallest leak that `flat` rules out",
     ]  # fmt: skip
-    told = table.legend(table.tables(build.signalled()))
+    told = version_table.legend(version_table.tables(build.signalled()))
     assert "only ±36 %: not decided, because only a change as large as that would have shown" in " ".join(told)
     page = html_page.render(build.quiet())
     assert re.findall(r'<span class="key [^"]*">(.*?)</span>', page) == ["good"]
@@ -448,7 +448,7 @@ def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
 def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:
     """An interrupted sweep reported `+1.7 %` as if it were a result."""
     once = replace(build.flat(), smallest_visible=None, trials=1, provisional=True, compared_step_ms=0.0143)
-    (row,) = table.tables(one_row(once))[0].verdicts
+    (row,) = version_table.tables(one_row(once))[0].verdicts
     told = "step time 14.3 → 14.3 µs (no change; too few launches to distinguish it from noise)"
     assert told in old_to_new.line(row)
 
@@ -531,19 +531,19 @@ def test_the_schema_knows_every_signal() -> None:
 
 
 def test_a_cell_of_the_summary_has_its_signals_with_their_units() -> None:
-    cell = json.loads(summary.encoded(build.signalled()))["cells"][0]
+    cell = json.loads(summary_json.encoded(build.signalled()))["cells"][0]
     assert cell["provisional"] is False
     assert cell["signals"]["tail"] | {"value": None, "ci": None} == {
         "seen": "good", "value": None, "ci": None, "limit": 1.0, "visible": 0.4, "why": "", "unit": "s",
     }  # fmt: skip
     row = one_row(build.seen(build.flat(), step_time=build.BLIND))
-    blind = json.loads(summary.encoded(row))["cells"][0]["signals"]
+    blind = json.loads(summary_json.encoded(row))["cells"][0]["signals"]
     assert (blind["step_time"]["seen"], blind["step_time"]["visible"]) == ("blind", 0.352)
 
 
 @pytest.mark.parametrize("result", [build.signalled(), build.varied(), one_row(build.flat())])
 def test_the_summary_has_a_line_for_each_cell(result: RunResult) -> None:
-    assert len(summary.encoded(result).splitlines()) >= len(result.cells)
+    assert len(summary_json.encoded(result).splitlines()) >= len(result.cells)
 
 
 def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:

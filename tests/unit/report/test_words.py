@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, SignalVerdict, Skip, Variant
-from harness.report.content import table, totals
+from harness.report.content import totals, version_table
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
@@ -76,7 +76,7 @@ def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
 def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
     once = replace(build.leak(1.4), verdict="suspect", verdicts=("suspect",), trials=1)
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: once)
-    assert {cell.word for cell in table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
+    assert {cell.word for cell in version_table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
     assert gaps.lines(result)[0].startswith("suspect, launched once: ")
 
 

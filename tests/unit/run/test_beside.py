@@ -18,7 +18,7 @@ from harness.model.gpus import Gpu
 from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
 from harness.run.hosts.doubts import add_trial
 from harness.run.hosts.gate import Gate
-from harness.run.scheduler import CellRun
+from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NO_TIMES = ("late_step_time", "tail", "cpu_time", "throughput", "setup_time", "first_step")

@@ -15,11 +15,11 @@ import pytest
 from docker.errors import APIError
 
 from harness.model import Scenario, Where
-from harness.run.docker.client import ca_bundle, proxies
 from harness.run.docker.containers import Ulimits
+from harness.run.docker.docker_client import ca_bundle, proxies
 from harness.run.hosts import owner
-from harness.run.images.build import base_names, content_hash, context_files
-from harness.run.images.images import progress
+from harness.run.images.build_images import base_names, content_hash, context_files
+from harness.run.images.find_images import progress
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import cache_folder, digest_of
 from harness.run.process.interpreters import is_version

@@ -32,7 +32,7 @@ from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import Batch, CellRun, Journal, Oracle, Review, RowRun
+from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review, RowRun
 from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import oracle as judging_oracle

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.run.docker.attach import Demux
 from harness.run.trial import messages
-from harness.run.trial.facts import facts_of
+from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     MessageLines,
     Misunderstood,

@@ -15,16 +15,16 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, Pull, Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
-from harness.registry.client import Registry
-from harness.registry.errors import RegistrySilent, RegistryTrouble
+from harness.registry.registry_client import Registry
+from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
 from harness.run.retrying import NetworkTrouble
 from harness.run.slurm.images.image_files import IMPORT, ImageFiles
-from harness.run.slurm.node import containers, steps
+from harness.run.slurm.node import container_commands, steps
 from harness.run.slurm.node.allocated_gpus import allocated_gpus
-from harness.run.slurm.node.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
+from harness.run.slurm.node.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.node.inside import is_outside
-from harness.run.slurm.queue import commands
+from harness.run.slurm.queue import slurm_commands
 from harness.run.slurm.queue.allocation import Allocation, salloc_options
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
@@ -64,7 +64,7 @@ def test_a_card_that_the_driver_does_not_list_is_told() -> None:
     ],
 )
 def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:
-    line = commands.slurm_complaint(said)
+    line = slurm_commands.slurm_complaint(said)
     assert told in line
     assert "\n" not in line
     assert "salloc: error" not in line
@@ -75,13 +75,13 @@ def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
     (tmp_path / "sinfo").chmod(0o755)
     with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
-        commands.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
+        slurm_commands.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
     """SLURM_MEM_PER_NODE of the job in which the harness runs would be an option of the harness's own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
-    kept = commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
+    kept = slurm_commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
     assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
 
 
@@ -212,7 +212,7 @@ def test_pyxis_gets_no_home_no_rights_and_nothing_of_the_last_trial() -> None:
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PMIX_RANK", "CUDA_VISIBLE_DEVICES", "RANK", "MASTER_ADDR", "TMPDIR"])
 def test_nothing_of_slurm_reaches_a_trial_by_pyxis_but_what_is_the_image_s(name: str) -> None:
-    without = {"names": containers.OUTSIDE, "values": {"HOME": "/root"}, "kept": []}
+    without = {"names": container_commands.OUTSIDE, "values": {"HOME": "/root"}, "kept": []}
     assert is_outside(name, "0", without)
     assert not is_outside(name, "0", {**without, "kept": [name]})
     assert not is_outside("RANKING", "0", without)
@@ -234,7 +234,7 @@ def test_apptainer_is_as_confined_as_it_can_be() -> None:
 def test_another_way_to_start_a_container_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials that were started differently are not reused from earlier runs."""
     before = options_of("apptainer")
-    monkeypatch.setitem(containers.COMMANDS, "apptainer", lambda start: ["apptainer", "exec"])  # type: ignore[arg-type]
+    monkeypatch.setitem(container_commands.COMMANDS, "apptainer", lambda start: ["apptainer", "exec"])  # type: ignore[arg-type]
     assert options_of("apptainer") != before
 
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from harness.schedule.bisect.bisect_records import Decision, Evidence, Rules, VersionEvidence
 from harness.schedule.bisect.decide import decide
-from harness.schedule.bisect.records import Decision, Evidence, Rules, VersionEvidence
 
 Answer = Callable[[int], str | None]
 """Position of a launched version -> "good", "bad" or "unsure"; None if it turns out to be untestable."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.model import Trace, Trial
-from harness.run.scheduler import Batch, RowRun
+from harness.run.run_interfaces import Batch, RowRun
 from harness.schedule.cost import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 

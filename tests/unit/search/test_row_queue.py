@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Cell, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
-from harness.run.scheduler import Batch, CellRun, RowRun
+from harness.run.run_interfaces import Batch, CellRun, RowRun
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 

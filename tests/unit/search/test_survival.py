@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.schedule.bisect import survival
-from harness.schedule.bisect.records import Evidence
+from harness.schedule.bisect.bisect_records import Evidence
 
 steps = st.integers(1, 100_000)
 failures = st.lists(st.lists(steps, min_size=1, max_size=4), min_size=1, max_size=4)

@@ -6,7 +6,7 @@ import functools
 import types
 
 from ... import failure
-from .. import scenario
+from .. import script_run
 from .around import Counted
 
 DECORATOR = "__harness_step__"
@@ -46,7 +46,7 @@ def wrapped(function, mark, text=""):
     """Return a function that calls `mark` after each call of `function`. Raises NoStep if a call makes no step."""
     if not callable(function):
         raise NoStep("steps_are: %s: is a %s, which cannot be called" % (text, type(function).__name__))
-    problem = scenario.idle(function)
+    problem = script_run.idle(function)
     if problem:
         raise NoStep("steps_are: %s: %s%s" % (text, problem, failure.line_of(function)))
     if not isinstance(function, types.FunctionType):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model import Cell, Host, HostState, Image, Lane
-from harness.plan.pools import MachineSeen
+from harness.plan.equal_machines import MachineSeen
 from harness.reasons import MachineReason
 from harness.run.engine import Engine
 

@@ -15,8 +15,8 @@ from harness.flows.parts.hosts.machines import OpenHost, leave_out
 from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Host, Image
 from harness.model.watching import Say
+from harness.plan.equal_machines import odd_ones
 from harness.plan.lanes import choose_lanes
-from harness.plan.pools import odd_ones
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.report.terminal.console_text import console_text
-from harness.report.terminal.progress.lanes import LanesProgress, LaneState
+from harness.report.terminal.progress.time_left import LanesProgress, LaneState
 from harness.report.text import numbers
 
 _WIDE = 60

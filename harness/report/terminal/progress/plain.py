@@ -17,10 +17,10 @@ from rich.console import Console
 
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
-from harness.report.terminal.progress.lanes import LanesProgress
 from harness.report.terminal.progress.live import LiveProgress
+from harness.report.terminal.progress.time_left import LanesProgress
 from harness.report.text import numbers
-from harness.report.text.clean import plain, spelled
+from harness.report.text.harmless_text import plain, spelled
 
 
 def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContextManager[ProgressListener]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from harness.model import Attribution, Finding, RunResult
 from harness.report.bad_ranges import ordered
 from harness.report.text import words
-from harness.report.text.clean import plain
 from harness.report.text.faults.fault import Clause, clause_of, severity, subject_of, telling_of
 from harness.report.text.faults.lane_names import Names, host_name
+from harness.report.text.harmless_text import plain
 
 MOST_AT_THE_TOP = 3
 _MOST_CONTROLS = 3

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
 from harness.report.bad_ranges import place_of, place_of_cell, side_of
-from harness.report.text.clean import plain, version
 from harness.report.text.faults import finding_phrases
 from harness.report.text.faults.lane_names import Names
 from harness.report.text.faults.param_rule import when_text
+from harness.report.text.harmless_text import plain, version
 
 
 @dataclass(frozen=True, kw_only=True)

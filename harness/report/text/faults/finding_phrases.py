@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from harness.model import Effect, Finding, signal_of, unit_after
 from harness.model.episodes import EpisodeBounds
 from harness.report.text import numbers
-from harness.report.text.clean import plain, version
+from harness.report.text.harmless_text import plain, version
 
 _DOUBLE = 2.0
 """A smaller ratio is written as a share."""

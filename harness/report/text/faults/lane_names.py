@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Lane, RunResult
 from harness.report.bad_ranges import place_of_cell
 from harness.report.text import numbers, words
-from harness.report.text.clean import plain, version
+from harness.report.text.harmless_text import plain, version
 
 _EITHER = "host or card"
 LOCAL = "local"

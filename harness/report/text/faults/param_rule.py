@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.model import Attribution, ParamCondition, Rule, Scalar, Variant, written
 from harness.report.text import numbers, words
-from harness.report.text.clean import plain
+from harness.report.text.harmless_text import plain
 
 _MOST_LISTED = 3
 

@@ -18,12 +18,12 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Image, SlurmRequest
 from harness.model.answers.doctor import Room
 from harness.model.watching import Say
-from harness.registry.client import PublishedImage, Registry
-from harness.registry.errors import RegistrySilent, RegistryTrouble
-from harness.registry.names import DIGEST, RegistryName, parse
+from harness.registry.image_references import DIGEST, RegistryName, parse
+from harness.registry.registry_client import PublishedImage, Registry
+from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.process import environments, leftovers
-from harness.run.process.locks import locked, protected, reason_of, removable
+from harness.run.process.item_locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
 from harness.run.retrying import NetworkTrouble, unavailable
 from harness.run.slurm.images.node_images import PULL_S, pull_reference

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from harness.run.process import leftovers
 from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.queue.commands import run_slurm, run_slurm_quietly
+from harness.run.slurm.queue.slurm_commands import run_slurm, run_slurm_quietly
 
 
 def dead_jobs(*, environ: Mapping[str, str], place: object) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from harness.model.watching import Say
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm.node.containers import BARE, Start, pyxis, pyxis_variables
+from harness.run.slurm.node.container_commands import BARE, Start, pyxis, pyxis_variables
 from harness.run.slurm.node.steps import printed_on_node
 from harness.run.slurm.queue.allocation import Allocation
 

@@ -21,7 +21,7 @@ from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import SlurmRequest
 from harness.model.watching import Say, Waiting
 from harness.run.process import leftovers
-from harness.run.slurm.queue.commands import (
+from harness.run.slurm.queue.slurm_commands import (
     no_command,
     run_slurm,
     run_slurm_quietly,

@@ -1,0 +1,235 @@
+"""Runs in the scenario process: imports the user's script, makes its steps, samples itself, and reports to the
+supervisor.
+
+It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads answers from
+another; the samples are in shared memory (samples.py).
+
+    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; it waits
+    {"type": "look", "step": 500, "look": {…}, "last": false}   it waits for go or stop; after the last look, for stop
+    {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
+    {"type": "ended", "end": "completed" or "stopped"}                                  the teardown follows
+    {"type": "teardown", "oom": false, "message": "…"}                                  an exception in the teardown
+    {"type": "file", "name": "optrace.json", "text": "…"}   from a wrapping probe, before `ended`; long files in parts
+"""
+
+import faulthandler
+import json
+import os
+import sys
+import time
+import types
+
+from .. import due_looks, ending, failure, samples, wrapping
+from ..probes import cgroup, gpu_pools, heap, libraries, rss
+from . import looks, stepping
+
+CAME_BACK = "a forked process returned from it; end that process with os._exit"
+
+
+class LinkLost(Exception):
+    """The connection to the supervisor is broken: the supervisor is gone, or the scenario closed its descriptors."""
+
+
+class Link(object):
+    """The conversation with the supervisor. Raises LinkLost."""
+
+    def __init__(self, events_fd, answers_fd):
+        self._events_fd = events_fd
+        self._answers_fd = answers_fd
+
+    def tell(self, kind, **fields):
+        data = json.dumps(dict(fields, type=kind)).encode("ascii") + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._events_fd, data) :]
+        except OSError:
+            raise LinkLost()
+
+    def ask(self, kind, **fields):
+        """Send an event and wait for the answer: "go" or "stop"."""
+        self.tell(kind, **fields)
+        try:
+            answer = os.read(self._answers_fd, 64)  # one line, written in one piece
+        except OSError:
+            raise LinkLost()
+        if not answer:
+            raise LinkLost()
+        return answer.decode("ascii").strip()
+
+
+def open_job(root, fds):
+    """Return the job, its table and its link. `fds`: events, answers, shared samples, stacks."""
+    events_fd, answers_fd, table_fd, stacks_fd = fds
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    faulthandler.enable(file=stacks_fd, all_threads=True)
+    faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    wrapping.probe_class(job)
+    table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
+    return job, table, Link(events_fd, answers_fd)
+
+
+GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
+
+
+def idle(function):
+    """Return why calling the function would run none of its code, or None. Such steps would all seem good."""
+    flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
+    if flags & GENERATES:
+        return "the step function has a yield, so a call runs none of its code; let it return"
+    if flags & AWAITS:
+        return "the step function is async, so a call runs none of its code; let it run its own event loop"
+    return None
+
+
+class ScriptRun(object):
+    """One script, from its import to its teardown."""
+
+    def __init__(self, job, script, table, link):
+        self.job = job
+        self.script = script
+        self.table = table
+        self.link = link
+        self.module = None
+        self.owner = os.getpid()
+        self.where = "setup"
+        self.step_place = ""
+
+    def run(self):
+        """Run the script and return the exit code: 0, or 1 after a reported failure."""
+        try:
+            return self._run()
+        except LinkLost:
+            if os.getpid() == self.owner:
+                self.table.header[samples.LOST] = 1
+            os._exit(1)  # end immediately: the supervisor is gone
+
+    def _run(self):
+        try:
+            self._measure()
+        except LinkLost:
+            raise
+        except stepping.CameBack:
+            self._fail(failure.ScenarioError(CAME_BACK + self.step_place))
+            self.table.header[samples.STOP] = 1
+            os._exit(1)
+        except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
+            if os.getpid() != self.owner:
+                raise  # in a child that the scenario forked, how it ends does not matter here
+            self._fail(error)
+            return 1
+        self._tear_down()
+        return 0
+
+    def _measure(self):
+        readers = self._readers()
+        self.table.clear(0, samples.ALWAYS)
+        started = time.perf_counter()
+        step = self._set_up()
+        probe = wrapping.make_probe(self.job, self.module, step)
+        step = step if probe is None else probe.wrap(step)
+        setup_s = time.perf_counter() - started
+        self.where = "step"
+        stepper = stepping.Stepper(step, self.table, readers, self._tell_metric)
+        stepper.run(0, 1)
+        pool = self._follow_pool(stepper)
+        names = stepper.metrics.names
+        # Wait here, while the supervisor counts what is held and reads the output so far.
+        self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
+        looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
+        end = self._step_and_look(stepper, looker)
+        self.where = "exit"
+        if probe is not None:
+            self._send(probe.files())
+        self.link.tell("ended", end=end)
+
+    def _send(self, files):
+        for name, text in files.items():
+            for piece in wrapping.text_parts(text):
+                self.link.tell("file", name=name, text=piece)
+
+    def _tell_metric(self, name):
+        self.link.tell("metric", name=name)
+
+    def _follow_pool(self, stepper):
+        """Add the frameworks' pools to the looks, and to the steps as well if a pool in use can be queried fast."""
+        pool = gpu_pools.Pools(sys.modules, gpu_pools.cuda_in_use)
+        pool.look()  # so that one-time allocations of the query happen now
+        read = pool.step_reader()
+        if read is not None:
+            self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
+            stepper.add("gpu_pool_kib", read)
+        return pool
+
+    def _readers(self):
+        """Return column -> function that reads it, None if there is nothing to read."""
+        return {
+            "rss_kib": rss.rss_reader(),
+            "heap_kib": heap.heap_reader(libraries.foreign_allocator()),
+            "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
+        }
+
+    def _set_up(self):
+        self.module = self._load()
+        if not callable(getattr(self.module, "setup", None)):
+            raise failure.ScenarioError("%s has no function setup" % os.path.basename(self.script))
+        step = self.module.setup(**self.job["params"])
+        if os.getpid() != self.owner:
+            raise stepping.CameBack()
+        if not callable(step):
+            returned = type(step).__name__ + failure.line_of(self.module.setup)
+            raise failure.ScenarioError("it must return the step function; it returned %s" % returned)
+        self.step_place = failure.line_of(step)
+        problem = idle(step)
+        if problem:
+            raise failure.ScenarioError(problem + self.step_place)
+        return step
+
+    def _load(self):
+        """Return the script as a module, with the import path that `python script.py` would have."""
+        folder, name = os.path.split(self.script)
+        sys.path.insert(0, folder)
+        sys.argv = [self.script]
+        with open(self.script, "rb") as file:
+            code = compile(file.read(), self.script, "exec", dont_inherit=True)
+        module = types.ModuleType(os.path.splitext(name)[0])
+        module.__file__ = self.script
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)
+        return module
+
+    def _step_and_look(self, stepper, looker):
+        """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
+        left, first_s, is_whole = due_looks.DueLooks(self.job), stepper.busy_s, False
+        while not is_whole:
+            stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
+            is_whole = left.take(stepper.steps, stepper.busy_s - first_s)
+            if self.table.header[samples.STOP] or is_whole:
+                break
+            if self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.look), last=False) == "stop":
+                break
+        self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
+        return "completed" if is_whole else "stopped"
+
+    def _fail(self, error):
+        in_setup, steps = self.where == "setup", self.table.header[samples.STEPS]
+        where = {"setup": "setup", "step": "step %d" % (steps + 1), "exit": ending.AT_EXIT}[self.where]
+        oom = failure.is_oom(error)
+        message = failure.describe_failure(error, where, self.script, else_place=self.step_place)
+        # Wait until the supervisor has listed the libraries of this process.
+        waits = wrapping.probe_name(self.job) == "components" and os.getpid() == self.owner
+        report = self.link.ask if waits else self.link.tell
+        report("failed", setup=in_setup, oom=oom, message=message, waits=waits)
+
+    def _tear_down(self):
+        """Run the teardown after all steps; report its failure."""
+        try:
+            if hasattr(self.module, "teardown"):
+                self.module.teardown()
+        except BaseException as error:
+            if os.getpid() != self.owner:
+                raise
+            message = failure.describe_failure(error, ending.AT_EXIT + ": teardown", self.script)
+            self.link.tell("teardown", oom=failure.is_oom(error), message=message)

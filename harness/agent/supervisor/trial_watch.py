@@ -1,0 +1,302 @@
+"""Supervises one trial: the conversation with the harness, the time limits, and the child's end.
+
+`Watch` holds what scripts, programs and commands have in common; script.py, program.py and command_steps.py extend it.
+"""
+
+import os
+import selectors
+import signal
+import time
+import traceback
+
+from .. import ending, samples, wire, wrapping
+from ..gpu import monitor
+from ..probes import cgroup, file_sizes, libraries
+from . import census, child, timers
+
+PROGRESS_S = 1.0
+FLUSH_S = 10.0
+LEAST_PATIENCE_S = 1.0
+PATIENCE_STEPS = 10
+
+
+class Watch(object):
+    """Runs one job from the child's start to `done`.
+
+    A subclass calls `measure_in`. It has `columns` (name -> position in the table), `open()` (starts the child),
+    `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)` and `resident()` (KiB now, or None).
+    """
+
+    def __init__(self, job, root, outbox, gpus):
+        self.job = job
+        self.root = root
+        self.outbox = outbox
+        self.clock = time.perf_counter
+        self.rows, self.stride = samples.shape(job["looks"][-1])
+        self.child = None
+        self.wrapper = wrapping.make_wrapper(job, root)
+        self.components = wrapping.make_component_lister(job)
+        self.done = None
+        self.shortfall = self.remedy = ""
+        self.memory_error = False
+        self.gone = False
+        self.notes = []
+        self.output = wire.Output()
+        self.census = None
+        self.countdown = None
+        self.asked_at = None
+        self.oom = cgroup.OomKiller(cgroup.find_cgroup())
+        self._commands = wire.Lines()
+        self._progress_at = self.clock() + PROGRESS_S
+        self._sent = 0
+        self._selector = selectors.PollSelector()
+        self._signals = timers.signals_as_fd()
+        self._gpus = gpus
+
+    def measure_in(self, table):
+        """Use `table` for the samples, including those of the GPUs."""
+        self.table = table
+        self.monitor = monitor.Monitor(self._gpus, table, os.environ, clock=self.clock)
+
+    # -------------------------------------------------------------- the loop
+
+    def run(self):
+        """Run until `done` is decided and sent. Every started process is ended in any case."""
+        self.listen(0, self._heard)
+        self.listen(self._signals, self._signalled)
+        try:
+            self.open()
+            while self.done is None:
+                self._turn(self._pause_s())
+        except Exception as error:  # a bug of the agent, which must not count against the image
+            self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
+        self._finish()
+        self._flush()
+
+    def listen(self, fd, callback):
+        """Call `callback()` whenever the descriptor is readable."""
+        self._selector.register(fd, selectors.EVENT_READ, callback)
+
+    def mute(self, fd):
+        """Stop listening to the descriptor."""
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def start(self, command, inherited=()):
+        """Start the child in the folder of the scenario's files. Raises OSError."""
+        folder = os.path.join(self.root, "scenario")
+        if self.wrapper is not None:
+            command = self.wrapper.command(command)
+            os.environ.update(self.wrapper.environment)
+        places = file_sizes.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
+        self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
+        self.countdown = timers.Countdown(self.job["timeout_s"], self.clock())
+        self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
+        self.listen(self.child.output, self._output)
+
+    def _turn(self, pause_s):
+        self._exchange(pause_s)
+        now = self.clock()
+        if self.done is not None:
+            return
+        if self.child.death is not None:
+            self.drain()
+            self.died(self.child.death)
+        elif self.asked_at is not None:
+            if now >= self._deadline_of_answer():
+                self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
+        elif self.countdown.left(now) <= 0:
+            self.overdue(now)
+        self.components.look()
+        self._tell_progress(now)
+        if self.asked_at is None:
+            self.monitor.tick(now, self._sent)
+            self.census.tick(now)
+        self.tick(now)
+
+    def _exchange(self, pause_s):
+        """Read and write what is possible, waiting up to `pause_s` for it."""
+        if self.outbox.pending and not self.gone:
+            self._selector.register(self.outbox.fd, selectors.EVENT_WRITE, self.outbox.write_some)
+        try:
+            for key, _ in self._selector.select(pause_s):
+                key.data()
+        except BrokenPipeError:
+            self._lose_harness()
+        finally:
+            self.mute(self.outbox.fd)
+
+    def _pause_s(self):
+        """Return the seconds to the next timed event: progress, the end of a wait, the deadline."""
+        now = self.clock()
+        beat_s = self.monitor.beat_s(self.beat_s())
+        if self.asked_at is None:
+            left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
+        else:
+            left = self._deadline_of_answer() - now
+        return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
+
+    def beat_s(self):
+        """Return the maximum number of seconds between two ticks."""
+        return PROGRESS_S
+
+    # -------------------------------------------------------------- what comes in
+
+    def _heard(self):
+        data = os.read(0, 1 << 16)
+        if not data:
+            self._lose_harness()
+        for line in self._commands.feed(data):
+            if self.asked_at is not None and line.strip():
+                self.asked_at = None
+                self.countdown.resume(self.clock())
+                self.answered("stop" if b'"stop"' in line else "go")
+
+    def _lose_harness(self):
+        self.gone = True
+        self.mute(0)
+        self.end("infrastructure", "the harness is gone")
+
+    def _deadline_of_answer(self):
+        return self.asked_at + self.job["answer_timeout_s"]
+
+    def _signalled(self):
+        numbers = set(os.read(self._signals, 512))
+        if self.child is not None:
+            self.child.reap()
+        fatal = sorted(numbers - {signal.SIGCHLD})
+        if fatal:
+            self.end("infrastructure", "the agent was ended by %s" % signal.Signals(fatal[0]).name)
+
+    def _output(self):
+        data = wire.read_available(self.child.output)
+        if data:
+            self.output.add(data)
+            self.printed(data)
+        elif data is not None:
+            self.mute(self.child.output)
+        return bool(data)
+
+    def printed(self, data):
+        """Handle output of the child. A command's steps are counted here."""
+
+    def drain(self):
+        """Read what the dead child left in its pipes, in a limited number of reads: its children may still write."""
+        for _ in range(64):
+            if not self._output():
+                return
+
+    # -------------------------------------------------------------- what goes out
+
+    def ready(self, setup_s, first_step_s, probes):
+        """Send `ready`, with what was counted and printed up to the first step."""
+        self.output.stepped()
+        self.census.look()
+        self.components.look()
+        self.outbox.send(
+            "ready",
+            setup_s=setup_s,
+            first_step_s=first_step_s,
+            libraries=libraries.of_interest(self.child.pid),
+            probes=probes + (["gpu"] if self.monitor.columns else []),
+            stride=self.stride,
+        )
+
+    def look(self, step, look, last):
+        """Send a look after the samples that it covers. Unless it is the last, wait for an answer from then on."""
+        look = dict(look, **self.monitor.look())
+        self.census.look()
+        self.components.look()
+        self._send_samples()
+        self.outbox.send("look", step=step, look={name: wire.json_number(look[name]) for name in look}, last=last)
+        if not last:
+            self.asked_at = self.clock()
+            self.countdown.pause(self.asked_at)
+
+    def _send_samples(self):
+        places = dict(self.columns, **self.monitor.columns)
+        columns = {name: self.table.column(place) for name, place in places.items()}
+        for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
+            chunk = {name: [wire.json_number(column[row]) for row in rows] for name, column in columns.items()}
+            chunk["step"] = [(row + 1) * self.stride for row in rows]
+            self.outbox.send("samples", columns=chunk)
+            self._sent = rows.stop
+        counts = self.census.columns()
+        if counts:
+            self.outbox.send("counts", columns=counts)
+
+    def _tell_progress(self, now):
+        if now >= self._progress_at:
+            self._progress_at = now + PROGRESS_S
+            self.outbox.send("progress", step=self.steps(), rss_kib=wire.json_number(self.resident()))
+
+    # -------------------------------------------------------------- the end
+
+    def steps(self):
+        """Return the number of steps made so far."""
+        return int(self.table.header[samples.STEPS])
+
+    def stuck(self, now):
+        """Return whether the step in progress takes much longer than the earlier steps did."""
+        patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * self.table.largest(self.columns["step_s"]))
+        return now - self.table.header[samples.STARTED] > patience_s
+
+    def end(self, end, message, death=None, stacks="", at_exit=False):
+        """Record how the trial ended. Only the first call counts. `death`: the process's death, if that decided the
+        end; `at_exit`: the trial failed after its last step."""
+        if self.done is None:
+            starved = end not in ending.WELL and self.oom.starved(self._peak_rss_kib)
+            self.done = {
+                "end": "infrastructure" if starved else end,
+                "message": ending.STARVED % message if starved else message,
+                "starved": starved,
+                "oom_in_setup": end == "setup" and not starved and (self.memory_error or self.oom.killed()),
+                "signal": death and death.signal,
+                "exit_code": death and death.exit_code,
+                "stacks": stacks[: wire.TAIL_BYTES],
+                "at_exit": at_exit,
+            }
+
+    def _finish(self):
+        """Kill what is left, then send the last samples and `done`."""
+        if self.child is not None:
+            self.census.end()
+            self.child.kill()
+            self.drain()
+            self._send_samples()
+        for name, text in (self.wrapper or self.components).files().items():
+            self.file(name, text)
+        notes = self.notes + self.monitor.notes()
+        busy_s = self.table.header[samples.BUSY_S]
+        self.outbox.send(
+            "done",
+            last_step=self.steps(),
+            peak_rss_kib=wire.json_number(self._peak_rss_kib()),
+            probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
+            # The end comes last, for programs that read only the last line.
+            **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
+            shortfall=self.shortfall,
+            remedy=self.remedy,
+            **self.about_output(),
+        )
+
+    def about_output(self):
+        """Return the fields of `done` about what the scenario printed and returned."""
+        return dict(self.output.fields(), not_finite={}, buffered="")
+
+    def file(self, name, text):
+        """Send a result file of a wrapping probe."""
+        for piece in wrapping.text_parts(text):
+            self.outbox.send("file", name=name, text=piece)
+
+    def _peak_rss_kib(self):
+        """Return the larger of the largest sample and the kernel's peak of the child; None if both are unknown."""
+        death = self.child and self.child.death
+        peak_kib = self.table.largest(self.columns["rss_kib"])
+        return max(peak_kib, death.peak_rss_kib if death else 0) or None
+
+    def _flush(self):
+        """Send the rest, as long as the harness reads."""
+        until = self.clock() + FLUSH_S
+        while self.outbox.pending and not self.gone and self.clock() < until:
+            self._exchange(0.1)

@@ -1,0 +1,174 @@
+"""Computes the levels of a row's versions, which the findings compare. Reports show the same levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from harness.judge import logs
+from harness.judge.comparable import set_apart
+from harness.judge.comparison.equivalence import acquitted
+from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
+from harness.judge.comparison.round_tables import (
+    WANTED_ROUNDS,
+    BothWays,
+    Columns,
+    RoundTable,
+    best_table,
+    level_columns,
+    never_side_by_side,
+    often,
+    step_time_launches,
+    table_of,
+)
+from harness.judge.comparison.which_launches import ended_as_slow
+from harness.judge.intervals import log_t_interval
+from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+
+LevelEstimate = tuple[float, Interval | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use."""
+
+    cells: Sequence[CellVerdict]
+    trials: Sequence[Sequence[Trial]]
+    steps: Steps
+
+    @cached_property
+    def alike(self) -> Sequence[Sequence[Trial]]:
+        """Return each version's trials whose conditions differ from those of the others only in the image."""
+        return set_apart(self.trials)[0]
+
+    @cached_property
+    def steady(self) -> Sequence[Sequence[Trial]]:
+        """Return the trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
+        return [
+            [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.alike, strict=True)
+        ]
+
+    @cached_property
+    def best(self) -> RoundTable | None:
+        """Return the table of the step times in the fastest stretch of each launch."""
+        return best_table(self.alike, steps=self.steps)
+
+    @cached_property
+    def launches(self) -> Sequence[BothWays]:
+        """Return the step times of each version's launches: those in turn, and those that waited for images."""
+        return step_time_launches(self.alike, steps=self.steps)
+
+    @cached_property
+    def tables(self) -> Mapping[str, RoundTable]:
+        """Return the tables of the level signals that can be compared, by name."""
+        by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
+        by_name |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
+        return {name: table for name, table in by_name.items() if table is not None}
+
+    @cached_property
+    def columns(self) -> Mapping[str, Columns]:
+        """Return the figures of all versions, comparable or not, by the name of the level signal."""
+        return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
+
+    @cached_property
+    def ended_as_slow(self) -> Sequence[bool]:
+        """Return, for each version, whether it is so slow that only its step times and throughput are compared."""
+        return ended_as_slow(self.alike, steps=self.steps)
+
+    @cached_property
+    def late_spread(self) -> float | None:
+        """Return by how much the late ratio of one launch varies, a log; None if no launch is whole."""
+        return late_spread(self.alike, steps=self.steps)
+
+    def apart(self, name: str) -> tuple[int, ...]:
+        """Return the positions that were measured apart from the rest; none if that does not affect the signal."""
+        return () if RULES[name].any_round else self._apart
+
+    @cached_property
+    def _apart(self) -> tuple[int, ...]:
+        return never_side_by_side(self.alike, steps=self.steps)
+
+    def of(self, name: str) -> Sequence[Sequence[Trial]]:
+        """Return the trials that a level signal compares."""
+        return self.steady if SIGNALS[name].group == "memory" else self.alike
+
+    def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
+        """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
+        common rounds, or over all launches if the equivalence test clears every version.
+        """
+        table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
+        if clear or table is None:
+            return clear
+        return {
+            place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
+        }
+
+    def own_levels(self, name: str) -> Mapping[int, LevelEstimate]:
+        """Return the level of each version's own launches by position, comparable or not."""
+        return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
+
+    def little(self, name: str) -> Mapping[int, float]:
+        """Return the measured levels, by position, that are so small that the least amount was compared instead: their
+        ratios to other levels mean nothing.
+        """
+        rule, launches = RULES[name], usable(name, self.of(name), steps=self.steps)
+        if not (least := rule.least(launches)):
+            return {}
+        figure = rule.prepare(launches)
+        figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
+        return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
+
+    def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
+        if acquitted(self.launches, limit=limit) is None:
+            return {}
+        return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
+
+
+def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
+    """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
+    if len(levels) < 2:
+        return None
+    row = [math.log(level) for level, _ in levels.values()]
+    return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
+
+
+def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
+    """Return the cells with their compared step times and memory peaks; `searched`: a bisection has no full rounds."""
+    step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
+    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
+
+
+def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
+    levels = compared.own_levels(name) if searched else compared.levels(name, limit=limits.of(name))
+    return levels if len(levels) > 1 else {}
+
+
+def level_of(figures: Sequence[float]) -> LevelEstimate:
+    """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
+    return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
+
+
+def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
+    step, step_ci = _scaled(step_s, 1000.0)
+    peak, peak_ci = _scaled(peak_kib, 1 / 1024)
+    own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
+    return replace(
+        cell,
+        step_ms=own[0],  # a cell whose launches all ran during pulls has none of its own
+        step_ms_ci=own[1],
+        compared_step_ms=step,
+        compared_step_ms_ci=step_ci,
+        compared_peak_mib=peak,
+        compared_peak_mib_ci=peak_ci,
+    )
+
+
+def _scaled(level: LevelEstimate | None, factor: float) -> tuple[float | None, Interval | None]:
+    if level is None:
+        return None, None
+    value, interval = level
+    return value * factor, None if interval is None else (interval[0] * factor, interval[1] * factor)

@@ -1,0 +1,300 @@
+"""Computes the figures of the level signals from launches.
+
+A figure covers only what all compared launches have: the steps up to the end of the shortest launch, and the looks that
+all of them took. Each rule therefore sees all launches first (`prepare`), and then gives the figure of each launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
+from harness.judge.comparison.trace_rows import all_rows, rows_between, settled_step_s
+from harness.judge.comparison.which_launches import (
+    Launches,
+    at_least,
+    common_steps,
+    ended_as_slow,
+    is_clean,
+    is_in_turn,
+    is_measured,
+    is_warm,
+    is_whole,
+    longest_steps,
+    paced_steps,
+)
+from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
+from harness.judge.trace.look_rates import look_values
+from harness.model import SIGNALS, Steps, Trace, Trial
+
+LaunchFigure = Callable[[Trial], float | None]
+"""Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""
+TAIL = 0.99
+"""Quantile of the step times that the signal `tail` compares."""
+TAIL_ROWS = 100
+"""Fewest rows from which that quantile can be estimated."""
+PACES = frozenset({"step_time", "throughput"})
+"""Level signals that even a slow launch has."""
+LATE = 0.125
+"""Share of a whole launch, at its end, that shows whether late steps are slower."""
+MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
+"""Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
+NOTHING = 1e-9
+"""Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
+HARDLY = SIGNALS["output"].least / 10
+"""Output below this, in bytes per step, counts as this much. It is far below the smallest change that
+counts, so that this change also counts for a version that prints hardly anything.
+"""
+EXACT = frozenset({"image_size"})
+"""Level signals whose figure is the same in every launch."""
+SHORTEST_CPU_S = 0.2
+"""Least processor seconds of a launch that are compared: fewer cannot be distinguished from those of the agent, and
+count as this many. A version that begins to use the processor is thus compared with versions that hardly did.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRule:
+    """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
+
+    `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
+    `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
+    of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
+    """
+
+    usable: Callable[[Trial, Steps], bool]
+    prepare: Callable[[Launches], LaunchFigure]
+    any_round: bool = False
+    least: Callable[[Launches], float] = lambda launches: 0.0
+
+
+def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
+    """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
+    are too short, or that ended during a slow start, are left out: they would leave nothing to compare. A slow version
+    whose launches ended early takes part only in the comparison of PACES.
+    """
+    rule = RULES[name]
+    settled = without_slow_starts(launches)
+    chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
+    if rule.usable in (is_warm, is_measured):
+        return chosen
+    if name in PACES:
+        return at_least(LEAST_SLOW, chosen)
+    hasty = ended_as_slow(launches, steps=steps)
+    kept = [[] if is_hasty else version for version, is_hasty in zip(chosen, hasty, strict=True)]
+    return at_least(min(longest_steps(chosen), steps.first) / SLOW, kept)
+
+
+def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
+    """Return the function that gives the figure of each of these `usable` launches; a larger figure is worse."""
+    rule, falls = RULES[name], SIGNALS[name].falls
+    figure, least = rule.prepare(launches), rule.least(launches)
+
+    def positive(trial: Trial) -> float | None:
+        value = figure(trial)
+        if value is None or not math.isfinite(value) or value < 0:
+            return None
+        if value == 0 and not least and name not in MAY_BE_NOTHING:
+            return None
+        value = max(value, least, NOTHING)
+        return 1 / value if falls else value
+
+    return positive
+
+
+def median_step_s(trace: Trace, common: int) -> float | None:
+    """Return the median step time after the warm-up, in seconds."""
+    settled = settled_step_s(trace, common)
+    return float(np.median(settled)) if len(settled) else None
+
+
+def best_step_s(trace: Trace, common: int) -> float | None:
+    """Return the lowest block median of the step times, in seconds: a neighbour's temporary load does not change it."""
+    settled = settled_step_s(trace, common)
+    return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
+
+
+# ---------------------------------------------------------------- step times
+
+
+def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a figure over the steps that all launches have made."""
+
+    def prepare(launches: Launches) -> LaunchFigure:
+        common = paced_steps(launches)
+        return lambda trial: (
+            None if trial.trace is None else figure(trial.trace, min(common, int(last_step(trial.trace))))
+        )
+
+    return prepare
+
+
+def _tail_s(trace: Trace, common: int) -> float | None:
+    settled = settled_step_s(trace, common)
+    return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
+
+
+def _late_ratio(trace: Trace, common: int) -> float | None:
+    """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter."""
+    early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
+    late = rows_between(trace, "step_s", common * (1 - LATE), common)
+    if min(len(early), len(late)) < BLOCKS:
+        return None
+    before = float(np.median(early))
+    return float(np.median(late)) / before if before > 0 else None
+
+
+def late_spread(launches: Launches, *, steps: Steps) -> float | None:
+    """Return by how much the late ratio of a launch varies if nothing slows the launch down: the root mean square of
+    its log, computed from the two eighths before the last quarter. None if no launch is whole.
+    """
+    whole = usable("late_step_time", launches, steps=steps)
+    common = paced_steps(whole)
+    logs = []
+    for trace in (trial.trace for version in whole for trial in version):
+        stretches = [
+            np.array([]) if trace is None else rows_between(trace, "step_s", common * first, common * (first + LATE))
+            for first in (WARM_UP, WARM_UP + LATE, 2 * WARM_UP, 2 * WARM_UP + LATE)
+        ]
+        if min(map(len, stretches)) < BLOCKS:
+            continue
+        early = float(np.median(np.concatenate(stretches[:2])))
+        logs += [math.log(float(np.median(stretch)) / early) for stretch in stretches[2:] if early > 0]
+    return math.sqrt(sum(log**2 for log in logs) / len(logs)) if logs else None
+
+
+def _throughput(trace: Trace, common: int) -> float | None:
+    """Return the throughput after the warm-up, in items per second."""
+    columns = [trace.column(name) for name in ("items", "step_s")]
+    items, step_s = (
+        None if column is None else all_rows(trace, column, common * WARM_UP, common) for column in columns
+    )
+    if items is None or step_s is None:
+        return None
+    both = np.isfinite(items) & np.isfinite(step_s)
+    total_s = float(step_s[both].sum())
+    return float(items[both].sum()) / total_s if total_s > 0 else None
+
+
+def _cpu(launches: Launches) -> LaunchFigure:
+    """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
+    at the same step, up to the last look of each. It is None if no version's median exceeds SHORTEST_CPU_S.
+    """
+    common = _common_look(launches)
+    looks = [[values for trial in version if (values := _cpu_looks(trial))] for version in launches]
+    medians = [float(np.median([values[common or max(values)] for values in version])) for version in looks if version]
+    is_enough = max(medians, default=0.0) >= SHORTEST_CPU_S
+
+    def per_step(trial: Trial) -> float | None:
+        values = _cpu_looks(trial) if is_enough else {}
+        step = common or max(values, default=0)
+        return values[step] / step if step in values and step else None
+
+    return per_step
+
+
+def _least_cpu(launches: Launches) -> float:
+    """Return SHORTEST_CPU_S per step, up to the same look as `_cpu`; if none is common, up to that of the shortest
+    launch; without launches, over the default budget of steps.
+    """
+    last = [max(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
+    return SHORTEST_CPU_S / (_common_look(launches) or min(last, default=0) or Steps.budget)
+
+
+def _common_look(launches: Launches) -> int:
+    """Return the step of the last look at the processor time that all launches took; 0 if they took none in common."""
+    steps = [set(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
+    return max(set.intersection(*steps), default=0) if steps else 0
+
+
+def _cpu_looks(trial: Trial) -> Mapping[int, float]:
+    return {} if trial.trace is None else look_values(trial.trace.looks, "cpu_s")
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a memory peak: the highest value of `column`, which is sampled at the ends of steps, and of
+    `inside`, the peaks within steps that looks report, up to the last look that all launches took.
+    """
+
+    def prepare(launches: Launches) -> LaunchFigure:
+        traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+        steps = [set(look_values(trace.looks, inside)) for trace in traces]
+        looked, common = max(set.intersection(*steps), default=0) if steps else 0, common_steps(launches)
+
+        def peak(trial: Trial) -> float | None:
+            if trial.trace is None:
+                return None
+            peaks = [kib for step, kib in look_values(trial.trace.looks, inside).items() if step <= looked]
+            return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
+
+        return peak
+
+    return prepare
+
+
+def _highest_of(*columns: str) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of the highest value, over the common steps, of the first column that a launch has."""
+
+    def prepare(launches: Launches) -> LaunchFigure:
+        common = common_steps(launches)
+
+        def highest(trial: Trial) -> float | None:
+            values = (_highest(trial.trace, name, common) for name in columns) if trial.trace is not None else ()
+            return next(filter(None, values), None)
+
+        return highest
+
+    return prepare
+
+
+def _highest(trace: Trace, name: str, common: int) -> float | None:
+    rows = rows_between(trace, name, 0, common)
+    return float(rows.max()) if len(rows) else None
+
+
+# ---------------------------------------------------------------- start-up and the rest
+
+
+def _of_itself(figure: LaunchFigure) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a figure that does not depend on the other launches."""
+    return lambda launches: figure
+
+
+def _fact(name: str) -> LaunchFigure:
+    """Make the figure that the agent reported under this name about the start of the launch."""
+
+    def fact(trial: Trial) -> float | None:
+        value = trial.facts.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    return fact
+
+
+def _output(trial: Trial) -> float | None:
+    """Return the bytes printed per step."""
+    return None if trial.output_bytes is None or not trial.last_step else trial.output_bytes / trial.last_step
+
+
+RULES: Mapping[str, FigureRule] = {
+    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
+    "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio)),
+    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
+    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu),
+    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
+    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s"))),
+    "first_step": FigureRule(usable=is_warm, prepare=_of_itself(_fact("first_step_s"))),
+    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
+    "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
+    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
+}
+"""Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
+BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))

@@ -1,0 +1,303 @@
+"""Makes the table of each series and lane that all reports show: a row per variant, a column per version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, Trials
+from harness.report.bad_ranges import place_of, place_of_cell, variant_key
+from harness.report.text import harmless_text, numbers, sensitivity, signal_marks, signal_words, words
+from harness.report.text.harmless_text import plain
+from harness.report.text.signal_marks import Strip, Tone
+
+Mark = Literal["first_bad", "first_fixed"]
+MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
+_SIGNS = {"✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again"}
+ABSENT = {
+    "untested": "should have run but did not",
+    "incompatible": "cannot run on that card",
+    "excluded": "left out by the matrix",
+    "not run": "not needed",
+    "unknown": "ran, but without that figure",
+}
+"""The words in cells marked –, and their meanings."""
+MOST_ACROSS = 8
+"""Most versions that fit side by side on a page; with more, the newest would be out of sight."""
+SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
+ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
+CHANGED = (
+    "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
+    "not be compared has the median of its own launches; the size of the change is next to ▼ and ▲"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One cell as tables show it. `word` and `figure` are plain text; `shows` says what they show (None: a level).
+    `strip` has a tone for each group of signals, and is empty if no signal was recorded.
+    """
+
+    tone: Tone
+    word: str
+    figure: str
+    result: CellResult
+    mark: Mark | None = None
+    strip: Strip = ()
+    shows: words.Showing | None = None
+
+    @property
+    def symbol(self) -> str:
+        return MARKS[self.mark] if self.mark else words.SYMBOLS[self.tone]
+
+    @property
+    def kind(self) -> str:
+        """Return the style class: the tone, or for a cell that was not measured the reason, such as `not-run`."""
+        return self.tone if self.tone != "none" else self.word.replace(" ", "-")
+
+    @property
+    def text(self) -> str:
+        """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
+        if self.tone != "none" and self.shows == "verdict" and not words.is_seen_once(self.result):
+            return words.cell_text(self.result.verdict)
+        return f"{self.word} {self.figure}".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One variant. `cells` has an entry for each version of the table, None where no cell was planned.
+
+    `medians`: the metric whose figures the row shows because its level changed; None for a row of verdicts.
+    """
+
+    variant: str
+    label: str
+    cells: tuple[Shown | None, ...]
+    medians: Metric | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        return any(cell is not None and cell.tone == "bad" for cell in self.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """The table of one series and lane. `title` names what all rows share, which their labels do not repeat."""
+
+    title: str
+    versions: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def is_tall(self) -> bool:
+        """Return whether a page lists the versions vertically, because they do not fit side by side."""
+        return len(self.versions) > max(MOST_ACROSS, len(self.rows))
+
+    @property
+    def shown(self) -> Iterator[Shown]:
+        return (cell for row in self.rows for cell in row.cells if cell is not None)
+
+    @property
+    def verdicts(self) -> list[Row]:
+        """Return the rows of verdicts, without the rows of medians."""
+        return [row for row in self.rows if row.medians is None]
+
+    @property
+    def measured(self) -> bool:
+        return any(cell.tone != "none" for cell in self.shown)
+
+
+def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
+    """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
+    cells = [cell for table in shown for cell in table.shown]
+    signs = {cell.symbol for cell in cells}
+    coarse = next((cell.figure for cell in cells if cell.shows == "coarse"), "")
+    lines = [
+        "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
+        signal_marks.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
+        units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
+        ONLY.format(coarse) if coarse else "",
+        SO_FAR if any(cell.shows == "so far" for cell in cells) else "",
+        CHANGED if levels and any(row.medians for table in shown for row in table.rows) else "",
+    ]
+    return [line for line in lines if line]
+
+
+def units(shown: Iterable[CellVerdict]) -> str:
+    """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
+    own = {verdict.verdict for verdict in shown if words.cell_figure(verdict)}
+    rates = "a leak's rate" if own & {"leak", "suspect"} else ""
+    ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
+    return f"figures, in KiB per step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
+
+
+def tables(result: RunResult) -> list[ReportTable]:
+    """Return one table per series and lane, in the order of the plan."""
+    groups: dict[tuple[str, str], list[CellResult]] = {}
+    for entry in result.cells:
+        groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
+    return [_table(group, result) for group in groups.values()]
+
+
+def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
+    cell = group[0].cell
+    versions = _versions(cell, group, result)
+    rows: dict[str, dict[str, CellResult]] = {}
+    for entry in group:
+        rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+    title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
+    shared = _shared_scenario(group)
+    return ReportTable(
+        title=title if shared is None else f"{title}, {plain(shared)}",
+        versions=tuple(map(harmless_text.version, versions)),
+        rows=tuple(
+            row
+            for by_version in rows.values()
+            for row in rows_of(
+                by_version, versions, result.findings, least=result.plan.trials.least, is_short=shared is not None
+            )
+        ),
+    )
+
+
+def _shared_scenario(group: Sequence[CellResult]) -> str | None:
+    """Return the scenario of all cells if they share one and all its variants have params; None otherwise."""
+    variants = [entry.cell.variant for entry in group]
+    names = {variant.scenario.name for variant in variants}
+    return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
+
+
+def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
+    """Return the versions of the group, in the order of the series."""
+    present = dict.fromkeys(entry.cell.image.version for entry in group)
+    series = (series for series in result.plan.matrix.series if series.name == cell.image.series)
+    known = (image.version for each in series for image in each.images if image.version in present)
+    return list(dict.fromkeys([*known, *present]))
+
+
+def rows_of(
+    results: Mapping[str, CellResult],
+    versions: Sequence[str],
+    findings: Sequence[Finding],
+    *,
+    least: int = Trials.least,
+    is_short: bool = False,
+) -> Iterable[Row]:
+    """Yield the rows of one series, lane and variant: verdicts, then figures for each level or value that changed.
+
+    `results` are by version; `least` is the number of launches that a cell needs.
+    """
+    cell = next(iter(results.values())).cell
+    place = place_of_cell(cell)[:3]
+    here = [finding for finding in findings if place_of(finding)[:3] == place]
+    variant = words.variant_text(cell.variant)
+    label = words.params_text(cell.variant) if is_short else variant
+    verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
+    yield Row(variant=variant, label=label, cells=tuple(_marked(shown, here) for shown in verdicts))
+    for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
+        changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
+        cells = _median_cells(results, versions, changed, metric)
+        title = signal_words.shown_signal(metric).title
+        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric)
+
+
+def _is_level(finding: Finding) -> bool:
+    """Return whether the finding compares levels or values of versions; other findings show in the row of verdicts."""
+    return signal_words.shown_signal(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
+
+
+def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
+    """Return the cell, marked if a change begins at its version and the cell shows that change."""
+    if cell is None:
+        return None
+    version = cell.result.cell.image.version
+    begins = [finding for finding in findings if finding.after == version and finding.kind != "drift"]
+    if any(finding.kind != "first_fixed" and _is_shown(finding, cell) for finding in begins):
+        return replace(cell, mark="first_bad")
+    is_fixed = any(finding.kind == "first_fixed" and (cell.strip or not _is_level(finding)) for finding in begins)
+    if not is_fixed or (cell.strip and cell.tone == "bad"):
+        return cell
+    verdict = cell.result.verdict
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict), shows="verdict")
+    return replace(cell, mark="first_fixed")
+
+
+def _is_shown(finding: Finding, cell: Shown) -> bool:
+    """Return whether the cell shows the finding that begins with it. A level shows only if it is the worst signal."""
+    verdict = cell.result.verdict
+    if not _is_level(finding):
+        return True
+    return words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
+
+
+def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
+    if entry is None:
+        return None
+    shown = words.cell_words(entry.verdict, least=least)
+    return Shown(
+        tone=words.cell_tone(entry.verdict),
+        word=_word(entry, shown),
+        figure=shown.figure,
+        result=entry,
+        strip=signal_marks.strip(entry.verdict) if entry.verdict.trials else (),
+        shows=shown.shows,
+    )
+
+
+def _word(entry: CellResult, shown: words.CellWords) -> str:
+    if entry.cell.excluded is not None:
+        return "excluded"
+    if sensitivity.is_needless(entry):
+        return "not run"
+    is_once = words.is_seen_once(entry) and shown.shows == "verdict"
+    return f"{shown.word}, 1 launch" if is_once else shown.word
+
+
+def _median_cells(
+    results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
+) -> tuple[Shown | None, ...]:
+    """Return the cells of a row of figures, which share a unit, with the finding's size at each change.
+
+    Cells are bad from each first bad version until the next good version, and unsure where a finding is undecided.
+    """
+    marks: dict[str, Mark] = {
+        finding.after: "first_fixed" if finding.kind == "first_fixed" else "first_bad"
+        for finding in findings
+        if finding.kind != "drift"  # a drift has no first bad version
+    }
+    sizes = {finding.after: numbers.change(finding.effect) for finding in findings if finding.effect is not None}
+    bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
+    untold = {version for finding in findings for version in finding.untestable}
+    drifted = {finding.after for finding in findings if finding.kind == "drift"}
+    known = {
+        version: signal_words.value_of(metric, results[version].verdict) for version in versions if version in results
+    }
+    like = numbers.middle(known.values())
+    sides = [(known.get(finding.before or ""), known.get(finding.after)) for finding in findings]
+    digits = max((numbers.digits_apart(*both) for both in sides), default=numbers.DIGITS)
+    cells: list[Shown | None] = []
+    for version in versions:
+        mark = marks.get(version)
+        bad = version in drifted or (bad if mark is None else mark == "first_bad")
+        tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
+        size = sizes.get(version, "")
+        value = known.get(version)
+        text = "" if value is None else signal_words.value_text(metric, value, like=like, digits=digits)
+        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=size, text=text))
+    return tuple(cells)
+
+
+def _median_cell(
+    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str, text: str
+) -> Shown | None:
+    if entry is None:
+        return None
+    if not text:
+        return Shown(tone="none", word="unknown", figure=size, result=entry)
+    signal = entry.verdict.signals.get(metric)
+    is_open = entry.verdict.provisional or signal_marks.is_open(metric, entry.verdict)
+    if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
+        tone = "unsure"
+    return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)

@@ -1,0 +1,211 @@
+"""Writes summary.json, the stable interface for other programs (see `harness/data/summary.schema.json`).
+
+A field that is not known is null, never omitted. Text is not cleaned, because JSON needs no cleaning.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from harness.model import (
+    Attribution,
+    CellResult,
+    Culprit,
+    Finding,
+    HostState,
+    Lane,
+    Narrowed,
+    RunResult,
+    SignalVerdict,
+    Variant,
+)
+from harness.model.signals import known_effect
+from harness.report.text import narrowed_text, signal_words, words
+from harness.report.text.faults import blame
+from harness.report.text.faults.param_rule import rule_text
+
+SCHEMA = 1
+_CELL = (
+    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer", "plateau_mib", "smallest_visible",
+    "metrics", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "step_ms", "step_ms_ci", "step_drift",
+    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
+    "why", "provisional",
+)  # fmt: skip
+"""Fields of a cell's verdict that have the same name in summary.json, in the order of that file."""
+
+
+def encoded(result: RunResult) -> bytes:
+    """Return the run as JSON in UTF-8, one entry per line. Entries are encoded one at a time, to save memory."""
+    out = io.BytesIO()
+    for number, (name, value) in enumerate(_fields(result)):
+        out.write(f"{',' if number else '{'}\n {json.dumps(name)}: ".encode())
+        if isinstance(value, Iterator):
+            _write_entries(value, out)
+        else:
+            out.write(_json(value))
+    out.write(b"\n}\n")
+    return out.getvalue()
+
+
+def _write_entries(entries: Iterator[Any], out: io.BytesIO) -> None:
+    out.write(b"[")
+    for number, entry in enumerate(entries):
+        out.write(b",\n  " if number else b"\n  ")
+        out.write(_json(entry))
+    out.write(b"]")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level fields; the values of long fields are iterators over their entries."""
+    yield "schema", SCHEMA
+    yield "matrix", result.matrix
+    yield "verdict", result.verdict
+    yield "exit_code", result.exit_code
+    yield "hosts", (_host(state, result) for state in result.hosts)
+    yield "cells", map(cell_json, result.cells)
+    yield "findings", map(_finding, blame.numbered(result))
+    yield "attribution", attributions_json(result)
+    yield "narrowed", map(_narrowed, result.narrowed)
+
+
+def _host(state: HostState, result: RunResult) -> dict[str, Any]:
+    lanes = dict.fromkeys(row.lane for row in result.plan.rows if row.lane.host.name == state.host.name)
+    gpus = [lane.gpu for lane in lanes if lane.gpu is not None]
+    return {"name": state.host.name, "engine": state.host.engine, "gpus": gpus}
+
+
+def _fields_of(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: json_ready(getattr(record, name)) for name in names}
+
+
+def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
+    return {
+        "host": lane.host.name,
+        "gpu": lane.gpu,
+        "scenario": variant.scenario.name,
+        "params": {name: json_ready(value) for name, value in variant.params},
+    }
+
+
+def cell_json(entry: CellResult) -> dict[str, Any]:
+    """Return a cell's entry in `cells` of summary.json."""
+    cell, verdict = entry.cell, entry.verdict
+    return {
+        "series": cell.image.series,
+        "image": cell.image.version,
+        "digest": entry.digest,
+        **_where(cell.lane, cell.variant),
+        "machine": entry.machine or None,
+        **_fields_of(verdict, _CELL),
+        "smallest_visible": _visible(verdict.smallest_visible),
+        "why": words.why(entry),
+        "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
+    }
+
+
+def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
+    return {
+        **_fields_of(signal, ("seen", "value", "ci", "limit")),
+        "visible": json_ready(known_effect(name, signal.visible)),
+        "why": signal_words.whole_reason(name, signal),
+        "unit": signal_words.shown_signal(name).unit,
+    }
+
+
+def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
+    names = ("step_time", "peak_memory")
+    return None if known is None else {name: json_ready(known_effect(name, known.get(name))) for name in names}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "series": finding.series,
+        **_where(finding.lane, finding.variant),
+        **_fields_of(finding, ("metric", "kind")),
+        **_boundary(finding),
+        **_fields_of(finding, ("untestable", "effect", "p", "confirmed", "verdict")),
+        "effect": None if finding.effect is None else json_ready(asdict(finding.effect)),
+        "consequence_of": finding.consequence_of or None,
+    }
+
+
+def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
+    """Yield the entries of `attribution` in summary.json."""
+    numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
+    return (_attribution(attribution, result, numbers) for attribution in result.attribution)
+
+
+def _attribution(attribution: Attribution, result: RunResult, numbers: Mapping[Finding, int]) -> dict[str, Any]:
+    about = (finding for episode in attribution.episodes for finding in episode.findings)
+    return {
+        **_fields_of(attribution, ("series", "scenario", "metric", "cause")),
+        "findings": sorted({numbers[finding] for finding in about if finding in numbers}),
+        "rule": rule_text(attribution.rule),
+        "missing": [
+            {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
+            for cell in attribution.missing
+        ],
+        "sentence": blame.sentence(attribution, result),
+    }
+
+
+def _narrowed(narrowing: Narrowed) -> dict[str, Any]:
+    return {
+        **_fields_of(narrowing, ("finding", "verdict", "good", "bad")),
+        "culprits": [_culprit(culprit, narrowing) for culprit in narrowing.culprits],
+        "open": list(narrowing.open),
+        "groups": len(narrowing.groups),
+        "hybrids": len(narrowing.hybrids),
+        "launches": narrowing.launches,
+        "reason": narrowing.reason,
+        "sentence": narrowed_text.headline(narrowing),
+        "install": narrowed_text.install_lines(narrowing),
+    }
+
+
+def _culprit(culprit: Culprit, narrowing: Narrowed) -> dict[str, Any]:
+    return {
+        "kind": culprit.kind,
+        "parts": [[narrowed_text.group_text(group, narrowing) for group in part] for part in culprit.parts],
+        **_fields_of(culprit, ("part_of_it", "share", "share_ci")),
+        "proof": [
+            {"hybrid": cell.role, "state": cell.result.state, "launches": cell.result.launches}
+            for cell in (*culprit.proof, *narrowing.shams)
+        ],
+    }
+
+
+def _boundary(finding: Finding) -> dict[str, str | None]:
+    if finding.kind == "first_bad":
+        return {"last_good": finding.before, "first_bad": finding.after}
+    if finding.kind == "first_fixed":
+        return {"last_bad": finding.before, "first_good": finding.after}
+    if finding.kind == "worse":
+        return {"last_milder": finding.before, "first_worse": finding.after}
+    if finding.kind == "drift":
+        return {"drift_from": finding.before, "drift_to": finding.after}
+    return {"oldest_bad": finding.after}
+
+
+def json_ready(value: Any) -> Any:
+    """Return `value` in types that JSON has; a number that is not finite becomes None."""
+    if isinstance(value, np.generic):
+        return json_ready(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [json_ready(item) for item in value]
+    return value

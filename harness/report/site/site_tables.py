@@ -1,0 +1,227 @@
+"""Prepares the tables of the site as plain texts, which the templates escape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.model.answers.indexed import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
+from harness.model.answers.site import SeriesNow, SiteSource
+from harness.report.charts import card as card_chart
+from harness.report.content.card_figure import Figure, Point
+from harness.report.site import file_names
+from harness.report.terminal.history_output import SHOWN, days_of, known_of
+from harness.report.text import life_words, numbers, signal_marks, signal_words
+from harness.report.text.harmless_text import plain, shortened, version
+from harness.report.text.signal_marks import Tone
+from harness.report.text.words import SYMBOLS
+
+_WORST: Sequence[Tone] = ("bad", "unsure", "good", "none")
+_LONGEST = 60
+_NOISY = ("step_time", "peak_memory")
+RUN_TONES: Mapping[str, Tone] = {"ok": "good", "regression": "bad"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A cell of a table. `link` is the name of a page, or ""."""
+
+    text: str
+    tone: Tone = "none"
+    link: str = ""
+
+
+def short_name(text: str) -> str:
+    """Return a name from a matrix or an image, cut to _LONGEST characters."""
+    return shortened(version(text), most=_LONGEST)
+
+
+def run_row(run: IndexedRun) -> tuple[Box, ...]:
+    """Return a table row for a run, with links to the pages of the run and its matrix."""
+    return (
+        Box(text=life_words.minute(run.started), link=file_names.run_page(run)),
+        Box(text=short_name(run.matrix), link=file_names.matrix_page(run.matrix)),
+        Box(
+            text=life_words.run_verdict(run), tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none")
+        ),
+        Box(text=f"{numbers.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
+        Box(text=shortened(" ".join(run.sentences[:2]), most=240)),
+    )
+
+
+# ---------------------------------------------------------------- the state of a matrix
+
+
+def state_table(now: Sequence[SeriesNow], source: SiteSource) -> tuple[list[str], list[tuple[str, list[Box | None]]]]:
+    """Return the lanes, and for each series its state on each lane, which is the worst state of its variants."""
+    lanes = list(dict.fromkeys(state.history.lane for state in now))
+    open_in = open_histories(source)
+    cells: dict[tuple[str, str], list[SeriesNow]] = {}
+    for state in now:
+        cells.setdefault((state.history.series, state.history.lane), []).append(state)
+    series = list(dict.fromkeys(state.history.series for state in now))
+    rows = [(name, [_state(cells.get((name, lane), []), open_in) for lane in lanes]) for name in series]
+    return [short_name(lane) for lane in lanes], [(short_name(row_name), boxes) for row_name, boxes in rows]
+
+
+def open_findings(source: SiteSource) -> list[FindingLife]:
+    """Return the open findings, without consequences of other findings."""
+    return [life for life in source.lives if life.status == "open" and not life.begins.consequence_of]
+
+
+def open_histories(source: SiteSource) -> set[int]:
+    """Return the ids of the histories with open findings or drifts."""
+    return {life.history for life in open_findings(source)} | {drift.history for drift in source.drifts}
+
+
+def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
+    if not known:
+        return None
+    tones = [state_of(state, open_in) for state in known]
+    worst = next(tone for tone in _WORST if tone in tones)
+    newest = [state.newest.version for state in known if state.newest is not None]
+    count = f"{tones.count(worst)} of {numbers.count(len(tones), 'variant')}" if len(tones) > 1 else ""
+    words = " ".join(filter(None, (SYMBOLS[worst], count, signal_marks.MEANINGS[worst])))
+    history = known[0].history
+    return Box(
+        text=f"{words} ({short_name(newest[-1])})" if newest else words,
+        tone=worst,
+        link=file_names.series_page(history.matrix, history.series),
+    )
+
+
+def state_of(state: SeriesNow, open_in: set[int]) -> Tone:
+    """Return the state of a history: bad if it has an open finding or a drift, else the state of its newest version."""
+    if state.history.id in open_in:
+        return "bad"
+    return "none" if state.newest is None else state.newest.state
+
+
+# ---------------------------------------------------------------- a history
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryRows:
+    """A history on the page of its series, with a row for each of its newest versions. `older` counts the rest."""
+
+    title: str
+    anchor: str
+    tone: Tone
+    titles: tuple[str, ...]
+    rows: tuple[tuple[Box, ...], ...]
+    older: int
+    told: tuple[tuple[str, str], ...]
+    drawn: card_chart.Chart | None
+
+
+def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> HistoryRows:
+    """Return a history with at most `most` versions in its table, newest first, and at most `marks` in its chart."""
+    by_version: dict[str, list[Measurement]] = {}
+    for measurement in view.measured:
+        by_version.setdefault(measurement.version, []).append(measurement)
+    there = [version for version in view.versions if version in by_version]
+    shown = list(reversed(there[-most:]))
+    is_open = view.history.id in open_histories(source)
+    return HistoryRows(
+        title=f"{plain(view.history.variant)} on {plain(view.history.lane)}"[:200],
+        anchor=f"h{view.history.id}",
+        tone="bad" if is_open else by_version[there[-1]][-1].state if there else "none",
+        titles=tuple(signal_words.shown_signal(signal).title for signal in SHOWN),
+        rows=tuple(_row(by_version[version], source) for version in shown),
+        older=len(there) - len(shown),
+        told=(
+            *(
+                (shortened(life_words.life_text(life), most=300), life_words.standing(life, view.runs))
+                for life in view.lives[-20:]
+            ),
+            *((shortened(life_words.drift_text(drift), most=300), "open") for drift in view.drifts),
+        ),
+        drawn=_chart(there[-marks:], by_version) if marks > 1 else None,
+    )
+
+
+def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]:
+    known = known_of(measured)
+    newest = known[-1]
+    return (
+        Box(text=short_name(newest.version)),
+        Box(text=life_words.measured_verdict(newest), tone=newest.state),
+        *(Box(text=_figure(known, signal)) for signal in SHOWN),
+        Box(text=f"{len(known)} ×, {days_of(known)}", link=file_names.run_page(source.runs[newest.run_id])),
+    )
+
+
+def _figure(known: Sequence[Measurement], signal: str) -> str:
+    figures = [measurement.figures[signal] for measurement in known if signal in measurement.figures]
+    return "" if not figures else signal_words.value_text(signal, figures[-1].value)
+
+
+def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measurement]]) -> card_chart.Chart | None:
+    """Draw each version's step time in the newest run that measured it. Because days differ, this is an illustration,
+    not a comparison.
+    """
+    points = []
+    for image in versions:
+        newest = by_version[image][-1]
+        figure = newest.figures.get("step_time")
+        value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
+        points.append(Point(version=image, value=value, low=low, high=high, tone=newest.state, own=True))
+    figure_ = Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
+    return card_chart.chart(figure_)
+
+
+# ---------------------------------------------------------------- noise
+
+
+def noise_rows(views: Iterable[HistoryView]) -> list[tuple[str, ...]]:
+    """Return a row for each lane: for each noisy signal, the minimum detectable effect in the newest run and the
+    standard deviation between runs.
+    """
+    lanes: dict[str, list[HistoryView]] = {}
+    for view in views:
+        lanes.setdefault(view.history.lane, []).append(view)
+    return [
+        (short_name(lane), *(text for signal in _NOISY for text in (_visible(own, signal), _days(own, signal))))
+        for lane, own in lanes.items()
+    ]
+
+
+def noise_titles() -> list[str]:
+    """Return the titles of the columns of `noise_rows`."""
+    parts = ("would have shown", "runs differ by")
+    titles = (signal_words.shown_signal(signal).title for signal in _NOISY)
+    return ["host or card", *(f"{title}: {part}" for title in titles for part in parts)]
+
+
+def _visible(views: Sequence[HistoryView], signal: str) -> str:
+    newest = max((measurement.started for view in views for measurement in view.measured), default="")
+    known = [
+        figure.visible
+        for view in views
+        for measurement in view.measured
+        if measurement.started == newest and (figure := measurement.figures.get(signal)) and figure.visible is not None
+    ]
+    return signal_words.visible_text(signal, median(known)) if known else "not known"
+
+
+def _days(views: Sequence[HistoryView], signal: str) -> str:
+    """Return the standard deviation between runs of the same image's figure, in per cent, pooled over all images."""
+    squares, freedom = 0.0, 0
+    for view in views:
+        logs: dict[tuple[str, str | None], list[float]] = {}
+        for measurement in view.measured:
+            figure = measurement.figures.get(signal)
+            if figure is not None and figure.value is not None and figure.value > 0 and not measurement.taken_over:
+                logs.setdefault((measurement.version, measurement.digest), []).append(math.log(figure.value))
+        for values in logs.values():
+            mean = sum(values) / len(values)
+            squares += sum((value - mean) ** 2 for value in values)
+            freedom += len(values) - 1
+    return f"{numbers.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
+
+
+def short_place(history: IndexedHistory) -> str:
+    """Return the place of a history, cut so that a page stays small."""
+    return shortened(life_words.place(history), most=200)

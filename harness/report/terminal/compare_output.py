@@ -1,0 +1,223 @@
+"""Shows the comparison of two runs or lanes as a table on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+
+from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
+from harness.report.content.version_table import units
+from harness.report.exports.summary_json import attributions_json, json_ready
+from harness.report.terminal.console_text import console_text
+from harness.report.text import headline, numbers, signal_words, words
+from harness.report.text.harmless_text import plain
+
+SCHEMA = 1
+_TITLES: Mapping[Metric, str] = {"outcome": "verdict", "memory": "memory growth"}
+_ALWAYS = ("memory", "step_time", "peak_memory")
+_INDENT, _GUTTER, _LEAST = 2, 2, 10
+_LETTERS = ("A", "B")
+_LEVELS: Mapping[str, tuple[str, str]] = {
+    "step_time": ("faster", "slower"), "peak_memory": ("less", "more"), "memory": ("leaks less", "leaks more"),
+}  # fmt: skip
+
+
+def render(comparison: Comparison, console: Console) -> None:
+    """Write the comparison to `console`, at its width and in its encoding."""
+    if comparison.together is not None:
+        console.print(console_text(headline.sentence(comparison.together), console), style="bold")
+    for columns in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
+        console.print()
+        _write_pairs([pair for pair in comparison.pairs if (pair.one, pair.other) == columns], columns, console)
+    for line in _refusals(comparison.pairs):
+        console.print(console_text(line, console), style="yellow")
+    console.print()
+    rates = units(verdict for pair in comparison.pairs for verdict in pair.verdicts)
+    if rates:
+        console.print(console_text(rates, console), style="dim")
+    for note in comparison.notes:
+        console.print(console_text(note, console), style="dim")
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON-ready data; unknown values are None."""
+    together = comparison.together
+    ready: dict[str, Any] = json_ready(
+        {
+            "schema": SCHEMA,
+            "exit_code": comparison.exit_code,
+            "columns": [_column(column) for column in comparison.columns],
+            "cells": [_pair(pair) for pair in comparison.pairs],
+            "attribution": [] if together is None else list(attributions_json(together)),
+            "notes": comparison.notes,
+        }
+    )
+    return ready
+
+
+def standing_text(measured: Measured, one: str, other: str) -> str:
+    """Return how the second column compares with the first: `slower`, `only new leaks`, `no difference shown`.
+
+    `one` and `other` are the labels of the two columns.
+    """
+    what = "leaks" if measured.metric == "memory" else signal_words.shown_signal(measured.metric).verb
+    if measured.metric == "outcome" or measured.metric.startswith(METRIC_PREFIX):
+        what = "is bad"
+    fixed: Mapping[Standing, str] = {
+        "same": "both good" if measured.metric == "outcome" else "no difference shown",
+        "both bad": "both leak" if measured.metric == "memory" else "both bad",
+        "worse": f"only {other} {what}",
+        "better": f"only {one} {what}",
+        "unknown": "not known",
+    }
+    less, more = _LEVELS.get(measured.metric, ("lower", "higher"))
+    return {"less": less, "more": more}.get(measured.standing) or fixed[measured.standing]
+
+
+# ---------------------------------------------------------------- terminal
+
+
+def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield a line for each set of reasons that makes cells not comparable, with the names of these cells."""
+    alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
+    for pair in pairs:
+        if pair.refused:
+            alike.setdefault((pair.one, pair.other, pair.refused), []).append(_cell_name(pair))
+    for (left, right, refused), cells in alike.items():
+        yield f"not comparable: {'; '.join(cells)}: {left.label} and {right.label}: {'; '.join(refused)}"
+
+
+def _write_pairs(pairs: Sequence[Pair], columns: tuple[Column, Column], console: Console) -> None:
+    """Write each cell's name on its own line, with the cell's rows below it. All rows have the same column widths.
+
+    If the labels do not fit, they are written above the table, and the header shows A and B.
+    """
+    labels = (columns[0].label, columns[1].label)
+    widths = _widths(pairs, labels, console)
+    if widths is None:
+        for letter, label in zip(_LETTERS, labels, strict=True):
+            console.print(console_text(f"{letter}: {label}", console), style="bold")
+        labels = _LETTERS
+        widths = _widths(pairs, labels, console)
+    console.print(_grid([_header(labels)], widths, console), style="bold")
+    for name, told in _told(pairs, labels).items():
+        console.print(console_text(name, console))
+        console.print(_grid(told, widths, console))
+
+
+Labels = tuple[str, str]
+
+
+def _told(pairs: Sequence[Pair], labels: Labels) -> Mapping[str, Sequence[tuple[str, ...]]]:
+    return {_cell_name(pair): list(_rows(pair, labels)) for pair in pairs}
+
+
+def _header(labels: Labels) -> tuple[str, ...]:
+    return "", *labels, "ratio (95 %)", ""
+
+
+def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int] | None:
+    """Return the column widths in characters; None if the labels do not fit.
+
+    The last two columns wrap between words if necessary.
+    """
+    rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
+    cells = [[console_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
+    *names, ratio, standing = (max(_LEAST, *(cell.cell_len for cell in column)) for column in cells)
+    words_of = [[Measurement.get(console, console.options, cell).minimum for cell in column] for column in cells[3:]]
+    least = [max(_LEAST, *lengths) for lengths in words_of]
+    room = console.width - _INDENT - sum(names) - _GUTTER * (len(cells) - 1)
+    if room < sum(least):
+        return None
+    standing = min(standing, max(least[1], room - ratio, room // 2), room - least[0])
+    return [*names, min(ratio, room - standing), standing]
+
+
+def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: Console) -> Padding:
+    """Return the rows as a grid; without `widths`, cells wrap anywhere."""
+    grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
+    for place in range(len(rows[0])):
+        grid.add_column(width=None if widths is None else widths[place], overflow="fold")
+    for row in rows:
+        grid.add_row(*(console_text(cell, console) for cell in row))
+    return Padding(grid, (0, 0, 0, _INDENT))
+
+
+def _cell_name(pair: Pair) -> str:
+    return f"{plain(pair.series)} {plain(pair.image)}, {words.variant_text(pair.variant)}"
+
+
+def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
+    """Yield for each signal its title, the two figures, their ratio, and how the second figure compares.
+
+    A signal without any figure is left out. A signal that is not in _ALWAYS is also left out if the sides do not differ
+    in it and neither side is bad.
+    """
+    by_metric = {measured.metric: measured for measured in pair.measured}
+    verdicts = [verdict_text(verdict) for verdict in pair.verdicts]
+    outcome = by_metric.get("outcome")
+    told = "not comparable" if outcome is None else standing_text(outcome, *labels)
+    yield _title("outcome"), *verdicts, "", told
+    others = [name for name in by_metric if name not in _ALWAYS and by_metric[name].standing not in ("same", "unknown")]
+    for metric in (*_ALWAYS, *others):
+        both = by_metric.get(metric)
+        if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
+            values = (both.one, both.other)
+            like, digits = numbers.middle(values), numbers.digits_apart(*values)
+            shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
+            yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
+
+
+def verdict_text(verdict: CellVerdict) -> str:
+    """Return `leak 24.1`, or `step time bad` if only a signal of a cell that ran well is bad."""
+    name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
+    if name is not None and verdict.signals[name].seen == "bad":
+        return f"{_title(name)} bad"
+    return f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip()
+
+
+def _title(metric: Metric) -> str:
+    return _TITLES.get(metric) or signal_words.shown_signal(metric).title
+
+
+def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
+    """Return whether to leave out a metric: growth if neither cell leaks, because it is noise, and peak memory if one
+    leaks, because it then depends on the number of steps.
+    """
+    leaking = any("leak" in verdict.verdicts for verdict in verdicts)
+    return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
+
+
+def _ratio(measured: Measured) -> str:
+    if measured.ratio is None or measured.ci is None:
+        return ""
+    low, high = measured.ci
+    rounded = Effect(value=round(measured.ratio, 4), unit="ratio", ci=(round(low, 4), round(high, 4)))
+    return numbers.effect(rounded)
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _column(column: Column) -> dict[str, Any]:
+    lane = {"host": column.lane.host.name, "gpu": column.lane.gpu}
+    return {"label": column.label, "run": column.run, **lane, "started": column.started or None}
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "series": pair.series,
+        "image": pair.image,
+        "scenario": pair.variant.scenario.name,
+        "params": dict(pair.variant.params),
+        "columns": [pair.one.label, pair.other.label],
+        "verdicts": [verdict.verdict for verdict in pair.verdicts],
+        "metrics": [asdict(measured) for measured in pair.measured],
+        "refused": list(pair.refused),
+    }

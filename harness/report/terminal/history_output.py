@@ -1,0 +1,115 @@
+"""Writes what `harness runs` and `harness history` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.model.answers.indexed import HistoryView, IndexedRun, Measurement
+from harness.report.text import life_words, numbers, signal_words
+from harness.report.text.harmless_text import plain, shortened, version
+
+SHOWN = ("memory", "step_time", "peak_memory")
+"""Signals that have a column by default."""
+_WIDEST = 40
+
+
+def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
+    """Yield a table of runs in the given order, then what is known of those that were killed, and why others cannot be
+    read.
+    """
+    if not runs:
+        yield "no runs"
+        return
+    header = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
+    yield from _table([header, *map(_run, runs)])
+    for run in runs:
+        if run.kind == "killed":
+            yield f"{plain(run.path)}: {'; '.join(map(plain, run.warnings))}"
+        if run.problem:
+            yield f"cannot be read: {plain(run.path)}: {plain(run.problem)}"
+
+
+def _run(run: IndexedRun) -> tuple[str, ...]:
+    took = numbers.duration(run.duration_s) if run.duration_s else ""
+    counts = (f"{run.cells:,}", f"{run.bad:,}", f"{run.findings:,}")
+    return life_words.minute(run.started), plain(run.path), life_words.run_verdict(run), *counts, took
+
+
+def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
+    """Yield each history: its versions with their newest verdict and figures and earlier, different verdicts, then its
+    findings and drifts. With `days`, every measurement has its own line.
+    """
+    shown = signals or SHOWN
+    for view in views:
+        yield f"{life_words.place(view.history)} ({plain(view.history.matrix)})"
+        rows = _by_day(view, shown) if days else _by_version(view, shown)
+        titles = [signal_words.shown_signal(name).title for name in shown]
+        header = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
+        yield from (f"  {line}" for line in _table([header, *rows]))
+        if view.left_out:
+            yield f"  {numbers.count(view.left_out, 'older version')} not shown: --all"
+        yield from (f"  {life_words.life_text(life)}; {life_words.standing(life, view.runs)}" for life in view.lives)
+        yield from (f"  {life_words.drift_text(drift)}" for drift in view.drifts)
+        yield ""
+
+
+def _by_version(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for name in view.versions:
+        own = [measurement for measurement in view.measured if measurement.version == name]
+        known = known_of(own)
+        figures = (_figure(known, signal) for signal in signals)
+        yield version(name), life_words.measured_verdict(known[-1]), *figures, _measured(known)
+
+
+def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for name in view.versions:
+        for measurement in view.measured:
+            if measurement.version == name:
+                figures = (_figure([measurement], signal) for signal in signals)
+                began = life_words.minute(measurement.started)
+                yield version(name), life_words.measured_verdict(measurement), *figures, began, plain(measurement.run)
+
+
+def _figure(measured: Sequence[Measurement], signal: str) -> str:
+    """Return the newest figure; if the figures differ between runs, add their minimum and maximum."""
+    values = [measurement.figures[signal].value for measurement in measured if signal in measurement.figures]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    shown = (known[-1], min(known), max(known))
+    like = numbers.middle(shown)
+    text, low, high = (signal_words.value_text(signal, value, like=like) for value in shown)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def _measured(known: Sequence[Measurement]) -> str:
+    """Return how often and when a version was measured, and the earlier verdicts that differ from the newest; `never`
+    if no measurement reached a verdict on the image.
+    """
+    if not known[-1].is_known:
+        return "never"
+    others = [measurement.verdict for measurement in known[:-1] if measurement.state != known[-1].state]
+    also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
+    times = "once" if len(known) == 1 else f"{len(known)} times"
+    return f"{times}, {days_of(known)}{f'; before: {also}' if also else ''}"
+
+
+def known_of(measured: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the measurements that say something about the image; if there are none, all of them."""
+    return [measurement for measurement in measured if measurement.is_known] or measured
+
+
+def days_of(measured: Sequence[Measurement]) -> str:
+    """Return `2026-03-01 to 2026-03-04`, or the day if both are the same."""
+    first, last = life_words.day(measured[0].started), life_words.day(measured[-1].started)
+    return last if first == last else f"{first} to {last}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the rows with aligned columns; empty columns are left out."""
+    every = [[shortened(text, most=_WIDEST) if place < len(row) - 1 else text for place, text in enumerate(row)]
+             for row in rows]  # fmt: skip
+    kept = [place for place in range(len(every[0])) if len(every) == 1 or any(row[place] for row in every[1:])]
+    widths = [max(len(row[place]) for row in every) for place in kept]
+    for row in every:
+        yield "  ".join(row[place].ljust(width) for place, width in zip(kept, widths, strict=True)).rstrip()

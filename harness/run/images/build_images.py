@@ -1,0 +1,153 @@
+"""Builds images from a Dockerfile, once for each content of its context.
+
+Behind a company proxy, a build needs the machine's CA bundle. If the Dockerfile mentions `.harness/ca.pem`, that file
+is added to the context (empty if the machine has no bundle); if only an early stage uses it, the final image does not
+contain it. Proxy settings are passed as Docker's predefined build args, which no image keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+from docker.errors import APIError
+from docker.utils.build import create_archive, exclude_paths
+
+from harness.errors import ImageUnavailable
+from harness.model import Build, Image
+from harness.model.watching import Say
+from harness.run.docker.docker_client import ca_bundle, explanation, if_full, proxies
+from harness.run.images import build_errors, build_intermediates
+from harness.run.images.find_images import Found, inspect, local_image
+from harness.run.images.our_images import IMAGE_LABEL
+from harness.run.retrying import unavailable
+from harness.run.waiting import streamed
+
+CA_PATH = ".harness/ca.pem"
+TOLD_LINES = 20
+"""Number of lines at the end of a build's output that are searched for the reason for its failure."""
+STEP_FAILED = ("The command '", 'building at STEP "RUN')  # Docker's message, and Podman's
+
+
+def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
+    """Return the image of a context and args; build it if the engine does not have it. Raises ImageUnavailable with the
+    reason from the build's output."""
+    name = _name(client, source, image=image)
+    record = local_image(client, name)
+    if record is None:
+        say(f"building {image.version}")
+        text, files = _read_context(source, image=image)
+        with tempfile.TemporaryFile() as context:
+            with _readable(source.context, image=image):
+                extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
+                create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
+            _build(client, context, name=name, args={**proxies(environ), **dict(source.args)}, image=image, say=say)
+        record = inspect(client, name)
+    return Found(id=record["Id"], digest=record["Id"])
+
+
+def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
+    """Return the image if the engine has it, else None. Raises ImageUnavailable if the context cannot be read."""
+    record = local_image(client, _name(client, source, image=image))
+    return None if record is None else Found(id=record["Id"], digest=record["Id"])
+
+
+def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
+    """Return the name of the image: a hash of the context, the args and the ids of the bases."""
+    args, (text, files) = dict(source.args), _read_context(source, image=image)
+    bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
+    with _readable(source.context, image=image):
+        return f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+
+
+def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
+    """Return the text of the Dockerfile, and the paths of the files in its context."""
+    with _readable(source.context, image=image):
+        return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
+
+
+@contextlib.contextmanager
+def _readable(context: Path, *, image: Image) -> Iterator[None]:
+    """Turn read errors into ImageUnavailable: they are errors of the context, not of the engine."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        name = Path(error.filename).name if error.filename else "Dockerfile"
+        raise ImageUnavailable(f"{context}: no {name} there", place=image.where) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImageUnavailable(f"{context}: cannot be read: {error}; make it readable", place=image.where) from error
+
+
+def context_files(context: Path) -> list[str]:
+    """Return the paths, including folders, that `.dockerignore` does not exclude, sorted."""
+    ignore = context / ".dockerignore"
+    lines = ignore.read_text().splitlines() if ignore.is_file() else []
+    patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return sorted(exclude_paths(str(context), patterns))
+
+
+def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
+    """Return the names of the images in a Dockerfile's FROM lines, with ARGs substituted."""
+    values = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
+    values.update(args)
+    names = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
+    return [re.sub(r"\$\{?(\w+)(?::-[^}]*)?\}?", lambda arg: values.get(arg[1], ""), name) for name in names]
+
+
+def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], bases: list[str]) -> str:
+    """Return the SHA-256, in hex, of the files of a context, the build's args and the ids of its bases."""
+    digest = hashlib.sha256(repr((sorted(args.items()), bases)).encode())
+    for name in files:
+        path = context / name
+        if path.is_symlink():
+            digest.update(f"\n{name} -> {path.readlink()}".encode())
+        elif path.is_file():
+            digest.update(f"\n{name} {path.stat().st_mode & 0o777:o} ".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _build(
+    client: docker.DockerClient, context: IO[bytes], *, name: str, args: dict[str, str], image: Image, say: Say
+) -> None:
+    output: deque[str] = deque(maxlen=TOLD_LINES)
+    start = functools.partial(
+        client.api.build, fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True,
+        decode=True, labels={IMAGE_LABEL: name},
+    )  # fmt: skip
+
+    def tell() -> None:
+        say(f"building {image.version}: {output[-1][:100] if output else 'sending the context'}")
+
+    try:
+        with build_intermediates.removed(client) as made:
+            for line in _lines(streamed(client.api, start, beat=tell), made):
+                output.append(line)
+                tell()
+    except APIError as error:
+        why = cause = explanation(error)
+        if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
+            why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
+        raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
+
+
+def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[str]:
+    """Yield the lines of the build's output. Raises APIError for an error event, but only after the last line, because
+    the SDK closes the connection when all events are read.
+    """
+    error = None
+    for event in events:
+        error = event.get("error", error)
+        text = str(event.get("stream", ""))
+        made.hear(text)
+        yield from (line.strip() for line in build_errors.readable(text).splitlines() if line.strip())
+    if error is not None:
+        raise APIError("build failed", explanation=str(error))

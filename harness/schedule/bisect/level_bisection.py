@@ -1,0 +1,226 @@
+"""Chooses the versions to launch side by side, to find where the level of the step time changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.reasons import BisectReason
+from harness.schedule.bisect.bisect_records import (
+    LEVEL,
+    Boundary,
+    Decision,
+    RowVersions,
+    Rules,
+    VersionEvidence,
+    likeliest,
+    version_name,
+)
+from harness.schedule.bisect.level_pieces import (
+    Figures,
+    PiecewiseFit,
+    figures_of,
+    find_steps,
+    first_of,
+    p_of_a_step,
+    widest_unseen,
+)
+
+SPREAD = (4, 8)
+"""Number of versions in a round while no step is found, both ends included: in the first ROUNDS rounds, and later."""
+HINT = 0.05
+"""Largest p-value of a step that justifies more rounds."""
+CLEAR = 4.0
+"""Size of a step, in standard deviations of one launch, from which it stands out of the noise."""
+APART = 7.0
+"""Wanted size of a step, in standard errors of the rounds in which both its sides ran together."""
+BEYOND = 0.01
+"""Largest probability that a version used next to a step lies beyond the next step."""
+ROUNDS = 3
+"""Fewest rounds in which both sides of a step must have run together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a level. `chances`: the probability of each place to be the first of the new level."""
+
+    number: int
+    chances: Mapping[int, float]
+
+    @property
+    def first(self) -> int:
+        return max(self.chances, key=self.chances.__getitem__)
+
+    def reached(self, place: int) -> float:
+        """Return the probability that the new level has been reached at `place`."""
+        return sum(chance for first, chance in self.chances.items() if first <= place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundEvidence:
+    """The step times in all rounds so far. `able`: the versions that have a step time or may still give one."""
+
+    figures: Figures
+    fit: PiecewiseFit
+    steps: tuple[Step, ...]
+    able: tuple[int, ...]
+    limit: float
+
+
+def round_evidence(versions: RowVersions, rules: Rules) -> RoundEvidence | None:
+    """Return the evidence of all rounds; None if step times are not compared, or no two versions ran side by side."""
+    if rules.step_limit is None or (figures := figures_of(versions)) is None:
+        return None
+    may_give = (
+        place
+        for place, version in enumerate(versions)
+        if version.testable and (not version.launches or version.step_times)
+    )
+    able = tuple(sorted({*may_give, *figures.places}))
+    fit = find_steps(figures, limit=rules.step_limit)
+    steps = tuple(
+        Step(number=number, chances=first_of(figures, fit, number, testable=able)) for number in range(len(fit.cuts))
+    )
+    return RoundEvidence(figures=figures, fit=fit, steps=steps, able=able, limit=rules.step_limit)
+
+
+def compare_levels(versions: RowVersions, rules: Rules) -> Decision | None:
+    """Return the next round, or None if levels are not compared or more rounds would show nothing."""
+    evidence = round_evidence(versions, rules)
+    if evidence is None:
+        return None
+    if evidence.steps:
+        return _narrow(versions, evidence, rules) or _confirm(versions, evidence, rules)
+    return _look(versions, evidence, rules)
+
+
+def level_boundaries(versions: RowVersions, rules: Rules) -> tuple[Boundary, ...]:
+    """Return the steps that were found, each as an interval that misses the right version with probability `alpha`."""
+    evidence = round_evidence(versions, rules)
+    return () if evidence is None else tuple(_boundary(versions, evidence, step, rules) for step in evidence.steps)
+
+
+# ---------------------------------------------------------------- rounds
+
+
+def _look(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
+    """Decide, while nothing is found, to go on until a step of the limit would have been seen. Once the ends have had
+    all their launches, only a hint of a step is followed, with other versions, for as many rounds again.
+    """
+    if evidence.figures.rounds >= ROUNDS and widest_unseen(evidence.figures) <= evidence.limit:
+        return None
+    launchable = [place for place in evidence.able if versions[place].launchable(rules)]
+    ends_are = evidence.able[0] in launchable and evidence.able[-1] in launchable
+    if not ends_are and (p_of_a_step(evidence.figures) > HINT or evidence.figures.rounds >= 2 * rules.most):
+        return None
+    able = _spread(launchable, SPREAD[evidence.figures.rounds >= ROUNDS])
+    if len(able) < 2:
+        return None
+    why = BisectReason.STEP_UNKNOWN(metric=LEVEL, limit=math.expm1(evidence.limit))
+    return _round(versions, evidence, able, why)
+
+
+def _spread(places: Sequence[int], count: int) -> list[int]:
+    """Return `count` of the places, at regular intervals from the first to the last."""
+    last = len(places) - 1
+    return sorted({places[round(last * part / (count - 1))] for part in range(count)}) if places else []
+
+
+def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
+    """Decide to launch, side by side, two versions for each step not yet located, and some certainly on each side."""
+    chosen: set[int] = set()
+    for step in evidence.steps:
+        probes = _probes(versions, evidence, step, rules)
+        chosen |= {*probes, *(_beside(versions, evidence, step, rules) if probes else ())}
+    why = BisectReason.STEP_SOMEWHERE(metric=LEVEL)
+    return _round(versions, evidence, sorted(chosen), why) if len(chosen) > 1 else None
+
+
+def _probes(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
+    """Return the versions that cut the likely range into thirds."""
+    reached = {p: step.reached(p) for p in evidence.able if versions[p].launchable(rules)}
+    open_ = {p: chance for p, chance in reached.items() if rules.alpha / 2 < chance < 1 - rules.alpha / 2}
+    if not open_:
+        return set()
+
+    def near(part: float) -> int:
+        return min(open_, key=lambda p: (abs(open_[p] - part), not versions[p].at_hand, p))
+
+    return {near(1 / 3), near(2 / 3)}
+
+
+def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
+    """Return versions that are certainly on the old level next to a step, and as many certainly on the new one: one
+    each if the step stands out from the noise, otherwise more, because the mean of a round would be as uncertain as the
+    figures that are compared with it.
+    """
+    stands_out = abs(float(evidence.fit.sizes[step.number])) / evidence.fit.spread
+    count = 1 if stands_out >= CLEAR else 2 if stands_out >= CLEAR / 2 else 3
+    old = [p for p in evidence.able if step.reached(p) <= rules.alpha / 2 and _sure(evidence, step, p, side=-1)]
+    new = [p for p in evidence.able if step.reached(p) >= 1 - rules.alpha / 2 and _sure(evidence, step, p, side=1)]
+    chosen: set[int] = set()
+    for places in (list(reversed(old)), new):
+        may = [p for p in places if versions[p].launchable(rules)]
+        chosen |= set(sorted(may, key=lambda p: _cost(versions[p]))[:count])
+    return chosen
+
+
+def _cost(version: VersionEvidence) -> tuple[bool, int]:
+    """Rank versions: those with the most launches are known best, and a version without any may need a pull first."""
+    return not version.launches and not version.at_hand, -version.launches
+
+
+def _sure(evidence: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
+    """Return whether a place belongs to the level next to `step`, and not to the one beyond the next step."""
+    next_number = step.number + side
+    if not 0 <= next_number < len(evidence.steps):
+        return True
+    reached = evidence.steps[next_number].reached(place)
+    return reached >= 1 - BEYOND if side < 0 else reached <= BEYOND
+
+
+def _confirm(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
+    """Decide to launch both sides of every step once more, all side by side, before a version is named."""
+    before = {max(p for p in evidence.able if p < step.first) for step in evidence.steps}
+    sides = sorted(before | {step.first for step in evidence.steps})
+    wanted = max(ROUNDS, math.ceil((APART * evidence.fit.spread / float(abs(evidence.fit.sizes).min())) ** 2))
+    if _rounds_together(versions, sides) >= wanted or not all(versions[p].launchable(rules) for p in sides):
+        return None
+    beside = {p for step in evidence.steps for p in _beside(versions, evidence, step, rules)}
+    why = BisectReason.STEP_UNCONFIRMED(metric=LEVEL)
+    return replace(_round(versions, evidence, sorted({*sides, *beside}), why), kind="confirm")
+
+
+def _rounds_together(versions: RowVersions, places: Sequence[int]) -> int:
+    return len(set.intersection(*(set(versions[place].step_times) for place in places)))
+
+
+def _round(versions: RowVersions, evidence: RoundEvidence, places: Sequence[int], why: str) -> Decision:
+    names = ", ".join(version_name(versions, place) for place in places)
+    posterior = likeliest(each for step in evidence.steps for each in step.chances.items())
+    reason = BisectReason.SIDE_BY_SIDE(why=why, versions=names)
+    return Decision(launch=tuple(places), kind="compare", reason=reason, metric=LEVEL, posterior=posterior)
+
+
+# ---------------------------------------------------------------- what was found
+
+
+def _boundary(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> Boundary:
+    """Return the measured versions that enclose the step; it lies beyond each with probability alpha / 2 at most."""
+    measured = evidence.figures.places
+    before = max(p for p in measured if step.reached(p) <= rules.alpha / 2 or p == measured[0])
+    after = min(p for p in measured if step.reached(p) >= 1 - rules.alpha / 2 or p == measured[-1])
+    together = _rounds_together(versions, (before, after))
+    size = float(evidence.fit.sizes[step.number])
+    return Boundary(
+        metric=LEVEL,
+        before=before,
+        after=after,
+        worse=size > 0,
+        between=tuple(range(before + 1, after)),
+        confirmed=together >= rules.agree,
+        size=size,
+        interval=evidence.fit.interval(step.number),
+        p=evidence.fit.p(step.number, places=len(measured) - 1),
+    )

@@ -1,0 +1,151 @@
+"""summary.json is the interface for other programs: a field that changes here breaks them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from harness.model import RunResult, SignalVerdict
+from harness.report.exports.summary_json import encoded
+from tests.unit.report import build, faults
+
+RESULTS = [
+    build.quickstart(), build.varied(), build.quiet(), build.unreachable(), build.worsening(), build.signalled(),
+    faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(loaded)
+    return loaded
+
+
+def through_json(result: RunResult) -> Any:
+    return json.loads(encoded(result))
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
+def test_every_summary_is_as_the_schema_has_it(result: RunResult, schema: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(schema).validate(through_json(result))
+
+
+def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    summary = through_json(build.quickstart())
+    del summary["cells"][0]["signal"]
+    assert not validator.is_valid(summary)
+    assert not validator.is_valid(through_json(build.quickstart()) | {"extra": 1})
+
+
+def test_a_cell() -> None:
+    assert through_json(build.quickstart())["cells"][3] == {
+        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "local", "gpu": None,
+        "scenario": "multidict_pop", "params": {}, "machine": None, "trials": 3,
+        "failed": 0, "signal": None, "steps": 4000,
+        "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
+        "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
+        "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
+        "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
+        "compared_step_ms": None, "compared_step_ms_ci": None, "compared_peak_mib": None, "compared_peak_mib_ci": None,
+        "why": "3 of 3 trials: RSS grows 7.838 KiB a step, at the same rate throughout; up to step 4000",
+        "provisional": False, "signals": {},
+    }  # fmt: skip
+
+
+def test_each_kind_of_finding_has_its_own_ends() -> None:
+    found = through_json(build.quickstart())["findings"]
+    assert (found[0]["last_good"], found[0]["first_bad"]) == ("6.2.0", "6.3.0")
+    assert (found[2]["last_bad"], found[2]["first_good"]) == ("6.3.1", "6.3.2")
+    assert "first_bad" not in found[2]
+    assert found[0]["effect"] == {"value": 7.838, "unit": "KiB/step", "ci": [7.83, 7.85]}
+    first = replace(build.quickstart().findings[0], kind="bad_from_start", before=None, after="6.0.5")
+    oldest = through_json(replace(build.quickstart(), findings=(first,)))["findings"][0]
+    assert oldest["oldest_bad"] == "6.0.5"
+    assert not {"last_good", "first_bad"} & set(oldest)
+
+
+def test_a_drift_has_its_ends_and_is_in_the_schema(schema: dict[str, Any]) -> None:
+    first = replace(build.quickstart().findings[0], kind="drift", metric="step_time")
+    summary = through_json(replace(build.quickstart(), findings=(first,)))
+    assert (summary["findings"][0]["drift_from"], summary["findings"][0]["drift_to"]) == ("6.2.0", "6.3.0")
+    jsonschema.Draft202012Validator(schema).validate(summary)
+
+
+def test_the_whole_run() -> None:
+    summary = through_json(build.varied())
+    assert (summary["schema"], summary["verdict"], summary["exit_code"]) == (1, "regression", 1)
+    assert summary["hosts"][1] == {"name": "old", "engine": "ssh://lab-3090", "gpus": ["RTX 3090"]}
+    assert len(summary["cells"]) == 49
+
+
+def test_numbers_that_are_not_finite_are_not_known() -> None:
+    result = build.quickstart()
+    odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0),
+                  metrics={"loss": np.float64(0.5), "seen": np.array([1.0, np.nan])})  # fmt: skip
+    cell = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))["cells"][0]
+    assert (cell["rate_kib_per_step"], cell["rate_ci"]) == (None, [None, 1.0])
+    assert cell["metrics"] == {"loss": 0.5, "seen": [1.0, None]}
+
+
+def test_a_detectable_effect_beyond_a_thousand_times_is_not_known() -> None:
+    """A program that read `visible` had 2.7e25."""
+    *before, last = build.quiet().cells
+    signals = {
+        name: SignalVerdict(seen="blind", visible=visible)
+        for name, visible in {"step_time": 2.7e25, "tail": 999.0, "disk": 1e6}.items()
+    }
+    verdict = replace(last.verdict, smallest_visible={"step_time": 2.7e25, "peak_memory": 0.1}, signals=signals)
+    (*_, cell) = json.loads(encoded(replace(build.quiet(), cells=(*before, replace(last, verdict=verdict)))))["cells"]
+    assert cell["smallest_visible"] == {"step_time": None, "peak_memory": 0.1}
+    known = {name: signal["visible"] for name, signal in cell["signals"].items()}
+    assert known == {"step_time": None, "tail": 999.0, "disk": 1e6}  # growth is an amount per step
+
+
+def test_what_cannot_be_compared_is_null_not_left_out() -> None:
+    result = build.quiet()
+    odd = replace(result.cells[0].verdict, smallest_visible={"peak_memory": 0.02})
+    summary = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))
+    assert summary["cells"][0]["smallest_visible"] == {"step_time": None, "peak_memory": 0.02}
+
+
+def test_whose_fault_it_is() -> None:
+    summary = through_json(faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL))
+    (one,) = summary["attribution"]
+    assert (one["series"], one["scenario"], one["metric"]) == ("ngc", "signal_ops", "memory")
+    assert one["findings"] == [1, 2, 3, 4]
+    assert (one["cause"], one["rule"]) == ("undecided", "input in {random, variable}")
+    assert one["missing"] == [
+        {"series": "ngc", "image": "22.12", "host": "old", "gpu": "RTX 3090", "scenario": "signal_ops",
+         "params": {"op": "rfft", "input": "random"}},
+    ]  # fmt: skip
+    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to settle it. Layer: native heap.")
+
+
+CELL = (
+    "series image digest host gpu scenario params machine trials failed signal steps verdict verdicts layer "
+    "plateau_mib smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci "
+    "step_drift peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why "
+    "provisional signals"
+)
+FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed verdict consequence_of"
+ENDS = {
+    "first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
+    "worse": "last_milder first_worse", "drift": "drift_from drift_to",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
+def test_the_fields_are_those_that_other_programs_were_promised(result: RunResult) -> None:
+    summary = through_json(result)
+    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings attribution narrowed"
+    assert {" ".join(host) for host in summary["hosts"]} == {"name engine gpus"}
+    assert {" ".join(cell) for cell in summary["cells"]} == {CELL}
+    assert all(" ".join(one) == FINDING.format(ENDS[one["kind"]]) for one in summary["findings"])

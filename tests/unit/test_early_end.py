@@ -1,0 +1,195 @@
+"""Sweeps that end early: what is named by then, what is said about the rest, and that nothing is claimed to be good."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.no_engine import Silent, framed
+from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
+from harness.flows.parts.context import RunContext
+from harness.flows.running.early_end import Ending
+from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.model import RunResult, Stop
+from harness.reasons import SkipReason
+from harness.report.text import gaps, headline
+from harness.run.engine import LaunchRequest, Session
+from harness.schedule.priority import RowStanding, RowState
+
+MATRIX = """\
+version: 1
+series: {s: {images: {v1: "i:1", v2: "i:2", v3: "i:3", v4: "i:4"}}}
+hosts: {far: {engine: docker}}
+scenarios: {quiet: {script: quiet.py, params: {part: [0, 1, 2]}, steps: {first: 100, budget: 200}}}
+"""
+
+
+@dataclass(kw_only=True)
+class Crashing:
+    """Which (version, part) crash, and what was launched; `after` is called with these after each launch."""
+
+    bad: frozenset[tuple[str, int]]
+    launched: list[tuple[str, int]]
+    after: Callable[[list[tuple[str, int]]], None] = lambda launched: None
+
+    def open(self, *_: Any, **__: Any) -> SleepingEngine:
+        world = self
+
+        class Here(SleepingEngine):
+            @contextlib.contextmanager
+            def launch(self, launch: LaunchRequest) -> Iterator[Session]:
+                place = (launch.prepared.image.version, launch.payload.job["params"]["part"])
+                says = said(crash=place in world.bad)
+                world.launched.append(place)
+                yield Asleep(marker=launch.payload.job["marker"], sleep_s=0.0, says=says)
+                world.after(world.launched)
+
+        return Here(trial_s=0.0, steps=200, ended=lambda: None)
+
+
+def said(*, crash: bool) -> bytes:
+    told = messages(40 if crash else 200)
+    if crash:
+        told[-1].update(end="crash", message="ValueError: no", exit_code=1)
+    return b"".join(framed(MARKER, message) for message in told)
+
+
+def swept(
+    folder: Path,
+    stop: Stop,
+    *,
+    bad: frozenset[tuple[str, int]] = frozenset(),
+    stopped: threading.Event | None = None,
+    after: Callable[[list[tuple[str, int]]], None] = lambda launched: None,
+) -> tuple[RunResult, list[tuple[str, int]]]:
+    matrix = folder / "matrix.yaml"
+    folder.mkdir(exist_ok=True)
+    matrix.write_text(MATRIX)
+    matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
+    world = Crashing(bad=bad, launched=[], after=after)
+    options = SweepOptions(out=folder / "reports", seed=1, stop=stop)
+    progress: Any = Silent()
+    context = RunContext(environ={}, progress=progress, stopped=stopped or threading.Event(), open_engine=world.open)
+    result, _ = sweep(selected(matrix, options, {}), options, context)
+    return result, world.launched
+
+
+def test_quick_launches_every_version_once_and_calls_nothing_good(tmp_path: Path) -> None:
+    """A report that says "all good" after one launch of each version would pass a failure of every second launch."""
+    result, launched = swept(tmp_path, Stop(quick=True))
+    assert sorted({*launched}) == sorted((f"v{version}", part) for version in range(1, 5) for part in range(3))
+    assert len(launched) <= 12 + 1  # and the A/A replicate
+    assert (result.verdict, result.exit_code) == ("inconclusive", 4)
+    assert all(cell.verdict.provisional for cell in result.cells)
+    assert headline.sentence(result).startswith("Stopped by --quick. Nothing bad found, but 12 of 12 cells had too few")
+    assert any("stopped by --quick" in line for line in gaps.lines(result))
+
+
+def test_quick_confirms_what_looked_bad(tmp_path: Path) -> None:
+    result, launched = swept(tmp_path, Stop(quick=True), bad=frozenset({("v3", 1), ("v4", 1)}))
+    (finding,) = result.findings
+    assert (finding.before, finding.after, finding.confirmed) == ("v2", "v3", True)
+    assert (launched.count(("v3", 1)), launched.count(("v4", 1)), launched.count(("v3", 0))) == (2, 1, 1)
+    assert result.exit_code == 1
+
+
+def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -> None:
+    result, launched = swept(tmp_path, Stop(first_bad=True), bad=frozenset({("v3", 0), ("v2", 2)}))
+    (finding,) = result.findings
+    assert (finding.after, finding.confirmed) in {("v3", True), ("v2", True)}  # the row that took the fewest seconds
+    assert len(launched) <= 12 + 1 + 3
+    assert {cell.skipped.why for cell in result.cells if cell.skipped} == {SkipReason.STOPPED_AT_FIRST_BAD()}
+
+
+def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirmed(tmp_path: Path) -> None:
+    """After Ctrl-C in the first round, no sentence of the report had the name of the bad version."""
+    stopped = threading.Event()
+
+    def after(launched: list[tuple[str, int]]) -> None:
+        if {version for version, part in launched if part == 0} == {"v1", "v2", "v3", "v4"}:
+            stopped.set()
+
+    result, launched = swept(tmp_path, Stop(), bad=frozenset({("v3", 0), ("v4", 0)}), stopped=stopped, after=after)
+    assert launched.count(("v3", 0)) == 1
+    assert result.verdict == "interrupted"
+    assert not result.findings
+    assert "s v3 seems bad first (provisional; " in headline.sentence(result)
+    assert "v2 before it is good so far" in headline.sentence(result)
+
+
+def _remedies(result: RunResult) -> set[str]:
+    return {
+        signal.remedy
+        for cell in result.cells
+        for signal in cell.verdict.signals.values()
+        if signal.seen in ("blind", "suspect")
+    }
+
+
+def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(tmp_path: Path) -> None:
+    """The report asked for more launches than planned, although the planned ones had not been made."""
+    stopped = threading.Event()
+
+    def after(launched: list[tuple[str, int]]) -> None:
+        if len(launched) == 20:
+            stopped.set()
+
+    result, _ = swept(tmp_path, Stop(), stopped=stopped, after=after)
+    assert result.verdict == "interrupted"
+    assert _remedies(result) == {"run the same sweep again to continue"}
+    quick, _ = swept(tmp_path / "quick", Stop(quick=True))
+    assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
+
+
+def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
+    result, _ = swept(tmp_path, Stop(quick=True, first_look=True))
+    assert headline.sentence(result).startswith("Stopped after a first look. Nothing bad found, but 12 of 12 cells")
+
+
+def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:
+    result, launched = swept(tmp_path, Stop(time_s=1e-9))
+    assert not launched
+    assert {cell.verdict.why for cell in result.cells} == {SkipReason.STOPPED_BY_TIME()}
+    assert (result.verdict, result.exit_code) == ("inconclusive", 4)
+    assert "12 of 12 cells had no launch" in headline.sentence(result)
+
+
+def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> None:
+    swept(tmp_path, Stop(quick=True))
+    result, launched = swept(tmp_path, Stop())
+    assert result.verdict in ("ok", "inconclusive")
+    assert not any(cell.skipped or cell.verdict.provisional for cell in result.cells)
+    assert len(launched) >= 24
+
+
+GOOD, BAD = RowState(), RowState(standing=RowStanding(suspect=True))
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "why"),
+    [
+        (Stop(), GOOD, ""),
+        (Stop(quick=True), GOOD, SkipReason.STOPPED_BY_QUICK()),
+        (Stop(quick=True), BAD, ""),
+        (Stop(quick=True), RowState(first=True), ""),
+        (Stop(quick=True), None, ""),  # a round that was begun is not cut off
+        (Stop(time_s=10.0), GOOD, ""),
+    ],
+)
+def test_what_looks_bad_is_confirmed_before_a_quick_sweep_ends(asked: Stop, state: RowState | None, why: str) -> None:
+    assert Ending(asked=asked, clock=lambda: 0.0).why(state) == why
+
+
+def test_a_time_that_is_over_stays_over() -> None:
+    now = iter([0.0, 5.0, 10.0])
+    ending = Ending(asked=Stop(time_s=10.0), clock=lambda: next(now))
+    assert ending.why(None) == ""
+    assert ending.why(None) == SkipReason.STOPPED_BY_TIME()
+    assert replace(ending.asked, time_s=None) == Stop()
+    assert ending.reason == SkipReason.STOPPED_BY_TIME()
