@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from harness.model.asked import Lane
-from harness.model.episodes import Episode
+from harness.model.episodes import Episode, EpisodeBounds, Order, bounds_of, met
 from harness.model.image import Scalar
 from harness.model.judged import Metric
 from harness.model.planned import Cell
@@ -88,3 +89,21 @@ class Attribution:
     missing: tuple[Cell, ...] = ()
     machines: tuple[str, ...] = ()
     suspect: str = ""
+
+
+def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
+    """Return the bounds of the episodes on each bad lane: the intersection of the bounds in all its variants. Raises
+    ValueError if the variants have no episodes in common, and KeyError for a version that `order` lacks.
+    """
+    of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
+    for episode in attribution.episodes:
+        finding = episode.finding
+        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(episode, order))
+    return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
+
+
+def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
+    found = met(same)
+    if found is None:
+        raise ValueError("variants share an attribution only if their episodes may be one")
+    return found

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.model import Attribution, Cell, Finding, Host, Lane, Plan, RunResult, Variant
+from harness.model.attributed import lane_bounds
 
 _ATTRIBUTIONS = TypeAdapter(tuple[Attribution, ...])
 
@@ -58,15 +59,35 @@ def attributions_of(entries: Any, plan: Plan, findings: Sequence[Finding]) -> tu
         return known[kind][name] if kind != "lane" or name in known[kind] else _left_out(name, plan)
 
     try:
-        return _ATTRIBUTIONS.validate_python(whole(entries))
-    except (LookupError, TypeError, ValueError) as error:
+        attributions = _ATTRIBUTIONS.validate_python(whole(entries))
+        for attribution in attributions:
+            _check(attribution, plan)
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"an attribution that the plan and the findings do not allow: {error}") from error
+    return attributions
 
 
 def _variants(plan: Plan) -> list[Variant]:
     return list(dict.fromkeys(row.variant for row in plan.rows))
 
 
+def _check(attribution: Attribution, plan: Plan) -> None:
+    """Raise LookupError or ValueError for an attribution that reports could not describe."""
+    rows = {(row.series.name, row.lane, row.variant): row for row in plan.rows}
+    for episode in attribution.episodes:
+        if episode.begins is None and episode.ends is None:
+            raise ValueError("an episode without findings")
+        finding = episode.finding
+        row = rows[attribution.series, finding.lane, finding.variant]
+        if finding.series != attribution.series or len(episode.states) != len(row.cells):
+            raise ValueError("an episode of another row")
+    if not (attribution.episodes and attribution.variants and attribution.bad_lanes):
+        raise ValueError("no episodes, variants or lanes")
+    lane_bounds(attribution, {cell.image.version: place for place, cell in enumerate(row.cells)})
+
+
 def _left_out(name: str, plan: Plan) -> Lane:
     """Return the lane of a host of the matrix that the run left out; only the host's name is stored."""
+    if not isinstance(name, str):
+        raise ValueError("the name of a lane is not a text")
     return Lane(host=Host(name=name, engine="", gpus="none", where=plan.matrix.series[0].where))

@@ -147,7 +147,17 @@ def test_attributions_of_an_older_result_are_computed(tmp_path: Path) -> None:
     assert [one.cause for one in reread.read_result(tmp_path).attribution] == [one.cause for one in attribution]
 
 
-@pytest.mark.parametrize(("old", "new"), [('"finding":0', '"finding":99'), ('"variant":0', '"variant":[]')])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"finding":0', '"finding":99'),
+        ('"variant":0', '"variant":[]'),
+        ('{"lane":"local"}', '{"lane":1}'),
+        ('"seen":"', '"seen":"not-'),
+        ('"states":[', '"states":[null,'),
+        ('"bad_lanes":[', '"bad_lanes":[],"":['),
+    ],
+)
 def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
     result = with_ids(build.quickstart())
     written(replace(result, attribution=attribute(result.plan, result.cells, result.findings)), tmp_path)

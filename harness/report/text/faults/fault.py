@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
-from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
+from harness.model.attributed import lane_bounds
+from harness.model.episodes import EpisodeBounds, Order, met, sign_of, span
 from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.text.faults import finding_phrases
 from harness.report.text.faults.lane_names import Names
@@ -102,21 +103,6 @@ def order_of(attribution: Attribution, result: RunResult) -> Order:
 
 
 # ---------------------------------------------------------------- since when, and where
-
-
-def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
-    """Return the bounds of the episodes on each bad lane: the intersection of the bounds in all its variants."""
-    of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
-    for episode in attribution.episodes:
-        finding = episode.finding
-        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(episode, order))
-    return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
-
-
-def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
-    found = met(same)
-    assert found is not None, "variants share an attribution only if their episodes may be one"
-    return found
 
 
 def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -> tuple[str, str]:
