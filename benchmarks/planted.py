@@ -1,6 +1,6 @@
 """What a sweep sees: faults of known size planted in two of four versions of a package, and healthy look-alikes.
 
-        python -m benchmarks.planted                        all planted programs, at 1, 1.5 and 3 times the limit
+    python -m benchmarks.planted                        all planted programs, at 1, 1.5 and 3 times the limit
     python -m benchmarks.planted --signals zombies,disk --sizes 3
     python -m benchmarks.planted --healthy              programs that look guilty but are not
     python -m benchmarks.planted --healthy --resampled 50    and 50 more sweeps of each, resampled from its launches

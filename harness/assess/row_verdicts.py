@@ -28,7 +28,7 @@ from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
 """Most rows of a trace that reports show; the journal keeps all rows."""
-LEAST_ROWS = 16
+LEAST_SHOWN_ROWS = 16
 """Fewest rows of a trace that reports show."""
 HELD_ROWS = 480_000
 """Most rows that all traces of a run hold in memory together: about 30 MB."""
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 def shown_rows(trials: int) -> int:
     """Return how many rows of each trace are kept for the reports of a run with `trials` trials."""
-    return max(LEAST_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
+    return max(LEAST_SHOWN_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.assess.row_verdicts import LEAST_ROWS, thinned_trial
+from harness.assess.row_verdicts import LEAST_SHOWN_ROWS, thinned_trial
 from harness.model import Trial
 from harness.run.run_interfaces import CellRun, RowRun
 
@@ -18,12 +18,11 @@ HELD_BYTES = 256 << 20
 class OpenRows:
     """Bounds the memory of rows that take turns. Thread-safe. A row that a thread works on keeps its traces.
 
-    `read`: reads a trial back from its file. `others`: returns the runs of a row other than its cells, such as the A/A
-    replicate.
+    `read`: reads a trial back from its file. `runs_of`: returns the cells of a row and its A/A replicate.
     """
 
     read: Callable[[Trial], Trial]
-    others: Callable[[RowRun], list[CellRun]]
+    runs_of: Callable[[RowRun], list[CellRun]]
     held_bytes: int = HELD_BYTES
     _rows: dict[RowRun, int] = field(default_factory=dict)
     """Rows with their traces in memory, and the size of the traces in bytes; the row put down last comes last."""
@@ -38,12 +37,12 @@ class OpenRows:
             is_away = row in self._away
             self._away.discard(row)
         if is_away:
-            for run in self._runs(row):
+            for run in self.runs_of(row):
                 run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
 
     def put_down(self, row: RowRun) -> None:
         """End the work on a row. If the traces exceed the limit, drop those of the longest-waiting rows."""
-        taken_bytes = sum(_bytes(trial) for run in self._runs(row) for trial in run.trials)
+        taken_bytes = sum(_bytes(trial) for run in self.runs_of(row) for trial in run.trials)
         with self._lock:
             self._busy.discard(row)
             self._rows.pop(row, None)
@@ -66,12 +65,8 @@ class OpenRows:
     def _send_away(self, row: RowRun) -> None:
         del self._rows[row]
         self._away.add(row)
-        for run in self._runs(row):
-            run.trials[:] = [thinned_trial(trial, rows=LEAST_ROWS) for trial in run.trials]
-
-    def _runs(self, row: RowRun) -> Iterator[CellRun]:
-        yield from row.cells
-        yield from self.others(row)
+        for run in self.runs_of(row):
+            run.trials[:] = [thinned_trial(trial, rows=LEAST_SHOWN_ROWS) for trial in run.trials]
 
 
 def _bytes(trial: Trial) -> int:

@@ -93,7 +93,7 @@ class Running:
             is_done=self.works.is_done,
             begun=self.works.choose_noise,
             again=self.works.again,
-            runs_of=lambda row: (*row.cells, *self.works.twin_of(row)),
+            runs_of=self.works.runs_of,
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
         )

@@ -35,7 +35,7 @@ class Work:
         return f"{self.row.series.name} on {self.row.lane}, {self.row.variant}"
 
     @property
-    def place(self) -> tuple[str, ...]:
+    def noise_place(self) -> tuple[str, ...]:
         """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
         return (*noise_place_of(self.row), self.run.cells[0].cell.lane.host.machine)
 

@@ -64,7 +64,7 @@ class Works:
         per machine, which is chosen when the machine begins it.
         """
         self._rows = Counter(row.variant.scenario.name for row in self.plan.rows)
-        self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
+        self.open_rows = OpenRows(read=self.journal.read_back, runs_of=self.runs_of)
         measuring: set[tuple[str, str]] = set()
         for row in self.plan.rows:
             work = self._work(row, noise=not row.lane.host.pool and noise_place_of(row) not in measuring)
@@ -88,6 +88,10 @@ class Works:
         twin = scheduler.replicate.run if isinstance(scheduler, FullScheduler) else None
         return [] if twin is None else [twin]
 
+    def runs_of(self, run: RowRun) -> list[CellRun]:
+        """Return everything that is launched for a row: its cells, and the A/A replicate if it has one."""
+        return [*run.cells, *self.twin_of(run)]
+
     def judged(self) -> list[JudgedRow]:
         """Return the verdicts on all rows, in the plan's order. An unfinished row has the verdict so far."""
         rows = [(work, self._newest(work)) for work in self._in_order()]
@@ -106,14 +110,16 @@ class Works:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
         work = self._works[run]
         with self._lock:
-            others = [each for each in self._works.values() if each is not work and each.place == work.place]
+            others = [
+                each for each in self._works.values() if each is not work and each.noise_place == work.noise_place
+            ]
             if isinstance(work.scheduler, FullScheduler):
                 work.scheduler.measures_noise = not any(other.measures_noise for other in others)
 
     def again(self, run: RowRun, why: str) -> RowRun:
         """Restart a row and set its trials aside, because those of another machine cannot be compared."""
         old = self._works[run]
-        runs = (*run.cells, *self.twin_of(run))
+        runs = self.runs_of(run)
         failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
         for trial in (trial for each in runs for trial in each.trials):
             self.journal.set_aside(trial)
@@ -151,11 +157,11 @@ class Works:
         work = self._works[run]
         work.finished = True
         with self._lock:
-            if not work.measures_noise and self._measures(work.place):
+            if not work.measures_noise and self._measures(work.noise_place):
                 self.open_rows.put_down(run)
                 return
             waiting = [each for each in self._works.values() if each.finished and not each.final]
-            ready = [each for each in waiting if each.place == work.place]
+            ready = [each for each in waiting if each.noise_place == work.noise_place]
             for each in ready:
                 self.open_rows.recall(each.run)
                 judged = self._judge(each)
@@ -167,7 +173,7 @@ class Works:
     def _measures(self, place: tuple[str, ...]) -> bool:
         """Return whether a row that is not finished measures the noise of this lane and scenario."""
         works = self._works.values()
-        return any(work.measures_noise and not work.finished and work.place == place for work in works)
+        return any(work.measures_noise and not work.finished and work.noise_place == place for work in works)
 
     # ------------------------------------------------------------ verdicts
 
@@ -194,7 +200,7 @@ class Works:
         return judged
 
     def _judge(self, work: Work) -> JudgedRow:
-        place = work.place
+        place = work.noise_place
         noise = work.scheduler.noise()
         if noise is not None:
             self._noises[place] = noise

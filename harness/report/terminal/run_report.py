@@ -1,6 +1,6 @@
 """Writes the report on a terminal: headline, tables, findings, and what remains unknown.
 
-Text from images, tags, params and logs is cleaned by `clean.plain` and printed as `rich.text.Text`, never as markup.
+Text from images, tags, params and logs is cleaned by `plain` and printed as `rich.text.Text`, never as markup.
 """
 
 from __future__ import annotations

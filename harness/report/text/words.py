@@ -1,6 +1,6 @@
 """Writes the short texts that all reports share: on one cell, on several names, on hosts that could not be used.
 
-`clean.plain` cleans the names of images, params and hosts; each format does its own escaping.
+`harmless_text.plain` cleans the names of images, params and hosts; each format does its own escaping.
 """
 
 from __future__ import annotations

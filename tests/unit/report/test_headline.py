@@ -23,13 +23,6 @@ def change(**fields: object) -> Finding:
     return build.finding(build.MULTIDICT, build.HERE, POP, **{"before": "6.2.0", "after": "6.3.0", **fields})  # type: ignore[arg-type]
 
 
-def test_a_leak_that_came_and_went_and_came_again() -> None:
-    assert sentence(build.quickstart()) == (
-        "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
-    )
-
-
 def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
     assert sentence(build.varied()) == (
         "ngc leaks 24 KiB a step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, on both cards, "
