@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from harness.model import Attribution, Cell, Finding, Host, Lane, Plan, RunResult, Variant
 from harness.model.attributed import lane_bounds
+from harness.store.json_files import first_problem
 
 _ATTRIBUTIONS = TypeAdapter(tuple[Attribution, ...])
 
@@ -63,7 +64,8 @@ def attributions_of(entries: Any, plan: Plan, findings: Sequence[Finding]) -> tu
         for attribution in attributions:
             _check(attribution, plan)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"an attribution that the plan and the findings do not allow: {error}") from error
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        raise ValueError(f"an attribution that the plan and the findings do not allow: {problem}") from error
     return attributions
 
 
