@@ -218,6 +218,8 @@ class _Maker:
             yield f"{f'{title} {size}'.rstrip()}{share}"
 
     def _explains(self, finding: Finding) -> bool:
+        if finding.series != self.of.series:
+            return False
         order = fault.order_of(self.of, self.result)
         bounds = bounds_of(Episode(begins=finding, ends=None, seen=finding.after), order)
         return any(

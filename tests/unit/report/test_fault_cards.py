@@ -87,6 +87,21 @@ def test_a_consequence_in_some_variants_is_not_said_of_all() -> None:
     assert card.consequences == ("step time 50 % more (in 1 of 2 variants)",)
 
 
+def test_a_consequence_stands_on_no_card_of_another_series() -> None:
+    rows = [(build.MULTIDICT, build.POP, "6.2.0", "6.3.0"), (build.TENSORFLOW, build.ZEROS, "2.14.1", "2.15.1")]
+    leaks = [build.finding(of, build.HERE, variant, before=good, after=bad) for of, variant, good, bad in rows]
+    slower = replace(
+        leaks[1], metric="step_time", effect=Effect(value=1.5, unit="ratio"), verdict="slower", consequence_of="memory"
+    )
+    result = build.run(
+        [(of, [build.HERE], [variant]) for of, variant, *_ in rows],
+        lambda version, *_: build.leak(7.8) if version >= "6.3" or "2.15" <= version < "3" else build.flat(),
+        findings=[*leaks, slower],
+    )
+    found = {card.attribution.series: card.consequences for card in cards(result)}
+    assert found == {"multidict": (), "tensorflow": ("step time 50 % more",)}
+
+
 def test_a_failure_says_how_many_launches_failed() -> None:
     card = cards(build.varied())[2]
     assert card.rests_on == "3 of 3 launches of 3.7.9 failed, 0 of 3 launches of 3.7.8; p = 0.0119; confirmed"
