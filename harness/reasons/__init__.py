@@ -6,22 +6,17 @@ every sentence can be rewritten here without a change elsewhere.
 """
 
 from harness.reasons.bisections import BisectReason
-from harness.reasons.cell import CellReason, RepeatReason
+from harness.reasons.cell import CellReason, RepeatReason, TrialReason
 from harness.reasons.compared import CompareReason
-from harness.reasons.launches import LaunchReason
+from harness.reasons.launches import LaunchReason, RoundReason, SkipReason, TurnReason
 from harness.reasons.machines import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
-from harness.reasons.observed import ObservedDifference
 from harness.reasons.plans import PlanReason
 from harness.reasons.reason import Reason
-from harness.reasons.rounds import RoundReason
 from harness.reasons.rows import RowWarning
 from harness.reasons.signals import Remedy, SignalReason
-from harness.reasons.skips import SkipReason
 from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
-from harness.reasons.trials import TrialReason
-from harness.reasons.turns import TurnReason
-from harness.reasons.values import ValueReason
+from harness.reasons.values import ObservedDifference, ValueReason
 
 __all__ = [
     "BisectReason",

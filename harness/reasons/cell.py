@@ -1,4 +1,4 @@
-"""The reasons for the verdict on one cell, and for another trial of it."""
+"""The reasons for the verdict on one cell, for what its launches show, and for another trial of it."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ class RepeatReason(Reason):
     NOT_FINITE_ONCE = "a step returned NaN or infinity in one launch, but two must agree"
     DISAGREE = "the trials disagree"
     NO_WHOLE_TRIAL = "no trial ran the whole budget"
+
+
+@unique
+class TrialReason(Reason):
+    """What a launch shows, and why a verdict rests on too few launches."""
+
+    ON_GPU = "{shown} of GPU memory"
+
+    TOO_FEW_RAN = "only {count} of {least} trials could run; so far: {why}"
+    SO_FAR = "so far, by {count} of {least} launches: {why}"
+    SO_FAR_STOPPED = "so far, by {count} of {least} launches ({stopped}): {why}"

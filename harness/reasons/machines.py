@@ -1,4 +1,4 @@
-"""The reasons that concern the machines of a pool, and the rows on them."""
+"""The reasons that concern the machines of a pool and the rows on them, and the names of what differs between them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ from enum import unique
 
 from harness.reasons.reason import Reason
 
+CONDITION_NAMES = {
+    "host.name": "host name",
+    "host.machine": "machine",
+    "host.cpu": "CPU",
+    "host.cpus": "number of CPUs",
+    "host.seen_cpu": "CPU",
+    "host.memory_bytes": "memory",
+    "host.huge_pages": "transparent huge pages",
+    "host.page_kib": "page size",
+    "host.cgroup": "cgroup version",
+    "gpu.uuid": "GPU",
+    "gpu.name": "GPU model",
+    "gpu.driver": "GPU driver",
+    "gpu.cuda": "driver's CUDA version",
+    "gpu.power_limit_w": "GPU power limit",
+    "settings.budget": "steps",
+    "settings.memory_limit": "memory limit",
+    "settings.agent": "agent version",
+    "image.probes": "probes",
+}
+"""Field -> its name in messages, if it differs from the field."""
 HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
 """Fact of an engine -> its name in messages. Clock frequencies are left out, because they change by themselves."""
 GPU_FIELDS = {

@@ -1,4 +1,4 @@
-"""The reasons for the verdicts on the numbers that a scenario returns."""
+"""The reasons for the verdicts on the numbers that a scenario returns, and the differences that are only reported."""
 
 from __future__ import annotations
 
@@ -30,3 +30,16 @@ class ValueReason(Reason):
         "`{name}: equal` cannot be checked: the value differs between launches of one version; seed the scenario, or "
         "write `{name}: {{change: 1%}}`"
     )
+
+
+@unique
+class ObservedDifference(Reason):
+    """What differs between a version and the one before."""
+
+    RETURNED = "{name} is now returned"
+    NO_LONGER_RETURNED = "{name} is no longer returned"
+    SOME_STEPS_DIFFER = "{name} differs in some steps"
+    VALUE_CHANGED = "{name} {old:.6g} → {new:.6g}"
+    LAST_DIGITS_CHANGED = "{name} {old!r} → {new!r}"
+
+    MORE_LINES = "and {count} more new lines"
