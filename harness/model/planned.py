@@ -83,6 +83,10 @@ class Plan:
         asked = sum(cell.excluded is None for cell in row.cells)
         return self.search != "full" and asked >= (AUTO_SEARCHED if self.search == "auto" else FEWEST_SEARCHED)
 
+    def least(self, row: VersionRow) -> int:
+        """Return how many trials a good cell of a row needs."""
+        return 1 if self.searched(row) else self.trials.least
+
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return all cells, row by row."""

@@ -81,7 +81,7 @@ class Running:
         except HarnessError as error:  # the other hosts go on, and what is known is reported
             each.problem = error.text_at(each.host.where)
         if each.problem is not None:
-            _give_up_host(runs, each.problem, least=self.plan.trials.least)
+            self.works.give_up(runs, each.problem)
             self.context.progress.note(each.placed_problem)
 
     def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
@@ -119,10 +119,3 @@ class Running:
 def _splits(row: RowRun) -> bool:
     """Return whether the launches of a row can run side by side."""
     return not compares_times(row.cells[0].cell.variant.scenario)
-
-
-def _give_up_host(rows: Sequence[RowRun], problem: str, *, least: int) -> None:
-    """Record the problem of a lost host in each cell that lacks trials."""
-    for run in (run for row in rows for run in row.cells):
-        if not run.problem and len(run.measured) < least:
-            run.problem = problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.assess.findings import Findings, find
@@ -101,10 +101,16 @@ class Works:
         """Record why each version that lacks launches gets no more."""
         self._to_go_on = Remedy.SWEEP_WITHOUT_STOP(why=why)
         for work in self._works.values():
-            least = 1 if self.plan.searched(work.row) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:
-                if run.runnable and run.skipped is None and len(run.measured) < least:
+                if run.runnable and run.skipped is None and len(run.measured) < self.plan.least(work.row):
                     run.skipped = Skip(by="stop", why=why)
+
+    def give_up(self, rows: Iterable[RowRun], problem: str) -> None:
+        """Record the problem of a lost host in each cell that lacks launches."""
+        for work in (self._works[row] for row in rows):
+            for run in work.run.cells:
+                if not run.problem and run.skipped is None and len(run.measured) < self.plan.least(work.row):
+                    run.problem = problem
 
     def choose_noise(self, run: RowRun) -> None:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
@@ -204,11 +210,10 @@ class Works:
         noise = work.scheduler.noise()
         if noise is not None:
             self._noises[place] = noise
-        least = 1 if self.plan.searched(work.row) else self.plan.trials.least
         judged = judge_row(
             work.row,
             work.run.cells,
-            least=least,
+            least=self.plan.least(work.row),
             seed=self.plan.seed,
             noise=self._noises.get(place),
             searched=self._search(work.row, work.run.cells) if self.plan.searched(work.row) else None,

@@ -111,6 +111,8 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     figures = [_figure(name, *end, like, digits) for end in ends]
     seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
     worst = min(seen, key=lambda signal: _ORDER.index(signal.seen), default=None)
+    between = [entry for entry in cells if entry not in [end for end, _ in ends]]
+    where = next((entry for entry in between if entry.verdict.signals.get(name) is worst), None)
     apart = any(signal_words.is_uncompared(name, entry.verdict) for entry, _ in ends)
     together = [] if apart or _is_early(name, cells) else cells
     visible = [value for entry in together if (value := signal_words.visible_of(name, entry.verdict)) is not None]
@@ -118,6 +120,8 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
     why = "" if worst is None else signal_words.reason(worst)
     if worst is not None and worst.seen == "blind":
         why = "; ".join(text for _, text in words.absent(name, cells)) or why
+    if where is not None and worst is not None and worst.seen == "suspect":
+        why = f"{version(where.cell.image.version)}: {why}"  # the line names only the ends
     limit = next((signal.limit for signal in seen if signal.limit is not None), None)
     return Both(
         name=name,

@@ -308,23 +308,36 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
 
 
+EARLY_WHY = "RSS grows 7.3 KiB a step (0 to 17.4): too early to distinguish it from a buffer that fills"
+
+
+def _suspect_in(suspect: str) -> version_table.Row:
+    """Return a row in which the growth of one version is not decided, and the others do not grow."""
+    early = replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
+    signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=EARLY_WHY)
+    early = build.seen(early, memory=signal)
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return early if version == suspect else build.seen(build.flat())
+
+    (row,) = version_table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
+    return row
+
+
 def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution() -> None:
     """It read "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017
     would have shown".
     """
-    why = "RSS grows 7.3 KiB a step (0 to 17.4): too early to distinguish it from a buffer that fills"
-    early = replace(build.unknown("suspect", why), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
-    signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=why)
-    early = build.seen(early, memory=signal)
-
-    def judge(version: str, *_: object) -> CellVerdict:
-        return early if version == "6.0.5" else build.seen(build.flat())
-
-    (row,) = version_table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
-    told = f"memory may grow by 7.3 (0 to 17.4) KiB/step in 6.0.5 and does not grow in 6.6.4 ({why})"
+    row = _suspect_in("6.0.5")
+    told = f"memory may grow by 7.3 (0 to 17.4) KiB/step in 6.0.5 and does not grow in 6.6.4 ({EARLY_WHY})"
     assert told in old_to_new.line(row)
     memory = next(both for both in old_to_new.of(row) if both.name == "memory")
     assert (memory.figures, memory.visible) == ("7.3 (0 to 17.4) KiB/step → none", "")
+
+
+def test_what_is_suspected_between_the_ends_has_its_version() -> None:
+    """After "memory does not grow in 6.0.5 and 6.6.4" stood how much it grows in another version, without its name."""
+    assert f"(6.3.0: {EARLY_WHY})" in old_to_new.line(_suspect_in("6.3.0"))
 
 
 def test_the_interval_of_a_figure_has_its_unit() -> None:
