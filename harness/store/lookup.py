@@ -28,7 +28,8 @@ def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
     Raises UsageError that lists the newest runs, or names the option for `out` if there are none.
     """
     if Path(text).is_dir():
-        return newest(Path(text))
+        run = newest(Path(text))
+        return run.parent / run.readlink() if run.is_symlink() else run  # `latest` names another run after a sweep
     runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=lambda run: run.name, reverse=True)
     fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
     if fitting:

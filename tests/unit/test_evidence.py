@@ -72,8 +72,12 @@ def played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_is_named_by_path_id_matrix_or_latest(tmp_path: Path) -> None:
+    """The path of the link `latest`, too, is that of the run, so that a printed command still names it after a sweep."""
     path = stored_run.write(tmp_path)
-    names = [str(path), path.name, "quickstart", "latest"]
+    link = path.with_name("latest")
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+    names = [str(path), path.name, "quickstart", "latest", str(link)]
     assert {find_run(name, out=tmp_path / "reports") for name in names} == {path}
     with pytest.raises(UsageError, match="20250301T120000Z-1a2b"):
         find_run("march", out=tmp_path / "reports")

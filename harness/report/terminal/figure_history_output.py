@@ -72,7 +72,8 @@ def _visible(found: SeriesVerdict) -> str:
         sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # logs of relative changes add up
         shown, at_limit = f"a change of {sure} in {what} would have shown", f"one of {limit} (the limit)"
         return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
-    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist"
+    more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
+    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist{more}"
 
 
 def _noise(found: SeriesVerdict) -> str:
