@@ -72,7 +72,7 @@ def played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_is_named_by_path_id_matrix_or_latest(tmp_path: Path) -> None:
-    """The link `latest` is read as the run that it names, so that a printed command is right after another sweep, too."""
+    """The link `latest` stands for the run that it names, so that a printed command is right after another sweep."""
     path = stored_run.write(tmp_path)
     link = path.with_name("latest")
     link.unlink(missing_ok=True)
