@@ -149,7 +149,8 @@ def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
     (cell,) = [each for each in result.cells if str(each.cell.lane) == "one" and each.cell.image.version == "2"]
     assert cell.verdict.verdict == "inconclusive"
     assert "no space left" in cell.problem
-    assert re.match("not measured as planned: .*no space left.*; only 2 of 3 trials could run; so far", words.why(cell))
+    told = "not measured as planned: .*no space left.*; only [12] of 3 trials could run; so far"
+    assert re.match(told, words.why(cell))  # the hosts take turns in either order, and the first measures the noise
     assert result.exit_code == 3
 
 
