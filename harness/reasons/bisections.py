@@ -1,4 +1,4 @@
-"""The reasons for the launches of a bisection, and for its conclusion."""
+"""Lists the reasons for the launches of a bisection, and for its conclusion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class BisectReason(Reason):
-    """Why a bisection launches versions, and what it found in the end."""
+    """Says why a bisection launches versions, and what it found in the end."""
 
     ENDS_UNKNOWN = "nothing is known about {versions}: both ends come first"
     ENDS_ALIKE = "both ends are alike so far: launching {versions} once more to be sure"

@@ -1,4 +1,4 @@
-"""The reasons for the verdict on one cell, for what its launches show, and for another trial of it."""
+"""Lists the reasons for the verdict on one cell, for what its launches show, and for another trial of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class CellReason(Reason):
-    """What the trials of a cell show together, and what the verdict on one of them leaves out."""
+    """Says what the trials of a cell show together, and what the verdict on one of them leaves out."""
 
     FAILED = "{failure} in {agreeing} of {trials} trials: {why}"
     AGREED = "{agreeing} of {trials} trials: {why}"
@@ -33,7 +33,7 @@ class CellReason(Reason):
 
 @unique
 class RepeatReason(Reason):
-    """Why a cell needs another trial."""
+    """Says why a cell needs another trial."""
 
     SETUP_FAILED = "setup failed once"
     TOO_FEW_TRIALS = "{trials} of at least {least} trials"
@@ -46,7 +46,7 @@ class RepeatReason(Reason):
 
 @unique
 class TrialReason(Reason):
-    """What a launch shows, and why a verdict rests on too few launches."""
+    """Says what a launch shows, and why a verdict rests on too few launches."""
 
     ON_GPU = "{shown} of GPU memory"
 

@@ -1,4 +1,4 @@
-"""The reasons why two cells of stored runs are not compared."""
+"""Lists the reasons why two cells of stored runs are not compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class CompareReason(Reason):
-    """Why two cells are not compared."""
+    """Says why two cells are not compared."""
 
     TAKEN_OVER = (
         "measured once: the later run took over these trials from the first; sweep with --fresh to measure again"

@@ -1,4 +1,4 @@
-"""The reasons for and against another launch: of a row, a round or a version."""
+"""Lists the reasons for and against another launch: of a row, a round or a version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class TurnReason(Reason):
-    """Why a row comes before the others."""
+    """Says why a row comes before the others."""
 
     FINISH = "a round that was begun is finished first"
     FIRST = "the first round of every row comes before the second round of any row"
@@ -20,7 +20,7 @@ class TurnReason(Reason):
 
 @unique
 class RoundReason(Reason):
-    """Why another round of all compared versions, or another launch of one version, is needed."""
+    """Says why another round of all compared versions, or another launch of one version, is needed."""
 
     INCOMPLETE_ROUNDS = "only {common} of {wanted} rounds have the {signal} of every version"
     SEEMS_TO_DIFFER = "{signal} seems to differ, and {rounds} rounds are needed to show it"
@@ -35,7 +35,7 @@ class RoundReason(Reason):
 
 @unique
 class LaunchReason(Reason):
-    """Why versions are launched next, or why no more are."""
+    """Says why versions are launched next, or why no more are."""
 
     ROUND = "round {number} of {least}"
     WAITING_FOR_IMAGE = "trial {number}, while waiting for an image"
@@ -51,7 +51,7 @@ class LaunchReason(Reason):
 
 @unique
 class SkipReason(Reason):
-    """Why a version is not launched, or not launched again."""
+    """Says why a version is not launched, or not launched again."""
 
     OUTSIDE_LAUNCHED = "not needed: outside the versions that were launched"
     BETWEEN_BAD = "not needed: between {older} and {newer}, both bad"

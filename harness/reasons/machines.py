@@ -1,4 +1,4 @@
-"""The reasons that concern the machines of a pool and the rows on them, and the names of what differs between them."""
+"""Lists the reasons that concern the machines of a pool and their rows, and the names of what differs between them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GPU_FIELDS = {
 
 @unique
 class MachineReason(Reason):
-    """Why a machine of a pool, or the row on it, is given up, and how a machine differs from the others."""
+    """Says why a machine of a pool, or the row on it, is given up, and how a machine differs from the others."""
 
     LEFT_OUT = (
         "{machine} is left out of the pool: it differs in {difference}; make it match the others, or define a separate "

@@ -1,4 +1,4 @@
-"""The reasons that a search for a component gives, and the names of what it makes."""
+"""Lists the reasons that a search for a component gives, and the names of what it makes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class NarrowReason(Reason):
-    """Why hybrids are launched, what their launches show, and why components belong together."""
+    """Says why hybrids are launched, what their launches show, and why components belong together."""
 
     ENDS_UNKNOWN = "the good and the bad version themselves, again"
     CAUSE_AMONG = "the cause is among {suspects}; next: a hybrid with {groups} from the bad version"
@@ -55,7 +55,7 @@ class NarrowReason(Reason):
 
 @unique
 class NarrowName(Reason):
-    """What the hybrids and groups of a search are called."""
+    """Says what the hybrids and groups of a search are called."""
 
     BASE = "operating system, Python and C library"
     BASE_WITH = "{base}, with {count} distribution{s}"

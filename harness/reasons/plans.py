@@ -1,4 +1,4 @@
-"""The reasons that a plan gives, and its descriptions of what the hosts will do."""
+"""Lists the reasons that a plan gives, and its descriptions of what the hosts will do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class PlanReason(Reason):
-    """Why a plan leaves a cell out, and how a host gets an image."""
+    """Says why a plan leaves a cell out, and how a host gets an image."""
 
     NEEDS_ENGINE = "needs a container engine"
 

@@ -1,4 +1,4 @@
-"""The warnings about a row whose findings are less certain than they look, or leave something out."""
+"""Lists the warnings about a row whose findings are less certain than they look, or leave something out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class RowWarning(Reason):
-    """What the findings of a row leave out or rest on."""
+    """Says what the findings of a row leave out or rest on."""
 
     NO_BASELINE = (
         "{series} on {lane}, {variant}: the baseline, {baseline}, was not measured, so a version is bad if it is worse "

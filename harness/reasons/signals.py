@@ -1,4 +1,4 @@
-"""The reasons for the verdicts on the signals that are compared between versions, and the remedies."""
+"""Lists the reasons for the verdicts on the signals that are compared between versions, and the remedies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class SignalReason(Reason):
-    """Why a signal of a version is judged as it is, or not judged."""
+    """Says why a signal of a version is judged as it is, or not judged."""
 
     LIMIT_IS_NONE = "its limit is none"
     NOT_MEASURED = "not measured"
@@ -42,7 +42,7 @@ class SignalReason(Reason):
 
 @unique
 class Remedy(Reason):
-    """What would let a signal be judged."""
+    """Says what would let a signal be judged."""
 
     SETTLED = "more launches would settle it"
     MORE_LAUNCHES = "more launches (`--trials {launches}`)"

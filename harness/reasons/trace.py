@@ -1,4 +1,4 @@
-"""The reasons for the verdict on one trace, and the names of what they are about."""
+"""Lists the reasons for the verdict on one trace, and the names of what they are about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class GrowthReason(Reason):
-    """The pattern of a leak, and the condition of a leak that a series does not meet."""
+    """Names the pattern of a leak, or the condition of a leak that a series does not meet."""
 
     STEADY = "at the same rate throughout"
     BEGAN_LATE = "at the same rate since it began"
@@ -34,7 +34,7 @@ class GrowthReason(Reason):
 
 @unique
 class TraceReason(Reason):
-    """What a trace shows about memory, the C heap, GPU memory, child processes and the step time."""
+    """Says what a trace shows about memory, the C heap, GPU memory, child processes and the step time."""
 
     GROWS = "{memory} grows {rate:.4g} KiB a step ({low:.4g} to {high:.4g})"
     GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB a step, and gc.collect frees it: reference cycles"
@@ -70,7 +70,7 @@ class TraceReason(Reason):
 
 @unique
 class CountReason(Reason):
-    """Why a count grows, does not grow, or cannot be judged."""
+    """Says why a count grows, does not grow, or cannot be judged."""
 
     GROWS = "{count}: {pace} more, at a constant rate"
     RULED_OUT = "growth of more than {excluded:.2g} a step is ruled out"
@@ -85,7 +85,7 @@ class CountReason(Reason):
 
 @unique
 class MemoryName(Reason):
-    """The names of the memories that can grow."""
+    """Names the memories that can grow."""
 
     RSS = "RSS"
     HEAP = "the C heap in use"
@@ -97,7 +97,7 @@ class MemoryName(Reason):
 
 @unique
 class LayerName(Reason):
-    """The names of the layers that can hold leaked memory."""
+    """Names the layers that can hold leaked memory."""
 
     CYCLES = "reference cycles"
     OBJECTS = "python objects"

@@ -1,4 +1,4 @@
-"""The reasons for the verdicts on the numbers that a scenario returns, and the differences that are only reported."""
+"""Lists the reasons for the verdicts on the numbers that a scenario returns, and differences that are only reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.reasons.reason import Reason
 
 @unique
 class ValueReason(Reason):
-    """Why a number of a version is judged as it is, or not judged."""
+    """Says why a number of a version is judged as it is, or not judged."""
 
     NO_WHOLE_LAUNCH = "not measured: no launch completed its steps"
     NOT_RETURNED = "this version returned no `{name}`"
@@ -34,7 +34,7 @@ class ValueReason(Reason):
 
 @unique
 class ObservedDifference(Reason):
-    """What differs between a version and the one before."""
+    """Says what differs between a version and the one before."""
 
     RETURNED = "{name} is now returned"
     NO_LONGER_RETURNED = "{name} is no longer returned"
