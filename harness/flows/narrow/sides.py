@@ -12,11 +12,12 @@ from harness.errors import InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import leased, using_hosts
-from harness.flows.parts.looking_inside import Looked, Looking
+from harness.flows.parts.looking_inside import Looking
 from harness.model import Cell, Lane, Plan
 from harness.model.answers.narrowed import Component, Side
 from harness.narrow.differing_components import components
 from harness.narrow.inventory import FILE, Inventory, read_inventory
+from harness.probes.looked import Looked
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.process.engine import search_path
 
