@@ -137,9 +137,8 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
             problems.append(f"{param}={size}: {looked.problem}")
         return results.size_try(size, looked)
 
-    tries = search_largest(attempt, sizes)
-    told = tuple(each for each in tries if each.end != "not tried")
-    return replace(blank, tries=told, problem="; ".join(problems))
+    tries = tuple(each for each in search_largest(attempt, sizes) if each.end != "not tried")
+    return replace(blank, tries=tries, problem="; ".join(problems))
 
 
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
