@@ -1,1 +1,1 @@
-"""Says which probes run where, interprets what their launches left, and searches for the largest size that fits. Pure."""
+"""Says which probes run where, interprets their launches, and finds the largest size that fits. Pure functions."""
