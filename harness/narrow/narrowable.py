@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from harness.errors import UsageError
 from harness.model import Cell, Finding
@@ -32,18 +33,16 @@ def finding_between(findings: Sequence[Finding], good: str, bad: str) -> tuple[i
         for number, one in enumerate(findings, start=1)
         if one.kind != "first_fixed" and (one.before, one.after) == (good, bad)
     ]
+    pair, kinds = f"{good} and {bad}", {one.kind for one in findings if one.kind != "first_fixed" or one.after == bad}
+    if not worse and "first_fixed" in kinds:  # what `bad` fixes is bad in `good` from the start, so this comes first
+        raise UsageError(f"{pair}: the good one is worse than the bad one; are they swapped?")
+    if not worse and "bad_from_start" in kinds:
+        raise UsageError(f"{pair}: both are bad; give a good one with --good")
     if not worse:
-        raise UsageError(f"{good} and {bad}: {_no_finding(findings, bad)}")
+        raise UsageError(
+            f"{pair}: nothing that was measured is worse in the bad one; does the scenario show the fault?"
+        )
     return min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
-
-
-def _no_finding(findings: Sequence[Finding], bad: str) -> str:
-    """Return why nothing is worse. If `bad` fixes something, `good` is bad from the start, so this is checked first."""
-    if any(one.kind == "first_fixed" and one.after == bad for one in findings):
-        return "the good one is worse than the bad one; are they swapped?"
-    if any(one.kind == "bad_from_start" for one in findings):
-        return "both are bad; give a good one with --good"
-    return "nothing that was measured is worse in the bad one; does the scenario show the fault?"
 
 
 def coupled(cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, ran: bool = True) -> Coupling:
@@ -53,16 +52,18 @@ def coupled(cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, r
     a, b = (cells[side].image for side in ("A", "B"))
     differing = components(contents["A"], contents["B"])
     if not differing and not ran:
-        end = "no distribution or variable differs; narrow without --dry-run compares mapped libraries"
-        raise UsageError(f"{a.version} and {b.version}: {end}")
+        raise UsageError(
+            f"{a.version} and {b.version}: no distribution or variable differs; narrow without --dry-run compares "
+            "mapped libraries"
+        )
     if not differing:
-        raise equal_versions(cells)
+        refuse_equal(cells)
     return couple(differing, a=contents["A"], b=contents["B"], extras=asked_extras(a.source, b.source))
 
 
-def equal_versions(cells: Mapping[Side, Cell]) -> UsageError:
+def refuse_equal(cells: Mapping[Side, Cell]) -> NoReturn:
     a, b = (cells[side].image.version for side in ("A", "B"))
-    return UsageError(
+    raise UsageError(
         f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
         "other files are not compared"
     )
@@ -82,8 +83,9 @@ def check_swappable(
     )
 
 
-def bad_from_start(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> UsageError:
-    """Return the error that A, which should be good, fails."""
+def refuse_bad(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> NoReturn:
+    """Raise the error that A, which should be good, fails."""
     a, b = (cells[side].image.version for side in ("A", "B"))
-    remedy = "so does the bad one: is the scenario at fault?" if b_fails else f"and {b} does not: are they swapped?"
-    return UsageError(f"{a}: should be good, but fails ({problem}); {remedy}")
+    if b_fails:
+        raise UsageError(f"{a}: should be good, but fails ({problem}); so does the bad one: is the scenario at fault?")
+    raise UsageError(f"{a}: should be good, but fails ({problem}); and {b} does not: are they swapped?")

@@ -14,7 +14,7 @@ from harness.flows.parts.looking_inside import Looking
 from harness.model import Cell, Lane, Plan
 from harness.model.answers.narrowed import Side
 from harness.narrow.inventory import FILE, Inventory, read_inventory
-from harness.narrow.narrowable import bad_from_start, coupled, equal_versions
+from harness.narrow.narrowable import coupled, refuse_bad, refuse_equal
 from harness.probes.looked import Looked
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.process.engine import has_program
@@ -102,19 +102,18 @@ def checked(plan: Plan, context: RunContext) -> Contents:
         looked = {side: one for side, (one, _) in looks.items()}
         coupled(sides.cells, looked)
         if looks["A"][1] and (problem := sides.look(sides.cells["A"], sides.made["A"])[1]):
-            raise bad_from_start(sides.cells, problem, b_fails=bool(looks["B"][1]))
+            refuse_bad(sides.cells, problem, b_fails=bool(looks["B"][1]))
     return looked
 
 
 def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
     """Make both versions. Raises UsageError if they are the same, InfrastructureError, Interrupted."""
     had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
-    for side, digest in digests.items():
-        if digest not in (None, had[side].digest):
-            version = cells[side].image.version
-            context.progress.note(f"{version}: is not the image that the run measured; it has changed since")
+    for side, cell in cells.items():
+        if digests.get(side) not in (None, had[side].digest):
+            context.progress.note(f"{cell.image.version}: is not the image that the run measured; it has changed since")
     if had["A"].digest == had["B"].digest and cells["A"].image.environment == cells["B"].image.environment:
-        raise equal_versions(cells)
+        refuse_equal(cells)
     return had
 
 
@@ -135,9 +134,8 @@ def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[
         raise Interrupted("interrupted before anything was started")
     if opened.engine is None or opened.problem is not None:
         raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
-    return opened.engine, next(
-        (lane for lane in opened.lanes if lane.gpu == asked.gpu), replace(asked, host=opened.host)
-    )
+    lane = next((lane for lane in opened.lanes if lane.gpu == asked.gpu), None)
+    return opened.engine, lane or replace(asked, host=opened.host)
 
 
 def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
