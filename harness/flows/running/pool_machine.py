@@ -82,8 +82,8 @@ class PoolMachine:
         return each.usable
 
     def _goes_on(self, error: HarnessError, *, again: bool) -> bool:
-        """Return whether a lost machine came back, or a lost node's place asks for another one; if not, set its problem.
-        `again`: the pool may wait or ask.
+        """Return whether a lost machine came back, or a lost node's place asks for another one; if not, set its
+        problem. `again`: the pool may wait or ask.
         """
         each, name, where = self.each, self.each.host.machine, self.each.host.where
         lost, note = error.text_at(where), self.context.progress.note
