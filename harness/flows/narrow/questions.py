@@ -18,7 +18,7 @@ from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunRes
 from harness.model.answers.narrowed import Side
 from harness.plan.cells import Selection, select
 from harness.store import inputs
-from harness.store.lookup import cell_of
+from harness.store.lookup import cell_of, good_side
 from harness.store.saved_run import StoredRun
 
 HOST = "local"
@@ -81,8 +81,7 @@ def _check(finding: Finding) -> None:
         raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
     if finding.lane.host.engine == "slurm":
         raise UsageError(f"{place}: narrow makes no hybrids on Slurm hosts yet; run it on a node with --good and --bad")
-    if finding.before is None:
-        raise UsageError(f"{place}: is bad from the start, so there is no good version to make hybrids with")
+    good_side(finding, use="make hybrids with")
 
 
 def _check_values(run: StoredRun, *cells: Cell) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 
-from harness.errors import InfrastructureError, Interrupted, UsageError
+from harness.errors import UNSTARTED, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import leased, using_hosts
@@ -163,7 +163,7 @@ def _equal(cells: Mapping[Side, Cell], *, ran: bool = True) -> str:
 
 def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
     if context.stopped.is_set():
-        raise Interrupted("interrupted before anything was started")
+        raise Interrupted(UNSTARTED)
     if opened.engine is None or opened.problem is not None:
         raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
     lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
