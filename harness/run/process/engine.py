@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -208,7 +209,12 @@ def _temporary_folder() -> Path:
         raise InfrastructureError(f"{error.strerror}; free some space, or set TMPDIR to another folder") from error
 
 
-def search_path(folder: Path) -> str:
+def has_program(name: str, *, python: str, path: str | None) -> bool:
+    """Return whether trials with this interpreter find a program. `path`: their PATH, if it is set."""
+    return shutil.which(name, path=path or _search_path(Path(python).parent)) is not None
+
+
+def _search_path(folder: Path) -> str:
     """Return a trial's PATH. `folder` is the folder of its interpreter."""
     return f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -217,7 +223,7 @@ def environment_of(launch: LaunchRequest) -> dict[str, str]:
     """Return a trial's environment. No variable of this process is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
-        "PATH": search_path(folder),
+        "PATH": _search_path(folder),
         "VIRTUAL_ENV": str(folder.parent),
         "LANG": "C.UTF-8",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # makes CUDA number the GPUs as the driver does
