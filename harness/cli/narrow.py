@@ -115,14 +115,15 @@ def _of_files(
     from harness.flows.narrow import questions
     from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
-    from harness.plan.cells import make_plan
+    from harness.matrix.drafts.two_files import Files, matrix_of_files
+    from harness.plan.cells import make_plan, select
 
     is_script = len(words) == 1 and words[0].endswith(".py")
-    files = questions.Files(
+    files = Files(
         good=good, bad=bad, script=Path(words[0]) if is_script else None, command=() if is_script else words,
         python=python,
     )  # fmt: skip
-    selection = questions.selection_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    selection = select(matrix_of_files(files), seed=random.SystemRandom().randrange(2**31))
     plan = make_plan(selection)
     if dry_run:
         _tell_differences(plan, None, stopped)

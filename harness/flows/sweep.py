@@ -97,7 +97,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             so_far=lambda found: context.so_far(lambda: made(found()), directory),
         )  # fmt: skip
         running.run()
-    result = made(find(running.works.judged()))
+    result = made(find(running.rows.judged()))
     return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from harness.model.answers.narrowed import Component
 from harness.narrow.inventory import Inventory
-from harness.reasons import NarrowName
+from harness.reasons import NarrowName, NarrowReason
 
 BASE = NarrowName.BASE()
+MOST_NAMED = 6
 OF_THE_BASE = re.compile(
     r"^(ld-linux|ld-musl|lib(c|m|dl|rt|util|pthread|resolv|nss_\w+|python[\d.]*|stdc\+\+|gcc_s)[-.])|lib-dynload/"
 )
@@ -21,6 +22,16 @@ def components(a: Inventory, b: Inventory) -> tuple[Component, ...]:
     """Return the components that differ between two sides; those that the scenario maps come first."""
     differing = (*_distributions(a, b), *_libraries(a, b), *_variables(a, b), *_base(a, b))
     return tuple(sorted(differing, key=lambda component: (not component.mapped, component.kind, component.name)))
+
+
+def changed_copy(own: Inventory, copy: Inventory) -> str:
+    """Return in what a version and its copy, which was made from the version's own parts, differ."""
+    names = [each.name for each in components(own, copy)]
+    if not names:
+        return NarrowReason.COPY_EQUAL()
+    left = len(names) - MOST_NAMED
+    more = f" and {left} more" if left > 0 else ""
+    return NarrowReason.COPY_DIFFERS(names=f"{', '.join(names[:MOST_NAMED])}{more}")
 
 
 def _distributions(a: Inventory, b: Inventory) -> Iterator[Component]:

@@ -1,1 +1,1 @@
-"""Interprets the files and messages of probes, and searches for the largest size that fits. Pure functions."""
+"""Says which probes run where, interprets their launches, and finds the largest size that fits. Pure functions."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from harness.model import SizeTry
+from harness.model import Cell, Probe, SizeTry, Variant
 
 
 def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> tuple[SizeTry, ...]:
@@ -35,3 +36,21 @@ def _doubled(allowed: list[int], place: int) -> int:
     end."""
     reach = [other for other in range(place + 1, len(allowed)) if allowed[other] <= 2 * allowed[place]]
     return reach[-1] if reach else place + 1
+
+
+def sizes_of(variant: Variant, probe: Probe) -> tuple[str, list[int]]:
+    """Return the param that a probe searches, and the sizes that the scenario gives it."""
+    param = str(dict(probe.settings)["param"])
+    values = dict(variant.scenario.params).get(param, ())
+    return param, [value for value in values if isinstance(value, int)]
+
+
+def with_size(variant: Variant, param: str, size: int) -> Variant:
+    return replace(variant, params=tuple((name, size if name == param else old) for name, old in variant.params))
+
+
+def family_of(cell: Cell, probe: Probe) -> str:
+    """Return a name that a cell shares with the cells that differ only in the param that the probe searches."""
+    param, _ = sizes_of(cell.variant, probe)
+    others = tuple(pair for pair in cell.variant.params if pair[0] != param)
+    return f"{cell.image} {cell.lane} {replace(cell.variant, params=others)}"

@@ -45,6 +45,12 @@ class NarrowReason(Reason):
     VALUES_OVERLAP = "{name} does not distinguish A from B"
     OTHER_LIBRARY = "{library} of {version} was requested, but {loaded} was mapped"
 
+    COPY_EQUAL = (
+        "no distribution, mapped library or variable differs between the version and its copy; other files are not "
+        "compared"
+    )
+    COPY_DIFFERS = "the version and its copy differ in {names}"
+
     OTHER_REQUIRED = "{name} {version} requires {requirement}, and {other} is {installed}"
     MISSING_REQUIRED = "{name} {version} requires {requirement}, and {other} is not installed"
     FILE_SHARED = "{name} and {other} both have {path}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from harness.model import Build, Scenario, Variant
@@ -64,6 +65,26 @@ def read_inputs(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, b
     """
     files = {place: content for place, name in hashes.items() if (content := _read(place, name, directory)) is not None}
     return files, tuple(place for place in hashes if place not in files)
+
+
+def restored(
+    scenario: Scenario, files: Mapping[str, Mapping[str, str]], directory: Path, *, into: Path
+) -> tuple[Scenario, tuple[str, ...]]:
+    """Write the script or program of a scenario and its files into the folder `into`, as the run in `directory` kept
+    them. Return the scenario with these paths, and the files that are missing; if any is, none is written.
+    """
+    contents, missing = read_inputs(files.get(scenario.name, {}), directory)
+    if missing or (scenario.file is not None and scenario.file.name not in contents):
+        return scenario, missing or (str(scenario.file),)
+    paths = {place: into / PREFIX / place for place in contents}
+    for place, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents[place])
+    started = None if scenario.file is None else paths.pop(scenario.file.name)
+    restored = replace(scenario, files=tuple(paths.values()))
+    if scenario.program is not None and started is not None:
+        return replace(restored, program=replace(scenario.program, path=started)), ()
+    return replace(restored, script=started), ()
 
 
 def _read(place: str, name: str, directory: Path) -> bytes | None:

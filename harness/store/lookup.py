@@ -68,14 +68,6 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
     return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 
-def good_side(finding: Finding, *, use: str) -> str:
-    """Return the version before a finding. Raises UsageError if there is none to `use`, such as `compare with`."""
-    if finding.before is None:
-        place = f"{finding.series} {finding.after}"
-        raise UsageError(f"{place}: is bad from the start, so there is no good version to {use}")
-    return finding.before
-
-
 def _why_none(run: StoredRun) -> str:
     if run.told.verdict != "interrupted":
         return "nothing that it measured changed"

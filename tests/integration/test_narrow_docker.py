@@ -51,7 +51,7 @@ def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_
     environ = {"HARNESS_BASE": LOCAL_BASE, **os.environ}
     plan = make_plan(select(load_matrix(folder / "library.yaml", environ=environ), seed=1))
     context = RunContext(environ=environ, progress=MagicMock(), stopped=threading.Event())
-    with narrow_sides.both_sides(plan, context) as both:
+    with narrow_sides.both_sides(plan, context, digests={}) as both:
         looked = narrow_sides.looked_into(both)
         groups = couple(components(looked["A"], looked["B"]), a=looked["A"], b=looked["B"], extras={}).groups
         assert [group.id for group in groups] == ["libmean.so", "LEVEL"]

@@ -22,8 +22,7 @@ ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name
 WITHOUT_SENTENCES = (
     "assess",
     "flows/running/early_end.py",
-    "flows/running/work.py",
-    "flows/running/works.py",
+    "flows/running/running_rows.py",
     "judge",
     "narrow",
     "plan",

@@ -16,7 +16,7 @@ from harness.model import Finding, Host, Trial
 from harness.model.answers.evidence import Changed, EnvironmentDifference, Section
 from harness.run.docker.docker_client import connect, engine_errors
 from harness.run.images import find_images
-from harness.store.lookup import cell_of, good_side, telling_trial
+from harness.store.lookup import cell_of, telling_trial
 from harness.store.saved_run import StoredRun
 
 Inspect = Callable[[str], Mapping[str, Any]]
@@ -28,10 +28,13 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
 
     Raises UsageError if the finding has no version before it.
     """
-    before = good_side(finding, use="compare with")
-    trials = [_trial(run, finding, version) for version in (before, finding.after)]
+    if finding.before is None:
+        raise UsageError(
+            f"{finding.series} {finding.after}: is bad from the start, so there is no good version to compare with"
+        )
+    trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
     sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
-    return EnvironmentDifference(finding=finding, before=before, after=finding.after, sections=sections)
+    return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
 
 
 def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:

@@ -8,27 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
+from harness.errors import Interrupted
 from harness.flows.narrow import sides as narrow_sides
+from harness.flows.narrow.hybrids import Hybrids
 from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.flows.running.machine_run import MachineRun
 from harness.model import Finding, Plan, Trials
-from harness.model.answers.narrowed import ComponentGroup, Hybrid, Narrowed
-from harness.narrow.coupling import Coupling, asked_extras, couple
-from harness.narrow.differing_components import components
-from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
+from harness.model.answers.narrowed import ComponentGroup, Narrowed
+from harness.narrow.coupling import Coupling
+from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid
+from harness.narrow.narrowable import check_swappable, coupled
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
-from harness.run.engine import Kept
 from harness.run.hosts.host_run import HostRun
-from harness.run.run_interfaces import CellRun, RowRun
+from harness.run.run_interfaces import RowRun
 from harness.schedule.narrow_launches import fault_counts, is_level, level_size
 from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
-
-MOST_NAMED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ def narrowing(
     """
     with narrow_sides.both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or narrow_sides.looked_into(both)
-        coupling = _coupled(both, looked)
+        coupling = coupled(both.cells, looked)
         sides = Sides(
             images={side: cell.image for side, cell in both.cells.items()},
             references={side: each.reference for side, each in both.made.items()},
@@ -72,22 +70,15 @@ def dry_run(plan: Plan, context: RunContext, *, digests: narrow_sides.Digests) -
     """
     with narrow_sides.both_sides(plan, context, digests=digests) as both:
         looked = narrow_sides.installed(both)
-        groups = _coupled(both, looked, ran=False).groups
-        if not any(group.swaps for group in groups):
-            raise UsageError(f"{_nothing_to_swap(both, looked)}; without --dry-run, narrow compares mapped libraries")
-        return groups
+        coupling = coupled(both.cells, looked, ran=False)
+        check_swappable(coupling, both.cells, looked, ran=False)
+        return coupling.groups
 
 
 def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
     """Return the expected cost of a search; without a finding, for a fault that shows in every launch."""
     level = finding is not None and is_level(finding)
     return expected_cost(len(groups), is_level=level, rules=NarrowRules())
-
-
-def _coupled(both: narrow_sides.BothSides, looked: narrow_sides.Contents, *, ran: bool = True) -> Coupling:
-    differing = narrow_sides.differing(both.cells, looked, ran=ran)
-    extras = asked_extras(both.cells["A"].image.source, both.cells["B"].image.source)
-    return couple(differing, a=looked["A"], b=looked["B"], extras=extras)
 
 
 # ---------------------------------------------------------------- the search
@@ -100,11 +91,11 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     UsageError if nothing can be swapped.
     """
     question, both = narrowing.question, narrowing.both
-    if not any(group.swaps for group in narrowing.coupling.groups):
-        raise UsageError(_nothing_to_swap(both, narrowing.sides.inventories))
+    check_swappable(narrowing.coupling, both.cells, narrowing.sides.inventories)
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
-    scheduler = _scheduler(narrowing, journal)
-    _make_shams(narrowing, scheduler)
+    hybrids = Hybrids(both=both, sides=narrowing.sides)
+    scheduler = _scheduler(narrowing, hybrids, journal)
+    hybrids.make_shams(scheduler)
     queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)
     queue.add(RowRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
     lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
@@ -120,63 +111,13 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         try:
             if answer.verdict == "method" and both.lane.host.in_environments:
                 sham = answer.shams[-1].result.hybrid
-                answer = replace(answer, reason=_changed_by_method(narrowing, scheduler, sham))
+                answer = replace(answer, reason=hybrids.changed_by_method(sham, scheduler.runs[sham]))
         finally:
-            _remove_hybrids(narrowing, scheduler)
+            hybrids.remove(scheduler.runs)
     return replace(answer, finding=question.number, metric=question.finding.metric)
 
 
-def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
-    """Return how a copy of a version, made from the version's own parts, differs from that version; "" if the copy can
-    no longer be inspected. No error is raised, because the search already has its answer.
-    """
-    run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
-    if run.prepared is None:
-        return ""
-    try:
-        seen, _ = both.look(run.cell, run.prepared)
-    except (InfrastructureError, Interrupted):
-        return ""
-    names = [each.name for each in components(own, seen)]
-    if not names:
-        return (
-            "no distribution, mapped library or variable differs between the version and its copy; "
-            "other files are not compared"
-        )
-    left = len(names) - MOST_NAMED
-    return (
-        f"the version and its copy differ in {', '.join(names[:MOST_NAMED])}{f' and {left} more' if left > 0 else ''}"
-    )
-
-
-def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
-    """Make the sham swap of each version before anything is launched, which shows whether an index lacks any part.
-
-    Raises InfrastructureError if no sham can be made, Interrupted.
-    """
-    both, problems = narrowing.both, []
-    for sham in made.search.shams:
-        cell = replace(made.like, image=made.image_of(sham))
-        try:
-            narrow_sides.prepared(cell, both.engine, both.context)
-        except ImageUnavailable as error:
-            problems.append(str(error))
-            both.context.progress.note(
-                f"{cell.image.version}: cannot be made: {error}; hybrids that need it cannot be made either"
-            )
-    if problems and len(problems) == len(made.search.shams):
-        raise InfrastructureError(f"no hybrid can be made, so none was launched: {problems[0]}")
-
-
-def _nothing_to_swap(both: narrow_sides.BothSides, looked: narrow_sides.Contents) -> str:
-    names = (f"{cell.image.version} ({' '.join(looked[side].installs_for)})" for side, cell in both.cells.items())
-    return (
-        f"{' and '.join(names)}: everything that differs belongs to the operating system, Python or the C library, "
-        "which cannot be swapped; narrow versions with the same minor version of Python"
-    )
-
-
-def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
+def _scheduler(narrowing: Narrowing, hybrids: Hybrids, journal: RunDirectory) -> NarrowScheduler:
     make = installed_hybrid if narrowing.both.lane.host.in_environments else grafted_hybrid
     return NarrowScheduler(
         search=ComponentSearch(
@@ -189,22 +130,9 @@ def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
         finding=narrowing.question.finding,
         image_of=functools.partial(make, narrowing.sides),
         refused=narrowing.coupling.refused,
-        checked=functools.partial(_checked, narrowing),
+        checked=hybrids.not_loaded,
         log=journal.write_decision,
     )
-
-
-def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
-    """Return which swapped library a hybrid does not load, else "": a library's own RPATH wins over LD_LIBRARY_PATH."""
-    if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
-        return ""
-    try:
-        seen, _ = narrowing.both.look(run.cell, run.prepared)
-    except (EngineUnreachable, Interrupted):
-        raise
-    except InfrastructureError as error:
-        return str(error)
-    return not_loaded(narrowing.sides, hybrid, seen)
 
 
 def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
@@ -214,18 +142,3 @@ def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Host
         plan=plan, journal=journal, context=both.context, finished=lambda row: None, reuse=reuse
     )  # fmt: skip
     return machine.worker(both.engine, both.lane.host, both.lease)
-
-
-def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
-    """Remove the hybrids of this search, except those that another run uses; A and B stay."""
-    note = narrowing.both.context.progress.note
-    for hybrid, run in made.runs.items():
-        if run.prepared is None or narrowing.sides.is_end(hybrid):
-            continue
-        version = run.cell.image.version
-        try:
-            narrowing.both.engine.remove(
-                Kept(reference=run.prepared.reference, name=version, made=True, layers={}), note
-            )
-        except InfrastructureError as error:
-            note(f"{version}: was not removed: {error}; `harness clean --images` removes it")

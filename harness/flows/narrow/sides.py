@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from shutil import which
 
 from harness.errors import UNSTARTED, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import leased, using_hosts
-from harness.flows.parts.looking_inside import Looked, Looking
+from harness.flows.parts.looking_inside import Looking
 from harness.model import Cell, Lane, Plan
-from harness.model.answers.narrowed import Component, Side
-from harness.narrow.differing_components import components
+from harness.model.answers.narrowed import Side
 from harness.narrow.inventory import FILE, Inventory, read_inventory
+from harness.narrow.narrowable import coupled, refuse_bad, refuse_equal
+from harness.probes.looked import Looked
 from harness.run.engine import Engine, Lease, Prepared
-from harness.run.process.engine import search_path
+from harness.run.process.engine import has_program
 
 Contents = Mapping[Side, Inventory]
 """The inventory of each side."""
 Digests = Mapping[Side, str | None]
-NO_DIGESTS: Digests = {}
 INSPECTED_STEPS = 50
 """Most steps of the launch that lists the mapped libraries."""
 COMPONENTS = {"name": "components"}
-NOTHING = ("true",)
-"""The command that is launched instead of the scenario."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +50,7 @@ class BothSides:
 
 
 @contextmanager
-def both_sides(plan: Plan, context: RunContext, *, digests: Digests = NO_DIGESTS) -> Iterator[BothSides]:
+def both_sides(plan: Plan, context: RunContext, *, digests: Digests) -> Iterator[BothSides]:
     """Open and lease the host, and make both versions of a plan, which is one row of two cells. `digests`: those of
     the images that an earlier run measured; a note reports each image that differs.
 
@@ -84,10 +80,10 @@ def installed(sides: BothSides) -> Contents:
     """
     contents = {}
     for side, cell in sides.cells.items():
-        sides.context.progress.preparing(
-            lane=str(cell.lane), image=cell.image.version, text="listing what is installed"
+        sides.context.showing(lane=str(cell.lane), image=cell.image.version)("listing what is installed")
+        scenario = replace(
+            cell.variant.scenario, script=None, program=None, command=("true",), files=(), judge_exit=True
         )
-        scenario = replace(cell.variant.scenario, script=None, program=None, command=NOTHING, files=(), judge_exit=True)
         quiet = replace(cell, lane=replace(cell.lane, gpus=()))
         looking = Looking(engine=sides.engine, cell=quiet, context=sides.context, prepared=sides.made[side])
         looked = looking.quiet_launch(replace(cell.variant, scenario=scenario), steps=1, probe=COMPONENTS)
@@ -101,31 +97,23 @@ def checked(plan: Plan, context: RunContext) -> Contents:
     Raises UsageError if the versions do not differ, or if the first one, which should be good, fails twice;
     InfrastructureError if one cannot be made, Interrupted.
     """
-    with both_sides(plan, context) as sides:
+    with both_sides(plan, context, digests={}) as sides:
         looks = {side: sides.look(cell, sides.made[side]) for side, cell in sides.cells.items()}
         looked = {side: one for side, (one, _) in looks.items()}
-        differing(sides.cells, looked)
+        coupled(sides.cells, looked)
         if looks["A"][1] and (problem := sides.look(sides.cells["A"], sides.made["A"])[1]):
-            raise UsageError(_bad_good(sides.cells, problem, b_fails=bool(looks["B"][1])))
+            refuse_bad(sides.cells, problem, b_fails=bool(looks["B"][1]))
     return looked
-
-
-def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str:
-    a, b = (cells[side].image.version for side in ("A", "B"))
-    remedy = "so does the bad one: is the scenario at fault?" if b_fails else f"and {b} does not: are they swapped?"
-    return f"{a}: should be good, but fails ({problem}); {remedy}"
 
 
 def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
     """Make both versions. Raises UsageError if they are the same, InfrastructureError, Interrupted."""
     had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
-    for side, digest in digests.items():
-        if digest not in (None, had[side].digest):
-            version = cells[side].image.version
-            context.progress.note(f"{version}: is not the image that the run measured; it has changed since")
-    same_variables = cells["A"].image.environment == cells["B"].image.environment
-    if had["A"].digest == had["B"].digest and same_variables:
-        raise UsageError(_equal(cells))
+    for side, cell in cells.items():
+        if digests.get(side) not in (None, had[side].digest):
+            context.progress.note(f"{cell.image.version}: is not the image that the run measured; it has changed since")
+    if had["A"].digest == had["B"].digest and cells["A"].image.environment == cells["B"].image.environment:
+        refuse_equal(cells)
     return had
 
 
@@ -136,29 +124,9 @@ def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) ->
         return
     for side, cell in cells.items():
         given = dict((*cell.image.environment, *cell.variant.scenario.environment))
-        if which(command[0], path=given.get("PATH") or search_path(Path(made[side].reference).parent)):
+        if has_program(command[0], python=made[side].reference, path=given.get("PATH")):
             return
     raise UsageError(f"{command[0]}: no such program, neither in the two environments nor on this machine")
-
-
-def differing(cells: Mapping[Side, Cell], looked: Contents, *, ran: bool = True) -> tuple[Component, ...]:
-    """Return the components that differ between the versions. Raises UsageError if none does. `ran`: the scenario ran,
-    so the libraries that it maps are known.
-    """
-    differences = components(looked["A"], looked["B"])
-    if not differences:
-        raise UsageError(_equal(cells, ran=ran))
-    return differences
-
-
-def _equal(cells: Mapping[Side, Cell], *, ran: bool = True) -> str:
-    a, b = (cells[side].image.version for side in ("A", "B"))
-    if not ran:
-        return f"{a} and {b}: no distribution or variable differs; narrow without --dry-run compares mapped libraries"
-    return (
-        f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
-        "other files are not compared"
-    )
 
 
 def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
@@ -166,8 +134,8 @@ def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[
         raise Interrupted(UNSTARTED)
     if opened.engine is None or opened.problem is not None:
         raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
-    lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
-    return opened.engine, lanes[0] if lanes else replace(asked, host=opened.host)
+    lane = next((lane for lane in opened.lanes if lane.gpu == asked.gpu), None)
+    return opened.engine, lane or replace(asked, host=opened.host)
 
 
 def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:

@@ -15,7 +15,7 @@ from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.running.early_end import Ending
 from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
-from harness.flows.running.works import Works
+from harness.flows.running.running_rows import RunningRows
 from harness.model import Host, Plan
 from harness.plan.explain import most_launches, typical_launches
 from harness.run.hosts.beside import compares_times
@@ -28,7 +28,7 @@ from harness.store import RunDirectory
 class Running:
     """A plan being run on open hosts.
 
-    `only`: the ids of the cells that may be launched; None: all. `so_far`: as for `Works`.
+    `only`: the ids of the cells that may be launched; None: all. `so_far`: as for `RunningRows`.
     """
 
     plan: Plan
@@ -39,14 +39,16 @@ class Running:
     only: frozenset[str] | None = None
     so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
     ending: Ending = field(init=False)
-    works: Works = field(init=False)
+    rows: RunningRows = field(init=False)
     machine_run: MachineRun = field(init=False)
 
     def __post_init__(self) -> None:
         self.ending = Ending(asked=self.plan.stop)
-        self.works = Works(plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far)
+        self.rows = RunningRows(
+            plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far
+        )
         self.machine_run = MachineRun(
-            plan=self.plan, journal=self.journal, context=self.context, finished=self.works.finish, reuse=self.reuse
+            plan=self.plan, journal=self.journal, context=self.context, finished=self.rows.finish, reuse=self.reuse
         )
 
     def run(self) -> None:
@@ -58,7 +60,7 @@ class Running:
         machines = [[each for each in self.hosts if each.part_of == host] for host in hosts]
         in_threads([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
         if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
-            self.works.mark_unfinished(self.ending.reached)
+            self.rows.mark_unfinished(self.ending.reached)
 
     def _about(self) -> Mapping[str, int]:
         """Return the probable number of launches by lane: as in earlier runs, else as many as clear results take."""
@@ -69,7 +71,7 @@ class Running:
 
     def _run_host(self, machines: Sequence[OpenHost]) -> None:
         each, *_ = machines
-        runs = self.works.on(each.part_of)
+        runs = self.rows.on(each.part_of)
         if each.part_of.pool:
             self._pool(machines).run(runs)
             return
@@ -81,7 +83,7 @@ class Running:
         except HarnessError as error:  # the other hosts go on, and what is known is reported
             each.problem = error.text_at(each.host.where)
         if each.problem is not None:
-            self.works.give_up(runs, each.problem)
+            self.rows.give_up(runs, each.problem)
             self.context.progress.note(each.placed_problem)
 
     def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
@@ -90,10 +92,10 @@ class Running:
             context=self.context,
             make_queue=functools.partial(self._queue, machines[0].part_of),
             use=self.machine_run.use,
-            is_done=self.works.is_done,
-            begun=self.works.choose_noise,
-            again=self.works.again,
-            runs_of=self.works.runs_of,
+            is_done=self.rows.is_done,
+            begun=self.rows.choose_noise,
+            again=self.rows.again,
+            runs_of=self.rows.runs_of,
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
         )
@@ -103,8 +105,8 @@ class Running:
         they took turns, each round would pull their images again.
         """
         queue = RowQueue(
-            standing=self.works.standing,
-            recall=self.works.open_rows.recall,
+            standing=self.rows.standing,
+            recall=self.rows.open_rows.recall,
             stop=self.ending.why,
             may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
             splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,

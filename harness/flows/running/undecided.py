@@ -13,7 +13,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.opening import leased
 from harness.flows.running.early_end import Ending
-from harness.flows.running.works import Works
+from harness.flows.running.running_rows import RunningRows
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.model import Plan
 from harness.model.watching import unheard
@@ -55,22 +55,22 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
     """Return the verdicts on all rows by the trials of earlier runs that still fit. Nothing is launched. A host that
     is lost meanwhile gets a problem. Return () if the run is stopped.
     """
-    works = Works(plan=plan, journal=journal, ending=Ending(asked=plan.stop), only=frozenset())
+    rows = RunningRows(plan=plan, journal=journal, ending=Ending(asked=plan.stop), only=frozenset())
     homes = journal.machines()
     for each in (each for each in hosts if each.usable):
         here = each.host.machine
         try:
             with leased(each, context, over=context.stopped.is_set):
-                for row in works.on(each.part_of):
+                for row in rows.on(each.part_of):
                     if homes.get(row.place, here) == here:
                         for run in row.cells:
                             _take_over(run, each, journal, context, most=plan.trials.most)
-                        works.finish(row)
+                        rows.finish(row)
         except Interrupted:
             return ()
         except HarnessError as error:  # the other hosts go on
             each.problem = error.text_at(each.host.where)
-    return works.judged()
+    return rows.judged()
 
 
 def _take_over(run: CellRun, each: OpenHost, journal: RunDirectory, context: RunContext, *, most: int) -> None:

@@ -14,11 +14,13 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.narrow import questions, search, sides
-from harness.flows.narrow.questions import Files, of_run, selection_of_files
+from harness.flows.narrow import search, sides
+from harness.flows.narrow.questions import of_run
+from harness.matrix.drafts.two_files import Files, matrix_of_files
 from harness.model import Finding, Program, Variant
-from harness.plan.cells import make_plan
+from harness.plan.cells import make_plan, select
 from harness.run.trial.payload import pack
+from harness.store import inputs
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
 from tests.unit.narrow.test_coupling import inventory
@@ -51,7 +53,9 @@ def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, t
     """A finding of `harness try` or `init` could not be narrowed, because the program existed twice."""
     scripted = run.findings[0].variant.scenario
     program = Program(path=scripted.script)
-    kept = questions._scenario(run, replace(scripted, script=None, program=program), tmp_path / "copy")
+    programmed = replace(scripted, script=None, program=program)
+    kept, missing = inputs.restored(programmed, run.files, run.path, into=tmp_path / "copy")
+    assert not missing
     assert kept.program is not None
     assert kept.program.path is not None
     assert kept.program.path.read_text() == stored_run.SCRIPT
@@ -103,7 +107,7 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
     good: str, bad: str, told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        selection_of_files(files(tmp_path, good, bad), seed=1)
+        select(matrix_of_files(files(tmp_path, good, bad)), seed=1)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +120,13 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
 )
 def test_a_script_that_cannot_be_launched_is_told_first(script: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=told):
-        selection_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script), seed=1)
+        select(matrix_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script)), seed=1)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), bad=tmp_path / "gone.txt")
     with pytest.raises(UsageError, match=r"gone\.txt: cannot be read"):
-        selection_of_files(asked, seed=1)
+        select(matrix_of_files(asked), seed=1)
 
 
 def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +135,7 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
     (tmp_path / "check.py").write_text("import helper\n")
     (tmp_path / "helper.py").touch()
     asked = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")
-    plan = make_plan(selection_of_files(replace(asked, script=None, command=("python", "check.py")), seed=1))
+    plan = make_plan(select(matrix_of_files(replace(asked, script=None, command=("python", "check.py"))), seed=1))
     assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
 
 
@@ -139,13 +143,13 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
 def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(command: str, tmp_path: Path) -> None:
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=(command,))
     with pytest.raises(UsageError, match=f"^{command}: no such file"):
-        selection_of_files(asked, seed=1)
+        select(matrix_of_files(asked), seed=1)
 
 
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
     """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
     asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
-    (row,) = make_plan(selection_of_files(asked, seed=1)).rows
+    (row,) = make_plan(select(matrix_of_files(asked), seed=1)).rows
     cells = dict(zip(("A", "B"), row.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
@@ -160,7 +164,7 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It printed the number of launches that a search takes, and the search then refused both versions."""
-    plan = make_plan(selection_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), seed=1))
+    plan = make_plan(select(matrix_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")), seed=1))
     a, b = plan.rows[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
 

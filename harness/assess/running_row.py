@@ -1,0 +1,153 @@
+"""Judges one row while it runs, from the launches that its scheduler has chosen so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from harness.assess.row_verdicts import JudgedRow, baseline_of, judge_row, noise_place_of, shown_rows
+from harness.model import Noise, Plan, VersionRow
+from harness.reasons import RowWarning
+from harness.run.run_interfaces import CellRun, RowRun
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.compatibility import cannot_run
+from harness.schedule.full_scheduler import FullScheduler
+from harness.store.journal import ASIDE
+
+FAILED = ("crash", "oom", "hang")
+
+
+@dataclass(kw_only=True)
+class RunningRow:
+    """A row of the plan while it runs, with its scheduler, its launches and its verdict.
+
+    `planned`: the row in the plan; in a pool, the cells of `row` belong to the machine that runs it. `only`: the ids of
+    the cells that may be launched; None: all. `rows`: the number of rows of its scenario. `seen`: the evidence on which
+    the verdict `judged` rests. `finished`: nothing more is launched. `final`: the verdict is the last one, and the full
+    traces are gone. `again`: the reason for each time that the row started again.
+    """
+
+    plan: Plan
+    planned: VersionRow
+    only: frozenset[str] | None
+    rows: int
+    row: RowRun
+    scheduler: FullScheduler | BisectScheduler
+    judged: JudgedRow
+    seen: tuple[object, ...] = ()
+    finished: bool = False
+    final: bool = False
+    again: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.planned.series.name} on {self.planned.lane}, {self.planned.variant}"
+
+    @property
+    def noise_place(self) -> tuple[str, ...]:
+        """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
+        return (*noise_place_of(self.planned), self.row.cells[0].cell.lane.host.machine)
+
+    @property
+    def measures_noise(self) -> bool:
+        return isinstance(self.scheduler, FullScheduler) and self.scheduler.measures_noise
+
+    @property
+    def replicates(self) -> list[CellRun]:
+        """Return the A/A replicate, if the row has one."""
+        twin = self.scheduler.replicate.run if isinstance(self.scheduler, FullScheduler) else None
+        return [] if twin is None else [twin]
+
+    @property
+    def lacking(self) -> list[CellRun]:
+        """Return the cells that have fewer launches than a verdict needs, for no known reason."""
+        least = self.plan.least(self.planned)
+        return [run for run in self.row.cells if run.skipped is None and len(run.measured) < least]
+
+    @property
+    def evidence(self) -> tuple[object, ...]:
+        """Return the evidence for a verdict on the row. If it changes, the row must be judged again."""
+        return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in self.row.cells)
+
+    def judge(self, noises: dict[tuple[str, ...], Noise | None]) -> JudgedRow:
+        """Judge the row by its launches so far. `noises`: the newest A/A noise by place, which this updates."""
+        plan, planned, runs = self.plan, self.planned, self.row.cells
+        noise = noises[self.noise_place] = self.scheduler.noise() or noises.get(self.noise_place)
+        judged = judge_row(
+            planned,
+            runs,
+            least=plan.least(planned),
+            seed=plan.seed,
+            noise=noise,
+            searched=_bisection(plan, planned, runs) if plan.searched(planned) else None,
+            trace_rows=shown_rows(len(plan.cells) * plan.trials.least),
+            rows=self.rows,
+        )
+        unfound = () if judged.changes else self._conclusion()
+        cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, planned.cells, strict=True))
+        warnings = (*judged.warnings, *unfound, *self.again)
+        replicates = sum(twin.launched for twin in self.replicates)
+        self.judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
+        self.seen = self.evidence
+        return self.judged
+
+    def _conclusion(self) -> tuple[str, ...]:
+        """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
+        found = self.scheduler.conclusion if isinstance(self.scheduler, BisectScheduler) else ""
+        return (RowWarning.SEARCHED(row=self, found=found),) if found else ()
+
+    def anew(self, why: str) -> RunningRow:
+        """Return the row without launches, and with a warning why it starts again and what had failed until then."""
+        runs = (*self.row.cells, *self.replicates)
+        failed = [run.cell.image.version for run in runs for trial in run.trials if trial.end in FAILED]
+        warning = RowWarning.STARTED_AGAIN(row=self, why=why, folder=ASIDE)
+        if failed:
+            versions = ", ".join(dict.fromkeys(failed))
+            warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=self, why=why, versions=versions, folder=ASIDE)
+        new = _running_row(self.plan, self.planned, only=self.only, rows=self.rows, measures_noise=False)
+        new.again = (*self.again, warning)
+        return new
+
+
+def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RunningRow]:
+    """Yield the rows of a plan with their schedulers. `only`: the ids of the cells that may be launched; None: all.
+
+    One row of each scenario and lane measures the A/A noise. In a pool it is one row per machine, which is chosen when
+    the machine begins it.
+    """
+    counts = Counter(planned.variant.scenario.name for planned in plan.rows)
+    measured: set[tuple[str, str]] = set()
+    for planned in plan.rows:
+        place, rows = noise_place_of(planned), counts[planned.variant.scenario.name]
+        measures = not planned.lane.host.pool and place not in measured
+        row = _running_row(plan, planned, only=only, rows=rows, measures_noise=measures)
+        if row.measures_noise:
+            measured.add(place)
+        yield row
+
+
+def _running_row(
+    plan: Plan, planned: VersionRow, *, only: frozenset[str] | None, rows: int, measures_noise: bool
+) -> RunningRow:
+    runs = tuple(
+        CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in planned.cells
+    )
+    if plan.searched(planned) and only is None:
+        scheduler: FullScheduler | BisectScheduler = _bisection(plan, planned, runs)
+    else:
+        scheduler = FullScheduler(runs=runs, asked=plan.trials, only=only, measures_noise=measures_noise, rows=rows)
+    fresh = [CellRun(cell=cell) for cell in planned.cells]
+    return RunningRow(
+        plan=plan,
+        planned=planned,
+        only=only,
+        rows=rows,
+        row=RowRun(cells=runs, scheduler=scheduler),
+        scheduler=scheduler,
+        judged=judge_row(planned, fresh, least=plan.trials.least, seed=plan.seed),
+    )
+
+
+def _bisection(plan: Plan, planned: VersionRow, runs: tuple[CellRun, ...]) -> BisectScheduler:
+    """Return a bisection, which chooses launches, or only judges those of an earlier bisection or of `--decide`."""
+    return BisectScheduler(runs=runs, asked=plan.trials, baseline=baseline_of(planned))
