@@ -14,6 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import docker
 import pytest
@@ -71,16 +72,21 @@ class Harness:
         return Ended(process.returncode, out, err)
 
     def run_here(self, *arguments: str) -> Ended:
-        """Like `run`, but in this process: for commands that end before they start anything."""
-        out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+        """Like `run`, but in this process, which has imported the harness: quicker by a second of processor time."""
+        out, err, before = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO(), Path.cwd()
         os.chdir(self.folder)
         try:
-            with redirect_stdout(out), redirect_stderr(err):
+            with (
+                mock.patch.dict(os.environ, {"HARNESS_BASE": LOCAL_BASE, **os.environ, **self.environ}),
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
                 code = cli.run(list(arguments))
         finally:
             os.chdir(before)
         assert "Traceback" not in err.getvalue(), err.getvalue()
-        return Ended(code, out.getvalue(), err.getvalue())
+        out.seek(0)
+        return Ended(code, out.read(), err.getvalue())
 
     def write(self, text: str, name: str = "matrix.yaml") -> str:
         (self.folder / name).write_text(text)

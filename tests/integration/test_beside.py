@@ -45,7 +45,7 @@ def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine:
     """Half the time is no gain if the answer is different."""
     params = "{fault: [none, error], at: 20, work_us: 200, since: 1.15.0}"
     matrix = harness.write(planted(engine=engine, params=params, limits=NO_LEVELS))
-    ended = harness.run("sweep", matrix)
+    ended = harness.run_here("sweep", matrix)
     assert ended.code == 1, ended.err
     assert changes(harness.summary()) == [("outcome", "first_bad", "1.14.0", "1.15.0")]
     (finding,) = causes(harness.summary())
@@ -62,7 +62,7 @@ def test_launches_that_disturb_each_other_accuse_no_version(harness: Harness) ->
     limits = NO_LEVELS.replace("}", ", setup: bad}")
     text = planted(engine="process", params="{}", limits=limits, steps="{first: 100, budget: 200}")
     matrix = harness.write(text.replace(f"{ROOT}/scenarios/planted.py", str(script)))
-    ended = harness.run("sweep", matrix)
+    ended = harness.run_here("sweep", matrix)
     found = trials(harness)
     assert any("alongside" in one["message"] for one in found), "two launches were to meet"
     assert {one["end"] for one in found} <= {"completed", "stopped", "infrastructure"}
@@ -73,6 +73,6 @@ def test_launches_that_disturb_each_other_accuse_no_version(harness: Harness) ->
 def test_one_at_a_time_is_a_word_in_the_matrix(harness: Harness) -> None:
     versions, params = '["1.15.0", "1.16.0"]', "{fault: none, work_us: 100}"
     text = planted(engine="process, parallel: false", params=params, versions=versions, limits=NO_LEVELS)
-    assert harness.run("sweep", harness.write(text)).code == 0
+    assert harness.run_here("sweep", harness.write(text)).code == 0
     assert overlap(trials(harness)) == 0
     assert not any(one["beside"] for one in trials(harness))

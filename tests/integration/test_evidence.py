@@ -36,12 +36,12 @@ def swept(harness: Harness, *, engine: str, fault: str) -> None:
     """Yield a sweep that finds `fault` in 1.16.0; `until` is a param, not a version, and hides nothing."""
     series = six(["1.15.0", "1.16.0"], base=LOCAL_BASE, TF_SAID="$(touch x) `touch x` '")
     text = MATRIX.format(engine=engine, fault=fault, root=ROOT, six=series).replace('until: "$', 'until: "9.$')
-    ended = harness.run("sweep", harness.write(text))
+    ended = harness.run_here("sweep", harness.write(text))
     assert ended.code == 1, ended.err
 
 
 def repro(harness: Harness, *words: str) -> str:
-    ended = harness.run("repro", "latest", *words)
+    ended = harness.run_here("repro", "latest", *words)
     assert ended.code == 0, ended.err
     return ended.out
 
@@ -94,7 +94,7 @@ def client() -> Iterator[docker.DockerClient]:
 def test_the_script_of_an_issue_runs_in_a_bare_image(harness: Harness) -> None:
     """The script is copied out of the Markdown into an image without the harness, as its reader would do."""
     swept(harness, engine="docker", fault="leak")
-    text = harness.run("issue", "latest", "1").out
+    text = harness.run_here("issue", "latest", "1").out
     code = re.search(r"```python\n(.*?)```\n", text, re.DOTALL)
     assert code is not None, text
     command = [

@@ -24,19 +24,19 @@ def test_a_program_is_tried_with_two_versions_and_nothing_else(harness: Harness)
         "--step-time",
         "20s",
     )
-    ended = harness.run("try", *words, "--", "python", "mine.py", "--epochs", "1000")
+    ended = harness.run_here("try", *words, "--", "python", "mine.py", "--epochs", "1000")
     assert ended.code in (0, 1, 4), ended.err  # a busy machine leaves a step time undecided, or slower
     assert "copied in: mine.py\n" in ended.err
     cells = harness.summary("try-mine")["cells"]
     assert [cell["image"] for cell in cells] == ["2.1.3", "2.2.6"]
     assert all(cell["steps"] >= 500 for cell in cells), cells
-    again = harness.run("sweep", "reports/try-mine.yaml", "--trials", "2", "--json")
+    again = harness.run_here("sweep", "reports/try-mine.yaml", "--trials", "2", "--json")
     assert again.code == ended.code
 
 
 def test_a_command_that_fails_in_the_newer_version_is_found(harness: Harness) -> None:
     script = "import numpy, sys; sys.exit(numpy.__version__ == '2.2.6')"
-    ended = harness.run("try", "numpy==2.1.3", "numpy==2.2.6", "--exit-code", "--", "python", "-c", script)
+    ended = harness.run_here("try", "numpy==2.1.3", "numpy==2.2.6", "--exit-code", "--", "python", "-c", script)
     assert ended.code == 1, ended.err
     (finding,) = harness.summary("try-python")["findings"]
     assert (finding["last_good"], finding["first_bad"]) == ("2.1.3", "2.2.6")
@@ -49,7 +49,7 @@ def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness)
         "    train_one()\n    print('step', number)\n"
     )
     words = ("numpy==2.1.3", "numpy==2.2.6", "--quick")
-    ended = harness.run("try", *words, "--", "python", "loop.py")
+    ended = harness.run_here("try", *words, "--", "python", "loop.py")
     assert ended.code == 2
     assert ended.err.count("trial local") == 1, "one launch is enough"
     assert ended.err.splitlines()[-1].endswith(
@@ -57,7 +57,7 @@ def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness)
         " step: --step-pattern '^step '"
     )
     assert not (harness.folder / "reports/try-loop.yaml").exists(), "a second call would be another file"
-    assert harness.run("runs").out == "no runs\n", "nothing was measured"
-    again = harness.run("try", *words, "--steps-are", "loop:train_one", "--", "python", "loop.py")
+    assert harness.run_here("runs").out == "no runs\n", "nothing was measured"
+    again = harness.run_here("try", *words, "--steps-are", "loop:train_one", "--", "python", "loop.py")
     assert "the program ends by itself after 700 steps" in again.err
     assert {cell["verdict"] for cell in harness.summary("try-loop")["cells"]} == {"flat"}, again.out

@@ -100,7 +100,7 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
     lab.old.set_gpus(gpus=[card, twin, cut])
     lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
     text = matrix(lab, old="each", new="[l40, GPU-cafe]").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
-    ended = tried.run("sweep", tried.write(text))
+    ended = tried.run_here("sweep", tried.write(text))
     assert (ended.code, blind(tried)) == (NOT_ALL_DECIDED, {"memory"}), ended.err
     found = cells(tried)
     assert {verdict for verdict, _ in found.values()} == {"flat"}
@@ -113,7 +113,7 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
 
 def test_a_host_without_a_card_is_told_and_the_others_go_on(lab: Lab, tried: Harness) -> None:
     lab.old.set_gpus(gpus=[])
-    ended = tried.run("sweep", tried.write(matrix(lab, old="all", new="[4090]")))
+    ended = tried.run_here("sweep", tried.write(matrix(lab, old="all", new="[4090]")))
     assert ended.code == 3, ended.err
     assert "containers with GPUs start there, but see no GPU" in cells(tried)["old/all none"][1]
     assert cells(tried)["new/RTX 4090 none"][0] == "flat"
@@ -124,7 +124,7 @@ def test_what_is_the_machines_fault_is_never_bad(lab: Lab, tried: Harness) -> No
     refuses the driver.
     """
     name = tried.write(matrix(lab, new="each", faults="[none, xid, driver]"))
-    ended = tried.run("sweep", name)
+    ended = tried.run_here("sweep", name)
     assert ended.code == 3, ended.err
     found = {where.split()[-1]: told for where, told in cells(tried).items()}
     assert found["none"][0] == "flat"
@@ -137,7 +137,7 @@ def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harn
     """Only the refusal says what the image needs."""
     one = f'one: "{BASE}"}}'
     text = matrix(lab, new="each").replace(one, f"{one}, environment: [NVIDIA_REQUIRE_CUDA=cuda>=12.9]")
-    ended = tried.run("sweep", tried.write(text))
+    ended = tried.run_here("sweep", tried.write(text))
     ((verdict, why),) = cells(tried).values()
     assert (ended.code, verdict) == (0, "incompatible"), ended.out
     assert why == "the image requires cuda>=12.9, but the host's driver is older"
@@ -145,7 +145,7 @@ def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harn
 
 def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None:
     lab.old.set_gpus(fail="initialization error: nvml error: driver not loaded")
-    ended = tried.run("sweep", tried.write(matrix(lab, old="each", new="each")))
+    ended = tried.run_here("sweep", tried.write(matrix(lab, old="each", new="each")))
     assert ended.code == 3, ended.err
     assert cells(tried)["new/RTX 4090 none"][0] == "flat"
     verdict, why = cells(tried)["old/each none"]
@@ -155,7 +155,7 @@ def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None
 
 
 def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: Harness) -> None:
-    name = tried.write(matrix(lab, old="each", new="each", trials=4, faults="slow"))
+    name = tried.write(matrix(lab, old="each", new="each", trials=3, faults="slow"))
     running = tried.start("sweep", name)
     try:
         assert until(lambda: any("new" in path.name for path in tried.trial_files()), seconds=120)
@@ -168,7 +168,7 @@ def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: H
     assert "the connection to the engine was lost" in said or "the engine does not answer" in said
     assert cells(tried)["old/RTX 3090 slow"][0] == "flat"
     assert cells(tried)["new/RTX 4090 slow"][0] in ("untested", "inconclusive")
-    again = tried.run("sweep", name)
+    again = tried.run_here("sweep", name)
     assert (again.code, blind(tried)) == (NOT_ALL_DECIDED, {"memory"}), again.err
     log = (tried.folder / "reports/matrix/latest/decisions.jsonl").read_text().splitlines()
     assert {one["lane"] for one in map(json.loads, log) if one["launch"]} == {"new/RTX 4090"}
@@ -179,7 +179,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
     name = tried.write(matrix(lab, new="each", trials=8, faults="slow"))
     first = tried.start("sweep", name, "--out", "first")
     assert until(lambda: any(tried.folder.glob("first/*/*/trials/*.json")), seconds=120)
-    second = tried.run("sweep", name, "--out", "second", "--trials", "1:1")
+    second = tried.run_here("sweep", name, "--out", "second", "--trials", "1:1")
     first.communicate(timeout=60)
     assert (first.returncode, second.code) == (NOT_ALL_DECIDED, NOT_ALL_DECIDED), second.err
     assert f"process {first.pid}, since" in second.err
@@ -222,7 +222,7 @@ def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, 
     with way_to(way) as address:
         series = [f'  {name}: {{images: {{one: "{address}/{name}:1"}}}}' for name in faults]
         text = matrix(lab, new="each").replace("hosts:", "\n".join([*series, "hosts:"]))
-        ended = tried.run("sweep", tried.write(text))
+        ended = tried.run_here("sweep", tried.write(text))
     assert ended.code == 3, ended.err
     found = {cell["series"]: (cell["verdict"], cell["why"]) for cell in tried.summary()["cells"]}
     assert found["s"][0] == "flat"

@@ -18,7 +18,7 @@ TRAIN = "def one(): return sum(range(200))\nfor _ in range(120): one()\n"
 def test_a_program_that_ends_before_its_budget_leaves_the_sweep_undecided(harness: Harness) -> None:
     """A training of 120 steps was called good for 400."""
     harness.write(TRAIN, "train.py")
-    ended = harness.run("sweep", harness.write(MATRIX))
+    ended = harness.run_here("sweep", harness.write(MATRIX))
     (cell,) = harness.summary()["cells"]
 
     assert ended.code == 4, ended.err

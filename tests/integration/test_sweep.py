@@ -12,7 +12,7 @@ import pytest
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.waiting import until
 
-# Six versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
+# Versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
 PLANTED = """\
 version: 1
 series:
@@ -30,7 +30,7 @@ scenarios:
     timeout: 60s
     steps: {steps}
     limits: {limits}
-trials: {{least: 2, most: 4}}
+trials: {{least: 2, most: 3}}
 """
 
 
@@ -39,13 +39,23 @@ NO_LEVELS = (
     "first_step: none, output: none, shm: none}"
 )
 """Allows exit code 0 on a machine that may be too busy to keep a limit, and whose /dev/shm other programs use."""
-FOUR = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]'
+THREE = '["1.14.0", "1.15.0", "1.16.0"]'
 
 
 def planted(
-    *, engine: str, params: str, versions: str = FOUR, steps: str = "{first: 500, budget: 4000}", limits: str = "{}"
+    *, engine: str, params: str, versions: str = THREE, steps: str = "{first: 200, budget: 1000}", limits: str = "{}"
 ) -> str:
     return PLANTED.format(engine=engine, params=params, versions=versions, steps=steps, limits=limits, root=ROOT)
+
+
+def long(engine: str) -> str:
+    """Return a matrix of one version, whose launches take seconds."""
+    return planted(
+        engine=engine,
+        params="{fault: none, work_us: 1000}",
+        versions='["1.16.0"]',
+        steps="{first: 500, budget: 4000}",
+    )
 
 
 SIDES = {
@@ -68,7 +78,7 @@ def causes(summary: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
     """The main purpose of the tool."""
     matrix = harness.write(planted(engine=engine, params="{fault: [none, leak], bytes: 24576, since: 1.15.0}"))
-    ended = harness.run("sweep", matrix)
+    ended = harness.run_here("sweep", matrix)
     assert ended.code == 1, ended.err
     summary = harness.summary()
     assert summary["verdict"] == "regression"
@@ -88,8 +98,8 @@ def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
 def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine: str) -> None:
     """A segmentation fault in one version must not affect the rest of the sweep, or the next version."""
     params = "{fault: segfault, at: 20, since: 1.14.0, until: 1.15.0}"
-    matrix = harness.write(planted(engine=engine, params=params))
-    assert harness.run("sweep", matrix).code == 1
+    matrix = harness.write(planted(engine=engine, params=params, versions='["1.13.0", "1.14.0", "1.15.0"]'))
+    assert harness.run_here("sweep", matrix).code == 1
     summary = harness.summary()
     assert changes(summary) == [
         ("outcome", "first_bad", "1.13.0", "1.14.0"),
@@ -113,12 +123,12 @@ def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
         f"{ROOT}/scenarios/planted.py", "quiet.py"
     )
     matrix = harness.write(text)
-    assert harness.run("sweep", matrix).code == 0
+    assert harness.run_here("sweep", matrix).code == 0
     first = launches(harness)
-    assert harness.run("sweep", matrix).code == 0
+    assert harness.run_here("sweep", matrix).code == 0
     assert launches(harness) == first
     (harness.folder / "quiet.py").write_text('"""Changed."""\n\n\ndef setup():\n    return lambda: None\n')
-    assert harness.run("sweep", matrix).code == 0
+    assert harness.run_here("sweep", matrix).code == 0
     used = sum(cell["trials"] for cell in harness.summary()["cells"])
     assert len(launches(harness) - first) >= used > 0
 
@@ -134,7 +144,6 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
         planted(
             engine=engine,
             params="{fault: none, work_us: 400}",
-            steps="{first: 200, budget: 1000}",
             limits=NO_LEVELS,
         )
     )
@@ -149,7 +158,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
         assert names() == []
     assert harness.summary()["verdict"] == "interrupted"
     measured = {json.loads(path.read_text())["started"] for path in harness.trial_files()}
-    assert harness.run("sweep", matrix).code == 0
+    assert harness.run_here("sweep", matrix).code == 0
     latest = (harness.folder / "reports/matrix/latest/trials").glob("*.json")
     assert measured <= {json.loads(path.read_text())["started"] for path in latest}
 
@@ -158,14 +167,13 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
     """A killed harness cannot clean up: its containers must end by themselves."""
-    text = planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]')
-    matrix = harness.write(text)
+    matrix = harness.write(long("docker"))
     process = harness.start("sweep", matrix)
     assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert until(lambda: not any(name.endswith("running") for name in our_containers()), seconds=30)
-    assert harness.run("sweep", matrix, "--trials", "1").code == 0
+    assert harness.run_here("sweep", matrix, "--trials", "1").code == 0
     assert our_containers() == []
 
 
@@ -177,7 +185,7 @@ def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
     """A broken machine is not a bad version: the trial is launched again."""
     import docker
 
-    matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]'))
+    matrix = harness.write(long("docker"))
     process = harness.start("sweep", matrix)
     assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
     client = docker.from_env()
@@ -196,7 +204,7 @@ def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -
     text = planted(engine="process", params="{}").replace(
         "  here: {engine: process}", '  one: {engine: "tcp://127.0.0.1:9"}\n  two: {engine: "tcp://127.0.0.1:10"}'
     )
-    ended = harness.run("sweep", harness.write(text))
+    ended = harness.run_here("sweep", harness.write(text))
     assert ended.code == 3
     for line, port in ((9, 9), (10, 10)):
         assert f"matrix.yaml:{line}: hosts." in ended.err
@@ -207,7 +215,7 @@ def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -
 def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> None:
     """An image that cannot be tested has not been shown to be bad."""
     matrix = harness.write(planted(engine="process", params="{fault: setup_error}", versions='["1.16.0"]'))
-    ended = harness.run("sweep", matrix)
+    ended = harness.run_here("sweep", matrix)
     assert ended.code == 3
     (cell,) = harness.summary()["cells"]
     assert cell["verdict"] == "untested"
@@ -224,9 +232,10 @@ def test_an_exit_code_alone_can_decide(harness: Harness, engine: str) -> None:
     """An existing test suite must work as a scenario, as with `git bisect run`."""
     program = "import six, sys\nsys.exit({'1.14.0': 125, '1.15.0': 1}.get(six.__version__, 0))\n"
     (harness.folder / "check.py").write_text(program)
-    head = planted(engine=engine, params="{}").split("scenarios:")[0]
+    versions = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]'
+    head = planted(engine=engine, params="{}", versions=versions).split("scenarios:")[0]
     scenario = "scenarios: {check: {command: [python3, check.py], files: [check.py], judge: exit}}\n"
-    ended = harness.run("sweep", harness.write(f"{head}{scenario}trials: {{least: 2, most: 3}}\n"))
+    ended = harness.run_here("sweep", harness.write(f"{head}{scenario}trials: {{least: 2, most: 3}}\n"))
     assert ended.code == 1, ended.err
     verdicts = {cell["image"]: cell["verdict"] for cell in harness.summary()["cells"]}
     assert verdicts == {"1.13.0": "flat", "1.14.0": "untested", "1.15.0": "crash", "1.16.0": "flat"}
