@@ -49,9 +49,6 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     )
 
 
-# ---------------------------------------------------------------- containers
-
-
 def _container(cell: Cell, trial: Trial) -> Container:
     source = cell.image.source
     if isinstance(source, Build) and source.context.is_dir():
@@ -121,9 +118,6 @@ def _gpus(cell: Cell, trial: Trial) -> str:
 
 def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
     return tuple({**dict(cell.image.environment), **dict(cell.variant.scenario.environment)}.items())
-
-
-# ---------------------------------------------------------------- processes
 
 
 def _machine(cell: Cell, trial: Trial) -> Machine:

@@ -81,9 +81,6 @@ def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCos
     return expected_cost(len(groups), is_level=level, rules=NarrowRules())
 
 
-# ---------------------------------------------------------------- the search
-
-
 def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
 

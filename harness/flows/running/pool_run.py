@@ -15,7 +15,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.threads import in_threads
 from harness.flows.running.pool_machine import RETRIES, PoolMachine
-from harness.model import Trial
+from harness.flows.running.running_rows import RunningRows
 from harness.plan.equal_machines import MachineSeen
 from harness.reasons import MachineReason
 from harness.run.run_interfaces import CellRun, RowRun
@@ -28,20 +28,15 @@ class PoolRun:
     """The run of one pool.
 
     `make_queue`: returns a queue of the given rows. `use`: leases a machine and runs rows of the queue on it until none
-    is left for it; raises the error that ends this early. `begun`: called with each row that a machine begins. `again`:
-    restarts a row, for a reason that the report quotes, and returns the new row. `note_broken`: records a trial whose
-    round was broken off. `homes`: the machine that measured each row in an earlier run, by the row's place.
+    is left for it; raises the error that ends this early. `homes`: the machine that measured each row in an earlier
+    run, by the row's place.
     """
 
     machines: Sequence[OpenHost]
     context: RunContext
+    rows: RunningRows
     make_queue: Callable[[Sequence[RowRun]], RowQueue]
     use: Callable[[OpenHost, RowQueue, Callable[[], bool]], None]
-    is_done: Callable[[RowRun], bool]
-    begun: Callable[[RowRun], None]
-    again: Callable[[RowRun, str], RowRun]
-    runs_of: Callable[[RowRun], Sequence[CellRun]]
-    note_broken: Callable[[Trial, CellRun], None]
     homes: Mapping[tuple[str, str, str], str]
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     """The machines that were lost while they measured a row, by the row's place."""
@@ -63,7 +58,7 @@ class PoolRun:
                 break
             lost = [row for name in sorted(self.gone) for row, _ in queue.begun(name)]
             left = [
-                *(row for row in left if not self.is_done(row) and row not in lost),
+                *(row for row in left if not self.rows.is_done(row) and row not in lost),
                 *(again for row in lost if (again := self._again(row)) is not None),
             ]
         for row in left:
@@ -87,7 +82,7 @@ class PoolRun:
         each = next(each for each in self.machines if each.host.machine == machine)
         for run in row.cells:
             run.cell = each.own(run.cell)
-        self.begun(row)
+        self.rows.choose_noise(row)
 
     def _may(self, machine: str, row: RowRun) -> bool:
         """Return whether a machine may take a row. A row that an earlier run measured stays on its machine as long as
@@ -103,18 +98,18 @@ class PoolRun:
         for row, batch in queue.begun(machine):
             if batch is None or all(_ran(run, batch.round) for run in batch.runs):
                 continue
-            for run in self.runs_of(row):
+            for run in self.rows.runs_of(row):
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
                         run.trials[place] = replace(trial, disturbed=MachineReason.LOST_DURING_ROUND())
-                        self.note_broken(run.trials[place], run)
+                        self.rows.journal.write_trial(run.trials[place], run.cell)
 
     def _again(self, row: RowRun) -> RowRun | None:
         """Start the row of a lost machine again; return None and give the row up after RETRIES new starts."""
         lost = self.tried.setdefault(row.place, [])
         lost.append(row.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
-            return self.again(row, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
+            return self.rows.again(row, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
         _give_up_row(row, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
         return None
 

@@ -87,9 +87,6 @@ def _remove(site: Path, name: str) -> None:
             os.unlink(last, dir_fd=folder)
 
 
-# ---------------------------------------------------------------- what the pages are made from
-
-
 def source_of(index: OpenIndex) -> SiteSource:
     """Return the index in the form that the pages query."""
     histories = {one.id: one for one in index.histories()}
