@@ -211,7 +211,7 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
     version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
-    from harness.flows.first import first_launch
+    from harness.matrix.drafts import first_launch
 
     launches = 2 if drafted.job.source else 1
     if not drafted.job.source and "step_pattern" not in drafted.job.entry:

@@ -12,8 +12,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.runs.indexed_runs import HistoryQuery, views_of
-from harness.index import OpenIndex, with_index
+from harness.index import OpenIndex, views_of, with_index
 from harness.model.answers.indexed import HistoryView, Measurement
 from harness.model.answers.site import Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
@@ -99,7 +98,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
     def views(matrix: str, series: str) -> list[HistoryView]:
         own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
-        return list(views_of(index, own, HistoryQuery(), runs))
+        return list(views_of(index, own, runs))
 
     def now(matrix: str) -> list[SeriesNow]:
         own = [one for one in histories.values() if one.matrix == matrix]
