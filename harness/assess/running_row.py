@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, replace
@@ -36,7 +37,7 @@ class RunningRow:
     again: tuple[str, ...] = ()
     row: RowRun = field(init=False)
     scheduler: FullScheduler | BisectScheduler = field(init=False)
-    judged: JudgedRow = field(init=False)
+    _judged: JudgedRow | None = field(init=False, default=None)
     seen: tuple[object, ...] = field(init=False, default=())
     finished: bool = field(init=False, default=False)
     final: bool = field(init=False, default=False)
@@ -53,11 +54,20 @@ class RunningRow:
         if plan.searched(self.planned) and self.only is None:
             self.scheduler = self._bisection(runs)
         self.row = RowRun(cells=runs, scheduler=self.scheduler)
-        fresh = [CellRun(cell=cell) for cell in cells]
-        self.judged = judge_row(self.planned, fresh, least=plan.trials.least, seed=plan.seed)
 
     def __str__(self) -> str:
         return f"{self.planned.series.name} on {self.planned.lane}, {self.planned.variant}"
+
+    @property
+    def judged(self) -> JudgedRow:
+        """Return the newest verdict."""
+        return self._judged or self._blank
+
+    @functools.cached_property
+    def _blank(self) -> JudgedRow:
+        """The verdict before the first launch; made when it is needed, because a plan may have thousands of rows."""
+        fresh = [CellRun(cell=cell) for cell in self.planned.cells]
+        return judge_row(self.planned, fresh, least=self.plan.trials.least, seed=self.plan.seed)
 
     @property
     def noise_place(self) -> tuple[str, ...]:
@@ -103,9 +113,9 @@ class RunningRow:
         cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, planned.cells, strict=True))
         warnings = (*judged.warnings, *unfound, *self.again)
         replicates = sum(twin.launched for twin in self.replicates)
-        self.judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
+        self._judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
         self.seen = self.evidence
-        return self.judged
+        return self._judged
 
     def _conclusion(self) -> tuple[str, ...]:
         """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
