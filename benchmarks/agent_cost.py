@@ -105,7 +105,7 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
         variant = Variant(scenario=scenario, params=tuple(params.items()))
         payload = pack(variant, extras={"looks": [steps]})
         root = Path(folder, "root")
-        for name, content in {**payload.files, "job.json": json.dumps(dict(payload.job)).encode()}.items():
+        for name, content in payload.contents.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)

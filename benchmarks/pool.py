@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from harness.flows.parts.context import RunContext
@@ -296,11 +297,11 @@ def _pool(names: Sequence[str]) -> PoolRun:
     return PoolRun(
         machines=[OpenHost(host=machine, part_of=host) for machine in host.machines],
         context=RunContext(environ={}, progress=nobody, stopped=threading.Event()),
+        rows=SimpleNamespace(choose_noise=lambda row: None),  # type: ignore[arg-type]
         make_queue=_queue,
-        use=nobody, is_done=nobody, again=nobody, runs_of=nobody, note_broken=nobody,
-        begun=lambda row: None,
+        use=nobody,
         homes={},
-    )  # fmt: skip
+    )
 
 
 def _queue(rows: Sequence[RowRun]) -> RowQueue:

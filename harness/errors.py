@@ -70,6 +70,9 @@ class ImageUnavailable(InfrastructureError):
     """Raised when an image cannot be pulled, built or installed. The cells of that image are untested."""
 
 
+UNSTARTED = "interrupted before anything was started"
+
+
 class Interrupted(HarnessError):
     """Raised after Ctrl-C or SIGTERM. Everything that was started has been removed, and the next call resumes."""
 

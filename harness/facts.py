@@ -10,10 +10,10 @@ from typing import Any
 
 from harness.model import Trial
 from harness.model.answers.evidence import Changed, Section
+from harness.reasons import EnvironmentReason, InstalledName
 
 VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")
 CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
-NEVER_RAN = "no launch of one side recorded its environment"
 
 
 def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
@@ -43,11 +43,15 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[
     return differing, sum(before.get(name) == value for name, value in after.items())
 
 
-def section(title: str, sides: Sequence[Mapping[str, str] | None], unknown: str = NEVER_RAN) -> Section:
-    """Compare two mappings of names to texts; `unknown` is the section's text if one of them is None."""
+def section(
+    title: str,
+    sides: Sequence[Mapping[str, str] | None],
+    unknown: EnvironmentReason = EnvironmentReason.NEVER_RAN,
+) -> Section:
+    """Compare two mappings of names to texts; `unknown` is the reason why one of them is None."""
     before, after = sides
     if before is None or after is None:
-        return Section(title=title, unknown=unknown)
+        return Section(title=title, unknown=unknown())
     found, same = changes(before, after)
     return Section(title=title, changes=found, same=same)
 
@@ -72,35 +76,31 @@ def _texts(value: Any) -> dict[str, str] | None:
 
 def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
     """Compare the wheels of packages on both sides: one version from different wheels may be different programs."""
-    unknown = "an older launch did not record which wheels its packages came from"
     sides = [_texts(one.get("wheels")) for one in facts]
     before, after = ({} if side is None else side for side in sides)
     both = before.keys() & after.keys()
-    return section("wheels", [side and {name: side[name] for name in both} for side in sides], unknown)
+    told = [side and {name: side[name] for name in both} for side in sides]
+    return section("wheels", told, EnvironmentReason.WHEELS_UNKNOWN)
 
 
-def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
-    """Return how a package was installed and the tag of its wheel; None if the launch did not record it.
-
-    A wheel for `linux` alone rarely comes from an index, whose wheels have `manylinux` or `musllinux`.
-    """
-    tag = (_texts(trial.facts.get("wheels")) or {}).get(re.sub(r"[-_.]+", "-", name).lower())
-    if tag is None:
-        return None
-    if tag.endswith(("-any", "nothing compiled")):
-        return "pure Python", tag
-    return "compiled from source, it seems" if "-linux_" in tag else "compiled", tag
-
-
-def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
+def installed_otherwise(one: Trial | None, other: Trial | None) -> tuple[Changed, ...]:
     """Return the packages of both launches that were installed differently: pure Python, compiled, or from source."""
-    left, right = (_texts(trial.facts.get("wheels")) or {} for trial in (one, other))
-    both = {name: (installed_as(one, name), installed_as(other, name)) for name in sorted(left.keys() & right.keys())}
+    left, right = (_texts(trial.facts.get("wheels")) or {} if trial is not None else {} for trial in (one, other))
+    both = [(name, left[name], right[name]) for name in sorted(left.keys() & right.keys())]
     return tuple(
-        Changed(name=name, before=f"{before[0]} ({before[1]})", after=f"{after[0]} ({after[1]})")
-        for name, (before, after) in both.items()
-        if before is not None and after is not None and before[0] != after[0]
+        Changed(name=name, before=f"{_installed_as(old)()} ({old})", after=f"{_installed_as(new)()} ({new})")
+        for name, old, new in both
+        if _installed_as(old) is not _installed_as(new)
     )
+
+
+def _installed_as(tag: str) -> InstalledName:
+    """Return how a package was installed, by the tag of its wheel. A wheel for `linux` alone rarely comes from an
+    index, whose wheels have `manylinux` or `musllinux`.
+    """
+    if tag.endswith(("-any", "nothing compiled")):
+        return InstalledName.PURE
+    return InstalledName.FROM_SOURCE if "-linux_" in tag else InstalledName.COMPILED
 
 
 def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:
@@ -110,9 +110,8 @@ def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Sectio
 
 def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
     """Compare loaded libraries: `libcufft.so.10.3` is `libcufft` in version 10.3; several versions may be loaded."""
-    unknown = "loaded libraries are recorded after setup, which one of the launches did not complete"
-    sides = [one.get("libraries") for one in facts]
-    return section("loaded libraries", [_by_name(side) if isinstance(side, list) else None for side in sides], unknown)
+    sides = [_by_name(side) if isinstance(side := one.get("libraries"), list) else None for one in facts]
+    return section("loaded libraries", sides, EnvironmentReason.LIBRARIES_UNKNOWN)
 
 
 def _by_name(libraries: Sequence[Any]) -> dict[str, str]:

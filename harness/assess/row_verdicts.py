@@ -212,19 +212,18 @@ def _of_another_kind(row: VersionRow, cells: Sequence[CellResult], changes: Sequ
     for before, after in dict.fromkeys((change.before, change.after) for change in changes):
         if before is None:
             continue
-        for name in _installed(cells[after]):
-            old, new = _kind(cells[before], name), _kind(cells[after], name)
-            if old is not None and new is not None and old[0] != new[0]:
+        sides = (cells[before], cells[after])
+        found = {change.name: change for change in facts.installed_otherwise(*map(_with_wheels, sides))}
+        for package in _installed(cells[after]):
+            if change := found.get(re.sub(r"[-_.]+", "-", package).lower()):
                 yield RowWarning.INSTALLED_OTHERWISE(
                     series=row.series.name,
                     lane=row.lane,
-                    package=name,
-                    before=cells[before].cell.image.version,
-                    old=old[0],
-                    old_tag=old[1],
-                    after=cells[after].cell.image.version,
-                    new=new[0],
-                    new_tag=new[1],
+                    package=package,
+                    before=sides[0].cell.image.version,
+                    old=change.before,
+                    after=sides[1].cell.image.version,
+                    new=change.after,
                 )
 
 
@@ -235,8 +234,8 @@ def _installed(cell: CellResult) -> list[str]:
     return [match[0] for match in matches if match is not None]
 
 
-def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
-    return next(filter(None, (facts.installed_as(trial, name) for trial in cell.trials)), None)
+def _with_wheels(cell: CellResult) -> Trial | None:
+    return next((trial for trial in cell.trials if trial.facts.get("wheels")), None)
 
 
 def _warnings(

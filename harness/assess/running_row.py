@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 from harness.assess.row_verdicts import JudgedRow, baseline_of, judge_row, noise_place_of, shown_rows
 from harness.model import Noise, Plan, VersionRow
@@ -23,25 +24,50 @@ class RunningRow:
     """A row of the plan while it runs, with its scheduler, its launches and its verdict.
 
     `planned`: the row in the plan; in a pool, the cells of `row` belong to the machine that runs it. `only`: the ids of
-    the cells that may be launched; None: all. `rows`: the number of rows of its scenario. `seen`: the evidence on which
-    the verdict `judged` rests. `finished`: nothing more is launched. `final`: the verdict is the last one, and the full
-    traces are gone. `again`: the reason for each time that the row started again.
+    the cells that may be launched; None: all. `rows`: the number of rows of its scenario. `again`: the reason for each
+    time that the row started again. `seen`: the evidence on which the verdict `judged` rests. `finished`: nothing more
+    is launched. `final`: the verdict is the last one, and the full traces are gone.
     """
 
     plan: Plan
     planned: VersionRow
     only: frozenset[str] | None
     rows: int
-    row: RowRun
-    scheduler: FullScheduler | BisectScheduler
-    judged: JudgedRow
-    seen: tuple[object, ...] = ()
-    finished: bool = False
-    final: bool = False
+    measures: InitVar[bool]
     again: tuple[str, ...] = ()
+    row: RowRun = field(init=False)
+    scheduler: FullScheduler | BisectScheduler = field(init=False)
+    _judged: JudgedRow | None = field(init=False, default=None)
+    seen: tuple[object, ...] = field(init=False, default=())
+    finished: bool = field(init=False, default=False)
+    final: bool = field(init=False, default=False)
+
+    def __post_init__(self, measures: bool) -> None:
+        """Make the row without launches. `measures`: it measures the A/A noise, unless it is bisected."""
+        plan, cells = self.plan, self.planned.cells
+        runs = tuple(
+            CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in cells
+        )
+        self.scheduler = FullScheduler(
+            runs=runs, asked=plan.trials, only=self.only, measures_noise=measures, rows=self.rows
+        )  # fmt: skip
+        if plan.searched(self.planned) and self.only is None:
+            self.scheduler = self._bisection(runs)
+        self.row = RowRun(cells=runs, scheduler=self.scheduler)
 
     def __str__(self) -> str:
         return f"{self.planned.series.name} on {self.planned.lane}, {self.planned.variant}"
+
+    @property
+    def judged(self) -> JudgedRow:
+        """Return the newest verdict."""
+        return self._judged or self._blank
+
+    @functools.cached_property
+    def _blank(self) -> JudgedRow:
+        """The verdict before the first launch; made when it is needed, because a plan may have thousands of rows."""
+        fresh = [CellRun(cell=cell) for cell in self.planned.cells]
+        return judge_row(self.planned, fresh, least=self.plan.trials.least, seed=self.plan.seed)
 
     @property
     def noise_place(self) -> tuple[str, ...]:
@@ -79,7 +105,7 @@ class RunningRow:
             least=plan.least(planned),
             seed=plan.seed,
             noise=noise,
-            searched=_bisection(plan, planned, runs) if plan.searched(planned) else None,
+            searched=self._bisection(runs) if plan.searched(planned) else None,
             trace_rows=shown_rows(len(plan.cells) * plan.trials.least),
             rows=self.rows,
         )
@@ -87,9 +113,9 @@ class RunningRow:
         cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, planned.cells, strict=True))
         warnings = (*judged.warnings, *unfound, *self.again)
         replicates = sum(twin.launched for twin in self.replicates)
-        self.judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
+        self._judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
         self.seen = self.evidence
-        return self.judged
+        return self._judged
 
     def _conclusion(self) -> tuple[str, ...]:
         """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
@@ -104,9 +130,11 @@ class RunningRow:
         if failed:
             versions = ", ".join(dict.fromkeys(failed))
             warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=self, why=why, versions=versions, folder=ASIDE)
-        new = _running_row(self.plan, self.planned, only=self.only, rows=self.rows, measures_noise=False)
-        new.again = (*self.again, warning)
-        return new
+        return replace(self, measures=False, again=(*self.again, warning))
+
+    def _bisection(self, runs: tuple[CellRun, ...]) -> BisectScheduler:
+        """Return a bisection, which chooses launches, or only judges those of an earlier bisection or of `--decide`."""
+        return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(self.planned))
 
 
 def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RunningRow]:
@@ -120,34 +148,7 @@ def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[Running
     for planned in plan.rows:
         place, rows = noise_place_of(planned), counts[planned.variant.scenario.name]
         measures = not planned.lane.host.pool and place not in measured
-        row = _running_row(plan, planned, only=only, rows=rows, measures_noise=measures)
+        row = RunningRow(plan=plan, planned=planned, only=only, rows=rows, measures=measures)
         if row.measures_noise:
             measured.add(place)
         yield row
-
-
-def _running_row(
-    plan: Plan, planned: VersionRow, *, only: frozenset[str] | None, rows: int, measures_noise: bool
-) -> RunningRow:
-    runs = tuple(
-        CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in planned.cells
-    )
-    if plan.searched(planned) and only is None:
-        scheduler: FullScheduler | BisectScheduler = _bisection(plan, planned, runs)
-    else:
-        scheduler = FullScheduler(runs=runs, asked=plan.trials, only=only, measures_noise=measures_noise, rows=rows)
-    fresh = [CellRun(cell=cell) for cell in planned.cells]
-    return RunningRow(
-        plan=plan,
-        planned=planned,
-        only=only,
-        rows=rows,
-        row=RowRun(cells=runs, scheduler=scheduler),
-        scheduler=scheduler,
-        judged=judge_row(planned, fresh, least=plan.trials.least, seed=plan.seed),
-    )
-
-
-def _bisection(plan: Plan, planned: VersionRow, runs: tuple[CellRun, ...]) -> BisectScheduler:
-    """Return a bisection, which chooses launches, or only judges those of an earlier bisection or of `--decide`."""
-    return BisectScheduler(runs=runs, asked=plan.trials, baseline=baseline_of(planned))

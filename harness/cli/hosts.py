@@ -11,7 +11,7 @@ import click
 
 from harness.cli.shared.common import FILE, HOSTS, OUT, option, print_json, say, show, shown_progress, to_stdout
 from harness.cli.shared.interrupt import STOPPING, stop_on_signals
-from harness.errors import EngineUnreachable, UsageError
+from harness.errors import EngineUnreachable
 
 
 @click.command()
@@ -76,8 +76,8 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     from harness.flows.upkeep import old_runs
 
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
-    if older_than is not None and not out.is_dir():
-        raise UsageError(f"--out: {out}: no such folder; give the folder of the runs")  # before anything is removed
+    if older_than is not None:
+        old_runs.check_folder(out)  # before anything is removed
     for number in STOPPING:
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
     name, hosts = clean_flow.hosts_of(matrix, os.environ)

@@ -117,7 +117,7 @@ def _check(
     no_run: bool,
 ) -> None:  # fmt: skip
     """Raise UsageError for a command that cannot be measured, whatever the versions are."""
-    from harness.flows.first import first_launch
+    from harness.matrix.drafts import first_launch
     from harness.matrix.drafts.job import job_of
     from harness.matrix.drafts.steps import steps_of
 

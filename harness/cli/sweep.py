@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, HOSTS, OUT, SERIES, WIDE, option, to_stdout
+from harness.cli.shared.common import FILE, FRESH, HOSTS, OUT, SERIES, SUMMARY, WIDE, option, to_stdout
 from harness.cli.shared.interrupt import stop_on_signals
-from harness.errors import Interrupted, UsageError
+from harness.errors import UNSTARTED, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from harness.model import Explanation, RunResult, SearchMode, Stop, Trials
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 @click.option(
     "--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop."
 )
-@click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
+@FRESH
 @OUT
 @WIDE
-@click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+@SUMMARY
 def sweep(
     *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
     trials: str | None, search: SearchMode, seed: int | None, decide: bool, until: str | None, quick: bool,
@@ -92,7 +92,7 @@ def sweep(
             _print_settled(known, as_json=as_json)
             sys.exit(known.exit_code)
         if stopped.is_set():
-            raise Interrupted("interrupted before anything was started")
+            raise Interrupted(UNSTARTED)
         result = swept(selection, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
@@ -130,11 +130,14 @@ def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
     from harness.cli.shared.results import print_result
+    from harness.report.text.words import RUN_VERDICTS
 
     is_open = any(one.cause == "undecided" for one in result.attribution)
     state = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
     with to_stdout():
-        click.echo(f"nothing to decide: {result.directory} {state} ({result.verdict})", err=as_json)
+        click.echo(
+            f"nothing to decide: {result.directory} {state} (verdict: {RUN_VERDICTS[result.verdict]})", err=as_json
+        )
     if as_json:
         print_result(result, as_json=True)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, option, say
+from harness.cli.shared.common import FILE, FRESH, OUT, SUMMARY, option, say
 from harness.errors import HarnessError, Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
 @click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, and more to confirm suspects.")
 @click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
-@click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier calls.")
+@FRESH
 @OUT
-@click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+@SUMMARY
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
@@ -211,7 +211,7 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
     version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
-    from harness.flows.first import first_launch
+    from harness.matrix.drafts import first_launch
 
     launches = 2 if drafted.job.source else 1
     if not drafted.job.source and "step_pattern" not in drafted.job.entry:

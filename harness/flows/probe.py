@@ -96,9 +96,6 @@ def _prepared(engine: Engine, cell: Cell, context: RunContext, images: PreparedI
     return image
 
 
-# ---------------------------------------------------------------- each probe
-
-
 def _launch(looking: Looking, blank: Probed) -> Looked:
     probe = blank.probe
     return looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})

@@ -11,15 +11,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
-from harness.assess.image_standings import standings
+from harness.assess.image_standings import limited_to_news, standings
 from harness.errors import HarnessError, Interrupted
 from harness.flows.registry_news import Digests, ImageRegistry, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
-from harness.model import EXIT_CODES, Image, Matrix, Pull, RunResult, Series
+from harness.model import EXIT_CODES, Image, Matrix, RunResult
 from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.plan.cells import Selection, select
 from harness.registry.registry_errors import RegistryTrouble
-from harness.store.watch_state import Known, Memory, only_one, read_memory, write_memory
+from harness.store.watch_state import Memory, only_one, read_memory, write_memory
 
 
 class Run(Protocol):
@@ -94,13 +94,14 @@ class WatchedMatrix:
         seen = self._seen(folder.name, images, memory, view)
         took_s = round(time.monotonic() - began_s, 2)
         self.tell(replace(seen, requests=self.images.requests - before, duration_s=took_s))
-        memory = _looked(memory, view, at=seen.at)
+        memory = memory.looked(view.digests, view.gone, at=seen.at)
         write_memory(folder, memory)
         if not seen.to_run:
             return EXIT_CODES["ok"]
         result = self._run(matrix, images, memory, seen)
         if result.verdict != "interrupted":
-            write_memory(folder, _measured(memory, images, view, result, at=seen.at))
+            measured = memory.measured(standings(result), images, view.digests, at=seen.at)
+            write_memory(folder, measured)
             if self.drifts(folder.name) and result.verdict != "regression":
                 return EXIT_CODES["regression"]
         return result.exit_code
@@ -127,75 +128,8 @@ class WatchedMatrix:
 
     def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
         """Run the new images in the same rounds as known ones, because only such step times can be compared."""
-        chosen = limited(matrix, images, memory, seen.to_run)
+        chosen = limited_to_news(matrix, images, memory, seen.to_run)
         beside = any(
             memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
         )
         return self.run(select(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
-
-
-# ---------------------------------------------------------------- what is run
-
-
-def limited(matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]) -> Matrix:
-    """Return the matrix with only the series that have news. Each keeps its new images, the newest good image, the
-    newest known image and the baseline. Without a baseline, the oldest good image takes its place: an image that is in
-    every run links the runs, so that a drift shows (`judge/history/drift.py`).
-    """
-    series = [
-        replace(each, images=_limited(each, images, memory, news))
-        for each in matrix.series
-        if any(spot.series == each.name for spot in news)
-    ]
-    return replace(matrix, series=tuple(series))
-
-
-def _limited(
-    series: Series, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]
-) -> tuple[Image, ...]:
-    spots = [ImageRef(series.name, image.version) for image in series.images]
-    known = {
-        spot: found
-        for spot in spots
-        if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
-    }
-    good = [spot for spot, found in known.items() if found.standing == "good"]
-    base = [spot for spot in spots if spot.version == series.baseline] or good[:1]
-    chosen = {*news, *good[-1:], *list(known)[-1:], *base}
-    return tuple(image for image, spot in zip(series.images, spots, strict=True) if spot in chosen)
-
-
-# ---------------------------------------------------------------- what is remembered
-
-
-def _looked(memory: Memory, view: View, *, at: str) -> Memory:
-    """Return the memory, updated with the answers of a look. A republished tag keeps its old digest until it is
-    measured, because a run may be cut short.
-    """
-    changes: dict[ImageRef, Known] = {}
-    for spot, digest in view.digests.items():
-        known = memory.of(spot)
-        if known is not None:
-            changes[spot] = replace(known, asked=at, digest=known.digest or digest, gone=digest is None)
-    for spot in view.gone:
-        known = changes.get(spot) or memory.of(spot)
-        if known is not None:
-            changes[spot] = replace(known, gone=True)
-    return memory.updated(changes)
-
-
-def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, result: RunResult, *, at: str) -> Memory:
-    """Return the memory, updated with the results of a run. Images that could not be measured stay new for the next
-    look.
-    """
-    changes = {}
-    for spot, standing in standings(result).items():
-        source = images[spot].source
-        before = memory.of(spot)
-        changes[spot] = Known(
-            standing=standing,
-            reference=source.reference if isinstance(source, Pull) else None,
-            digest=view.digests.get(spot) or (before.digest if before else None),
-            asked=at if spot in view.digests or before is None else before.asked,
-        )
-    return memory.updated(changes)

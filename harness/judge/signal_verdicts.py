@@ -111,7 +111,7 @@ def _absent(name: str, compared: Compared, place: int) -> str:
     rule, launches = RULES[name], compared.trials[place]
     figure = rule.prepare([launches])
     if all(figure(trial) is None for trial in launches):
-        return SIGNALS[name].absent
+        return rule.absent()
     if BAD & set(compared.cells[place].verdicts):
         return SignalReason.BAD_VERSION(verdict=compared.cells[place].verdict)
     return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()

@@ -32,12 +32,12 @@ class Signal:
     `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is the unit of its figure.
     `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
     unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share.
-    `absent` says why a launch may have no figure. `falls`: a lower value is worse. `noun` names the regression (`slower
-    steps`), `verb` is its predicate (`has slower steps`), `title` names the figure (`step time`; `plural`: it is a
-    plural, `open files`). `explains` are the signals that a change of this one moves as well: a finding of theirs at
-    the same version is a consequence of this one's. `weight` is its share of the false-alarm probability of all levels
-    of a scenario together. `rounds` is the smallest number of rounds in which a change of this level is named: other
-    load on the machine disturbs some figures so much that fewer rounds accuse equal versions.
+    `falls`: a lower value is worse. `noun` names the regression (`slower steps`), `verb` is its predicate (`has slower
+    steps`), `title` names the figure (`step time`; `plural`: it is a plural, `open files`). `explains` are the signals
+    that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
+    `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
+    number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
+    that fewer rounds accuse equal versions.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Signal:
     limit: float | None = None
     limit_unit: LimitUnit = "share"
     least: float = 0.0
-    absent: str = "it was not measured"
     falls: bool = False
     plural: bool = False
     explains: tuple[str, ...] = ()
@@ -120,45 +119,38 @@ _TABLE = (
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
         explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
-        absent="there are no steps to time",
         help="the median duration of a step",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time",
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "throughput", "cpu_time"),
-        absent="no launch of the whole budget was long enough",
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
         verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
         explains=("throughput", "cpu_time"),
-        absent="too few steps",
         help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
         verb="takes more CPU time", unit="s/step", limit=0.25,
-        absent="too little processor time to count",
         help="processor time per step of all processes of the trial",
     ),
     Signal(
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
-        absent="the scenario returns no `items`",
         help="`items` per second, if the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
         verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
-        absent="a command or a program has no separate setup",
         help="the time to import the script and run its `setup`",
     ),
     Signal(
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
         verb="takes longer for its first step", unit="s", limit=0.50, least=0.5,
-        absent="no step was timed",
         help="the duration of the first step, in which frameworks compile",
     ),
     Signal(
@@ -170,13 +162,12 @@ _TABLE = (
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
         verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
         explains=("pool_peak",),
-        absent="no GPU",
         help="the largest memory in use on the GPUs at any time",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
         noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5,
-        least=1024.0, absent="no GPU pool",
+        least=1024.0,
         help="the largest memory that the framework's own GPU allocator handed out at any time",
     ),
     Signal(

@@ -8,6 +8,7 @@ every sentence can be rewritten here without a change elsewhere.
 from harness.reasons.bisections import BisectReason
 from harness.reasons.cell import CellReason, RepeatReason, TrialReason
 from harness.reasons.compared import CompareReason
+from harness.reasons.environments import EnvironmentReason, InstalledName
 from harness.reasons.launches import LaunchReason, RoundReason, SkipReason, TurnReason
 from harness.reasons.machines import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
@@ -23,7 +24,9 @@ __all__ = [
     "CellReason",
     "CompareReason",
     "CountReason",
+    "EnvironmentReason",
     "GrowthReason",
+    "InstalledName",
     "LaunchReason",
     "LayerName",
     "MachineReason",

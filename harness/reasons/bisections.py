@@ -21,14 +21,9 @@ class BisectReason(Reason):
     GETS_GOOD = "{metric}: {before} is bad and {after} is good"
     SPLITS = "{sides}: {version} splits the {count} version{s} between them"
     SIDES_UNCONFIRMED = "{sides}: launching {versions} once more before a version is named"
-    FLAKY = (
-        "{bad} fails in about {share:.0%} of its launches, so good launches may be luck:"
-        " {version} tells most about how far the failure reaches"
-    )
-    MAYBE_FLAKY = (
-        "{bad} may fail in only some of its launches, so good launches may be luck:"
-        " {version} tells most about how far the failure reaches"
-    )
+    FLAKY = "{bad} fails in about {share:.0%} of its launches"
+    MAYBE_FLAKY = "{bad} may fail in only some of its launches"
+    MAY_BE_LUCK = "{found}, so good launches may be luck: {version} tells most about how far the failure reaches"
     ENDED_TOO_EARLY = (
         "judging by the steps at which launches failed, {good} may be bad and may have ended before its failure was due"
         " ({chance:.1%}): launching {version} once more"
@@ -49,20 +44,15 @@ class BisectReason(Reason):
     NAMED = "{metric}: {version} is the {what}{doubt}"
     MAYBE_NAMED = "{metric}: {version} may be the {what}, but not both sides have {agree} launches that agree{doubt}"
     BETWEEN = "{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
-    MAYBE_BETWEEN = (
-        "{metric}: the {what} lies between {start} and {after};"
-        " unclear versions between them: {unclear}; not both sides have {agree} launches that agree"
-    )
+    MAYBE_BETWEEN = "{found}; not both sides have {agree} launches that agree"
     FIRST_BAD = "first bad version"
     FIRST_GOOD = "first version that is good again"
     FIRST_SLOWER = "first slower version"
     FIRST_FASTER = "first faster version"
     ALL_FAILED = (
-        " (all {count} launches from there on failed; if only some launches fail, the failure may have begun earlier:"
+        " ({launches} from there on failed; if only some launches fail, the failure may have begun earlier:"
         " see --search full)"
     )
-    ONLY_ONE_FAILED = (
-        " (the only launch from there on failed; if only some launches fail, the failure may have begun earlier:"
-        " see --search full)"
-    )
+    ALL_LAUNCHES = "all {count} launches"
+    ONLY_LAUNCH = "the only launch"
     BASELINE_DECIDES = "{found}; only a version that is slower than the baseline, {version}, is bad"

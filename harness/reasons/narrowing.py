@@ -17,8 +17,7 @@ class NarrowReason(Reason):
     BAD_WITH = "{suspects}: another launch of the hybrid that is bad with it, before it is named"
     PROOF_WITH = "{suspects}: the good version with it"
     PROOF_WITHOUT = "{suspects}: the bad version without it"
-    SHAM_OF_GOOD = "{groups}: taken out of the good version and put in again, to see the effect of swapping itself"
-    SHAM_OF_BAD = "{groups}: taken out of the bad version and put in again, to see the effect of swapping itself"
+    SHAM = "{groups}: taken out of the {state} version and put in again, to see the effect of swapping itself"
 
     NOTHING_DIFFERS = "nothing differs between the two versions"
     GOOD_IS_BAD = "the good version is bad in {bad} of {launches} launches"

@@ -41,8 +41,7 @@ class RowWarning(Reason):
         "neighbouring version, so the finding names a range of versions; run more launches (`--trials`) to narrow it"
     )
     INSTALLED_OTHERWISE = (
-        "{series} on {lane}: in {before}, {package} was installed as {old} ({old_tag}), in {after} as {new} "
-        "({new_tag}), which may be the cause"
+        "{series} on {lane}: in {before}, {package} was installed as {old}, in {after} as {new}, which may be the cause"
     )
 
     STARTED_AGAIN = "{row}: started again on another machine: {why} (see {folder}/)"

@@ -11,9 +11,18 @@ from harness.reasons.reason import Reason
 class SignalReason(Reason):
     """Says why a signal of a version is judged as it is, or not judged."""
 
-    LIMIT_IS_NONE = "its limit is none"
+    LIMIT_IS_NONE = "the limit is none"
     NOT_MEASURED = "not measured"
     UNTESTED = "not measured: untested"
+    NO_STEPS = "there are no steps to time"
+    NO_LONG_LAUNCH = "no launch of the whole budget was long enough"
+    TOO_FEW_STEPS = "too few steps"
+    TOO_LITTLE_CPU = "too little processor time to count"
+    NO_ITEMS = "the scenario returns no `items`"
+    NO_SETUP = "a command or a program has no separate setup"
+    NO_STEP_TIMED = "no step was timed"
+    NO_GPU = "no GPU"
+    NO_GPU_POOL = "no GPU pool"
     ABSENT_HERE = "{absent} here, unlike in other versions"
     BAD_VERSION = "this version is bad: {verdict}"
 

@@ -50,22 +50,32 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """The files to copy into a trial, by their path under the agent's root. `job` is written as job.json. The files in
-    `executable` are made executable for any user."""
+    """The files to copy into a trial, by their path under the agent's root.
+
+    `agent`: the agent's package, the same in all trials. `files`: all others but job.json, which holds `job`. The files
+    in `executable` are made executable for any user.
+    """
 
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
+    agent: Mapping[str, bytes] = field(default_factory=dict)
     executable: frozenset[str] = frozenset()
 
     @property
     def contents(self) -> Mapping[str, bytes]:
-        """Return all files, including job.json. Raises InfrastructureError if a path leads out of the agent's root."""
-        contents = {**self.files, "job.json": json.dumps(self.job).encode()}
-        for path in contents:
+        """Return all files. Raises InfrastructureError as `own` does."""
+        return {**self.agent, **self.own}
+
+    @property
+    def own(self) -> Mapping[str, bytes]:
+        """Return the files of this trial alone, including job.json. Raises InfrastructureError if a path leads out of
+        the agent's root."""
+        own = {**self.files, "job.json": json.dumps(self.job).encode()}
+        for path in own:
             if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
                 why = "leads out of the trial's folder; name `files:` in the script's folder"
                 raise InfrastructureError(f"{path}: {why}")
-        return contents
+        return own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,9 @@ inputs/<sha256>     the content of one file. The hash as the name avoids duplica
 from __future__ import annotations
 
 import hashlib
+import io
 import re
+import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -22,6 +24,7 @@ PREFIX = "scenario/"
 MOST_BYTES = 16 << 20
 """Largest file that is kept, in bytes. For a larger one (a model, data) only the hash is recorded."""
 MOST_DOCKERFILE_BYTES = 1 << 20
+COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -85,6 +88,15 @@ def restored(
     if scenario.program is not None and started is not None:
         return replace(restored, program=replace(scenario.program, path=started)), ()
     return replace(restored, script=started), ()
+
+
+def script_text(script: bytes) -> str:
+    """Return a script's text as Python reads it, to be written as UTF-8."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
+        return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
+    except (SyntaxError, LookupError, UnicodeError):  # Python lacks the encoding, so the script never ran either
+        return script.decode(errors="replace")
 
 
 def _read(place: str, name: str, directory: Path) -> bytes | None:

@@ -7,9 +7,9 @@ The file is `<out>/<matrix name>/watch.json`, written atomically. Only one watch
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
+from harness.model import Image, Pull
 from harness.model.answers.seen import ImageRef
 from harness.safe_files import opened, read_regular
 from harness.store import write_atomically
@@ -65,6 +66,40 @@ class Memory:
         for image, entry in changes.items():
             series.setdefault(image.series, {})[image.version] = entry
         return Memory(series=series)
+
+    def looked(self, digests: Mapping[ImageRef, str | None], gone: Sequence[ImageRef], *, at: str) -> Memory:
+        """Return the memory, updated with the answers of a look. A republished tag keeps its old digest until it is
+        measured, because a run may be cut short.
+        """
+        changes = {
+            image: replace(known, asked=at, digest=known.digest or digest, gone=digest is None)
+            for image, digest in digests.items()
+            if (known := self.of(image))
+        }
+        known_gone = {image: known for image in gone if (known := changes.get(image) or self.of(image))}
+        return self.updated({**changes, **{image: replace(known, gone=True) for image, known in known_gone.items()}})
+
+    def measured(
+        self,
+        standings: Mapping[ImageRef, ImageStanding],
+        images: Mapping[ImageRef, Image],
+        digests: Mapping[ImageRef, str | None],
+        *,
+        at: str,
+    ) -> Memory:
+        """Return the memory, updated with the results of a run. Images that could not be measured stay new for the next
+        look.
+        """
+        changes = {}
+        for image, standing in standings.items():
+            source, before = images[image].source, self.of(image)
+            changes[image] = Known(
+                standing=standing,
+                reference=source.reference if isinstance(source, Pull) else None,
+                digest=digests.get(image) or (before.digest if before else None),
+                asked=at if image in digests or before is None else before.asked,
+            )
+        return self.updated(changes)
 
 
 FORMAT = TypeAdapter(Memory)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.run.engine import LaunchRequest, Payload
+from harness.run.engine import LaunchRequest
 from harness.run.process.engine import ProcessEngine
 from tests.contract.world import World, host, installed, quiet
 
@@ -23,8 +24,7 @@ def refused(world: World, launch: LaunchRequest) -> str:
 
 
 def with_files(launch: LaunchRequest, files: dict[str, bytes]) -> LaunchRequest:
-    payload = Payload(job=launch.payload.job, files={**launch.payload.files, **files})
-    return LaunchRequest(**{**vars(launch), "payload": payload})
+    return replace(launch, payload=replace(launch.payload, files={**launch.payload.files, **files}))
 
 
 def test_a_temporary_folder_that_cannot_be_written(

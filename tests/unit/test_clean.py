@@ -98,7 +98,7 @@ def test_what_a_killed_clean_left_is_removed(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
-        cleaned(tmp_path / "none")
+        old_runs.check_folder(tmp_path / "none")
 
 
 @pytest.mark.parametrize(("text", "hours"), [("12h", 12), ("30d", 720), ("8w", 1344)])

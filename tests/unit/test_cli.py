@@ -20,9 +20,11 @@ from harness.cli import COMMANDS, cli, command, run
 from harness.cli.probe import PROBES
 from harness.cli.shared.common import show, write_file
 from harness.cli.shared.results import FORMATS
+from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
 from harness.flows import probe as probing
 from harness.flows.first import new_scenario
+from tests.unit.report import build
 
 ROOT = Path(__file__).parents[2]
 
@@ -205,6 +207,12 @@ def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file" / "x", tmp_path / "none" / "x"):
         with pytest.raises(UsageError, match="cannot be written"):
             write_file(path, "")
+
+
+def test_a_run_that_leaves_nothing_to_decide_is_bad_in_the_words_of_the_reports(capsys) -> None:
+    """It said `(regression)`, which is the verdict's code in files."""
+    _print_settled(build.quickstart(), as_json=False)
+    assert capsys.readouterr().out.endswith("leaves no cause undecided (verdict: bad)\n")
 
 
 def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:

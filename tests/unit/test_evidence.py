@@ -23,7 +23,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
 from harness.flows.evidence.diff import difference
 from harness.flows.evidence.issue import issue
-from harness.flows.evidence.repro import decoded, recipe
+from harness.flows.evidence.repro import recipe
 from harness.flows.parts.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
@@ -35,6 +35,7 @@ from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
 from harness.report.text import finding_words
 from harness.store import lookup
+from harness.store.inputs import script_text
 from harness.store.lookup import find_cell, find_run, open_run
 from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
@@ -240,7 +241,7 @@ def test_the_commands_for_a_machine_need_nothing_but_python(tmp_path: Path) -> N
 
 
 def test_a_script_of_another_encoding_keeps_its_letters() -> None:
-    assert decoded("# coding: latin-1\nname = 'é'\n".encode("latin-1")) == "# coding: utf-8\nname = 'é'\n"
+    assert script_text("# coding: latin-1\nname = 'é'\n".encode("latin-1")) == "# coding: utf-8\nname = 'é'\n"
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

@@ -22,12 +22,11 @@ from harness.cli import run
 from harness.cli.init import init
 from harness.cli.try_ import try_
 from harness.errors import UsageError
-from harness.flows.first import first_launch
 from harness.flows.first import init as init_flow
 from harness.flows.first import try_ as try_flow
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
-from harness.matrix.drafts import draft
+from harness.matrix.drafts import draft, first_launch
 from harness.matrix.drafts import job as draft_job
 from harness.matrix.drafts import series as draft_series
 from harness.matrix.drafts import steps as draft_steps

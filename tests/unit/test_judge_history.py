@@ -55,7 +55,7 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse; the limit is a change of 10 %")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
-    sure = r"a change of 15\.\d % in a single version would have shown"
+    sure = r"a change of 16 % in a single version would have shown"
     told = rf"  {sure}, and one of 10 % \(the limit\) in half of the cases"
     assert re.fullmatch(told, visible)
     assert "different rounds" in noise
@@ -65,7 +65,13 @@ def test_no_fall_is_said_to_be_more_than_all_of_a_value(judge):
     """It said `a change of 120 % would have shown`, but a throughput cannot fall by that much."""
     alone = "".join(f"v{place},{1 + 0.01 * (place % 3)}\n" for place in range(20))
     told = judge(alone, "--falls", "--limit", "60%").stdout
-    assert "a change of 84 % in 4 versions in a row would have shown" in told
+    assert "a change of 84 % in the newest 4 versions would have shown" in told
+
+
+def test_a_change_beyond_100_per_cent_is_a_ratio(judge):
+    """It said `only a change of 603 % in 4 versions in a row would have shown`."""
+    told = judge("".join(f"v{place},{1 + 0.004 * (place % 3)}\n" for place in range(8))).stdout
+    assert "only a change of 3 times in the newest 4 versions would have shown; one of 10 % (the limit) may" in told
 
 
 def test_one_value_of_each_is_judged_and_that_is_said(judge):

@@ -35,7 +35,7 @@ ALLOWED = {
     "index": BASE | {"file_locks", "judge", "safe_files", "store"},
     "columns": set(),
     "masking": set(),
-    "facts": BASE,
+    "facts": BASE | {"reasons"},
     "traces": BASE | {"columns", "safe_files", "store"},
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate", "reasons"},
@@ -43,7 +43,7 @@ ALLOWED = {
     "narrow": BASE | {"failure_rate", "reasons"},
     "schedule": BASE | {"judge", "run", "failure_rate", "compat", "narrow", "reasons"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts", "reasons"},
-    "report": BASE | {"facts", "masking", "safe_files"},
+    "report": BASE | {"facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}

@@ -8,6 +8,7 @@ import io
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given, settings
@@ -52,12 +53,18 @@ class World:
                 environ={}, progress=progress, stopped=threading.Event(), open_engine=self._open, pool_wait_s=wait_s
             )
             PoolRun(
-                machines=machines, context=context, make_queue=lambda rows: queue(list(rows)), use=self._use,
-                is_done=lambda row: id(row) in self.done, begun=self._begun, again=self._again,
-                runs_of=lambda row: row.cells, note_broken=lambda trial, run: self.broken.append(trial),
-                homes=self.homes,
+                machines=machines, context=context, rows=self.rows(), make_queue=lambda rows: queue(list(rows)),
+                use=self._use, homes=self.homes,
             ).run(rows)  # fmt: skip
         return machines
+
+    def rows(self) -> Any:
+        """Return the rows of a plan, as far as a pool asks them."""
+        return SimpleNamespace(
+            is_done=lambda row: id(row) in self.done, choose_noise=self._begun, again=self._again,
+            runs_of=lambda row: row.cells,
+            journal=SimpleNamespace(write_trial=lambda trial, cell: self.broken.append(trial)),
+        )  # fmt: skip
 
     def _opened(self, host: Host) -> Any:
         class Closed(Opened):
@@ -199,8 +206,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
             waiting.put_back(both)
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0))
     pool = PoolRun(
-        machines=(), context=None, make_queue=queue, use=None, is_done=None, begun=None, again=None,  # type: ignore[arg-type]
-        runs_of=lambda row: row.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
+        machines=(), context=None, rows=world.rows(), make_queue=queue, use=None, homes={},  # type: ignore[arg-type]
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
     assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]

@@ -26,6 +26,8 @@ OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=Tru
 IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
 SERIES = click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+FRESH = click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
+SUMMARY = click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 WIDE = click.option(
     "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )

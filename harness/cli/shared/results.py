@@ -15,7 +15,7 @@ from harness.cli.shared.common import say, to_stdout
 from harness.cli.shared.interrupt import stop_on_signals
 from harness.cli.shared.so_far import SoFar
 from harness.cli.shared.terminal import Terminal
-from harness.errors import Interrupted
+from harness.errors import UNSTARTED, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.runs.indexed_runs import remember
 from harness.flows.sweep import SweepOptions, selected, sweep
@@ -92,7 +92,7 @@ def swept_file(matrix: Path, options: SweepOptions) -> RunResult:
     with stop_on_signals() as stopped:
         selection = selected(matrix, options, os.environ)
         if stopped.is_set():
-            raise Interrupted("interrupted before anything was started")
+            raise Interrupted(UNSTARTED)
         return swept(selection, options, stopped)
 
 

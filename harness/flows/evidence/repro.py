@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +16,6 @@ from harness.store.lookup import telling_trial
 from harness.store.saved_run import StoredRun
 
 REFERENCE = re.compile(r"[A-Za-z0-9][\w.:/@+-]*", re.ASCII)
-COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 
 
 def recipe(run: StoredRun, cell: Cell) -> Recipe:
@@ -39,7 +36,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     script = scenario.script.name if scenario.script else None
     if script is not None and script not in files:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")
-    text = None if script is None else decoded(files.pop(script))
+    text = None if script is None else inputs.script_text(files.pop(script))
     if text is not None and "\0" in text:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so Python cannot run it")
     return Recipe(
@@ -50,22 +47,6 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         missing=missing,
         steps=trial.steps_asked or scenario.steps.budget,
     )
-
-
-def decoded(script: bytes) -> str:
-    """Return a script's text as Python reads it, to be written as UTF-8."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
-        return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
-    except (
-        SyntaxError,
-        LookupError,
-        UnicodeError,
-    ):  # Python lacks the encoding, so the script never ran either
-        return script.decode(errors="replace")
-
-
-# ---------------------------------------------------------------- containers
 
 
 def _container(cell: Cell, trial: Trial) -> Container:
@@ -137,9 +118,6 @@ def _gpus(cell: Cell, trial: Trial) -> str:
 
 def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
     return tuple({**dict(cell.image.environment), **dict(cell.variant.scenario.environment)}.items())
-
-
-# ---------------------------------------------------------------- processes
 
 
 def _machine(cell: Cell, trial: Trial) -> Machine:

@@ -13,9 +13,9 @@ from packaging.version import InvalidVersion, Version
 
 from harness.atomic_files import write_atomically
 from harness.errors import UsageError, did_you_mean
-from harness.flows.first.first_launch import fitted
 from harness.flows.first.new_files import write_new
 from harness.matrix.drafts.draft import Draft, text
+from harness.matrix.drafts.first_launch import fitted
 from harness.matrix.drafts.job import modules
 from harness.matrix.drafts.series import PACKAGE, safe
 from harness.matrix.drafts.steps import TRAINERS

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
-from harness.flows.first.first_launch import fitted, limited
 from harness.flows.first.new_files import write_new
 from harness.flows.sweep import SweepOptions
 from harness.index import database
 from harness.matrix import load_matrix
 from harness.matrix.drafts.draft import Draft, text
+from harness.matrix.drafts.first_launch import fitted, limited
 from harness.model import RunResult
 from harness.plan.cells import Selection
 from harness.store import RunDirectory

@@ -7,20 +7,26 @@ from dataclasses import dataclass, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.flows.narrow import sides as narrow_sides
+from harness.flows.narrow.questions import NarrowQuestion
 from harness.model.answers.narrowed import Hybrid
+from harness.narrow.coupling import Coupling
 from harness.narrow.differing_components import changed_copy
 from harness.narrow.hybrid_images import Sides, not_loaded
+from harness.narrow.search import NarrowRules
 from harness.run.engine import Kept
 from harness.run.run_interfaces import CellRun
 from harness.schedule.narrow_scheduler import NarrowScheduler
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hybrids:
-    """The hybrids of one search."""
+class Narrowing:
+    """A question and everything else that is known before the first hybrid is made."""
 
+    question: NarrowQuestion
     both: narrow_sides.BothSides
     sides: Sides
+    coupling: Coupling
+    rules: NarrowRules
 
     def make_shams(self, scheduler: NarrowScheduler) -> None:
         """Make the sham swap of each version before anything is launched, which shows whether an index lacks any part.

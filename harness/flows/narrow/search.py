@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import Interrupted
 from harness.flows.narrow import sides as narrow_sides
-from harness.flows.narrow.hybrids import Hybrids
+from harness.flows.narrow.hybrids import Narrowing
 from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.flows.running.machine_run import MachineRun
 from harness.model import Finding, Plan, Trials
 from harness.model.answers.narrowed import ComponentGroup, Narrowed
-from harness.narrow.coupling import Coupling
 from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid
 from harness.narrow.narrowable import check_swappable, coupled
 from harness.narrow.search import ComponentSearch, NarrowRules, SearchCost, expected_cost
@@ -27,17 +26,6 @@ from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
-
-
-@dataclass(frozen=True, kw_only=True)
-class Narrowing:
-    """A question and everything else that is known before the first hybrid is made."""
-
-    question: NarrowQuestion
-    both: narrow_sides.BothSides
-    sides: Sides
-    coupling: Coupling
-    rules: NarrowRules
 
 
 @contextmanager
@@ -81,9 +69,6 @@ def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCos
     return expected_cost(len(groups), is_level=level, rules=NarrowRules())
 
 
-# ---------------------------------------------------------------- the search
-
-
 def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
 
@@ -93,9 +78,8 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     question, both = narrowing.question, narrowing.both
     check_swappable(narrowing.coupling, both.cells, narrowing.sides.inventories)
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
-    hybrids = Hybrids(both=both, sides=narrowing.sides)
-    scheduler = _scheduler(narrowing, hybrids, journal)
-    hybrids.make_shams(scheduler)
+    scheduler = _scheduler(narrowing, journal)
+    narrowing.make_shams(scheduler)
     queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)
     queue.add(RowRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
     lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
@@ -111,13 +95,13 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         try:
             if answer.verdict == "method" and both.lane.host.in_environments:
                 sham = answer.shams[-1].result.hybrid
-                answer = replace(answer, reason=hybrids.changed_by_method(sham, scheduler.runs[sham]))
+                answer = replace(answer, reason=narrowing.changed_by_method(sham, scheduler.runs[sham]))
         finally:
-            hybrids.remove(scheduler.runs)
+            narrowing.remove(scheduler.runs)
     return replace(answer, finding=question.number, metric=question.finding.metric)
 
 
-def _scheduler(narrowing: Narrowing, hybrids: Hybrids, journal: RunDirectory) -> NarrowScheduler:
+def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
     make = installed_hybrid if narrowing.both.lane.host.in_environments else grafted_hybrid
     return NarrowScheduler(
         search=ComponentSearch(
@@ -130,7 +114,7 @@ def _scheduler(narrowing: Narrowing, hybrids: Hybrids, journal: RunDirectory) ->
         finding=narrowing.question.finding,
         image_of=functools.partial(make, narrowing.sides),
         refused=narrowing.coupling.refused,
-        checked=hybrids.not_loaded,
+        checked=narrowing.not_loaded,
         log=journal.write_decision,
     )
 

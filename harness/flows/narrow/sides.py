@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from harness.errors import InfrastructureError, Interrupted, UsageError
+from harness.errors import UNSTARTED, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, first_usable
 from harness.flows.parts.hosts.opening import leased, using_hosts
@@ -131,7 +131,7 @@ def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) ->
 
 def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
     if context.stopped.is_set():
-        raise Interrupted("interrupted before anything was started")
+        raise Interrupted(UNSTARTED)
     if opened.engine is None or opened.problem is not None:
         raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
     lane = next((lane for lane in opened.lanes if lane.gpu == asked.gpu), None)

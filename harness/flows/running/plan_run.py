@@ -90,13 +90,9 @@ class Running:
         return PoolRun(
             machines=machines,
             context=self.context,
+            rows=self.rows,
             make_queue=functools.partial(self._queue, machines[0].part_of),
             use=self.machine_run.use,
-            is_done=self.rows.is_done,
-            begun=self.rows.choose_noise,
-            again=self.rows.again,
-            runs_of=self.rows.runs_of,
-            note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
         )
 

@@ -48,8 +48,6 @@ class RunningRows:
         self.open_rows = OpenRows(read=self.journal.read_back, runs_of=self.runs_of)
         self._rows = {each.row: each for each in running_rows(self.plan, only=self.only)}
 
-    # ------------------------------------------------------------ what a run asks
-
     def on(self, host: Host) -> list[RowRun]:
         """Return the rows of a host, in the plan's order."""
         return [each.row for each in self._rows.values() if each.planned.lane.host == host]
@@ -102,8 +100,6 @@ class RunningRows:
     def _alike(self, running: RunningRow) -> list[RunningRow]:
         """Return the rows that share their A/A noise with a row, itself included."""
         return [each for each in self._rows.values() if each.noise_place == running.noise_place]
-
-    # ------------------------------------------------------------ verdicts
 
     def standing(self, row: RowRun) -> RowStanding:
         """Judge a row after its turn, and return its standing."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from harness.errors import HarnessError, UsageError
-from harness.index import OpenIndex, with_index
+from harness.index import OpenIndex, views_of, with_index
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
 from harness.model.answers.indexed import Drift, HistoryView, IndexedHistory, IndexedRun
 from harness.model.watching import Say
@@ -73,8 +73,7 @@ def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> list[HistoryV
         if not chosen:
             raise UsageError(_nothing(index, query))
         runs = {run.id: run for run in index.runs(matrix=query.matrix)}
-        begins = query.begins()
-        return [view for group in _by_series(chosen) for view in views_of(index, group, query, runs, begins=begins)]
+        return list(views_of(index, chosen, runs, last=query.last, signals=query.signals, since=query.begins()))
 
     return with_index(out, ask, say=say, rebuild=query.rebuild)
 
@@ -120,42 +119,6 @@ def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[In
 def _variant(history: IndexedHistory) -> Variant:
     where = Where(file="", line=1, key="")
     return Variant(scenario=Scenario(name=history.scenario, where=where), params=history.params)
-
-
-def _by_series(histories: Sequence[IndexedHistory]) -> Iterator[list[IndexedHistory]]:
-    groups: dict[tuple[str, str], list[IndexedHistory]] = {}
-    for history in histories:
-        groups.setdefault((history.matrix, history.series), []).append(history)
-    yield from groups.values()
-
-
-def views_of(
-    index: OpenIndex,
-    group: Sequence[IndexedHistory],
-    query: HistoryQuery,
-    runs: dict[int, IndexedRun],
-    *,
-    begins: str = "",
-) -> Iterator[HistoryView]:
-    """Yield the requested view of these histories of one series, from runs that began at `begins` or later."""
-    versions = index.versions(group[0].matrix, group[0].series)
-    shown = tuple(versions[-query.last :]) if query.last is not None else tuple(versions)
-    ids = [history.id for history in group]
-    some = None if len(shown) == len(versions) else shown
-    measured = index.measurements(ids, signals=query.signals or None, versions=some, since=begins)
-    lives, drifts = index.lives(ids), index.drifts(ids)
-    for history in group:
-        own = tuple(one for one in measured if one.history == history.id)
-        there = {one.version for one in own}
-        yield HistoryView(
-            history=history,
-            versions=tuple(version for version in shown if version in there),
-            left_out=len(versions) - len(shown),
-            measured=own,
-            lives=tuple(one for one in lives if one.history == history.id),
-            drifts=tuple(one for one in drifts if one.history == history.id),
-            runs=runs,
-        )
 
 
 def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:

@@ -12,8 +12,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.runs.indexed_runs import HistoryQuery, views_of
-from harness.index import OpenIndex, with_index
+from harness.index import OpenIndex, views_of, with_index
 from harness.model.answers.indexed import HistoryView, Measurement
 from harness.model.answers.site import Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
@@ -88,9 +87,6 @@ def _remove(site: Path, name: str) -> None:
             os.unlink(last, dir_fd=folder)
 
 
-# ---------------------------------------------------------------- what the pages are made from
-
-
 def source_of(index: OpenIndex) -> SiteSource:
     """Return the index in the form that the pages query."""
     histories = {one.id: one for one in index.histories()}
@@ -99,7 +95,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
     def views(matrix: str, series: str) -> list[HistoryView]:
         own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
-        return list(views_of(index, own, HistoryQuery(), runs))
+        return list(views_of(index, own, runs))
 
     def now(matrix: str) -> list[SeriesNow]:
         own = [one for one in histories.values() if one.matrix == matrix]

@@ -47,16 +47,13 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
 def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext, registry: Registry) -> Checkup:
     selection = selected(matrix, options, context.environ)
     with using_hosts(selection.images, context) as every:
-        opened = _given(every, context)
-        seen = [_Seen() for _ in opened]
-        looks = [functools.partial(_look, each, into, context) for each, into in zip(opened, seen, strict=True)]
-        in_threads(looks, context.stopped)
-        controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
+        pairs = [(each, _Seen()) for each in _given(every, context)]
+        in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
+        controls = {} if context.stopped.is_set() else _controls(pairs, context)
     if context.stopped.is_set():
         raise Interrupted("interrupted")
-    plan = make_plan(selection, lanes_of(opened))
+    plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
     told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
-    pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
         hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
@@ -78,20 +75,17 @@ def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
 
 def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
     """Return one machine for each host, because the machines of a pool are equal; a usable one if possible."""
-    found: dict[Host, tuple[OpenHost, _Seen]] = {}
-    for each, seen in pairs:
-        if each.part_of not in found or not found[each.part_of][0].usable:
-            found[each.part_of] = each, seen
-    return list(found.values())
+    hosts = dict.fromkeys(each.part_of for each, _ in pairs)
+    return [max((pair for pair in pairs if pair[0].part_of == host), key=lambda pair: pair[0].usable) for host in hosts]
 
 
-def _controls(opened: Sequence[OpenHost], seen: Sequence[_Seen], context: RunContext) -> dict[Host, float | str]:
+def _controls(pairs: Sequence[tuple[OpenHost, _Seen]], context: RunContext) -> dict[Host, float | str]:
     """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
     found: dict[Host, float | str] = {}
-    for host in dict.fromkeys(each.part_of for each in opened if each.part_of.pool):
+    for host in dict.fromkeys(each.part_of for each, _ in pairs if each.part_of.pool):
         machines = [
             (each, {f"{name}": image for name, (image, _) in looked.images.items()})
-            for each, looked in zip(opened, seen, strict=True)
+            for each, looked in pairs
             if each.part_of == host and each.usable
         ]
         if len(machines) > 1:

@@ -26,15 +26,19 @@ def age(text: str) -> timedelta:
     return timedelta(hours=int(match[1]) * HOURS[match[2]])
 
 
+def check_folder(out: Path) -> None:
+    """Raise UsageError if there is no such folder."""
+    if not out.is_dir():
+        raise UsageError(f"--out: {out}: no such folder; give the folder of the runs")
+
+
 def clean(
     out: Path, *, matrix: str | None, older_than: timedelta, dry_run: bool, now: datetime | None = None
 ) -> Iterator[str]:
     """Remove the runs in `out` that are older than `older_than`, of one matrix or of all, oldest first, and yield a
     line for each; with `dry_run`, only yield the lines. The newest run of each matrix stays, and so do runs in
-    progress. Raises UsageError, InfrastructureError.
+    progress. Raises InfrastructureError.
     """
-    if not out.is_dir():
-        raise UsageError(f"--out: {out}: no such folder; give the folder of the runs")
     if not dry_run:
         for half in out.glob(f"*/{REMOVED}*"):  # left by an earlier call that was killed
             if NAME.fullmatch(half.name.removeprefix(REMOVED)):

@@ -30,6 +30,7 @@ from harness.judge.comparison.which_launches import (
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
 from harness.judge.trace.look_rates import look_values
 from harness.model import SIGNALS, Steps, Trace, Trial
+from harness.reasons import SignalReason
 
 LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""
@@ -64,12 +65,14 @@ class FigureRule:
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
     of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
+    `absent` says why a launch may have no figure.
     """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
     least: Callable[[Launches], float] = lambda launches: 0.0
+    absent: SignalReason = SignalReason.NOT_MEASURED
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -283,16 +286,22 @@ def _output(trial: Trial) -> float | None:
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
-    "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio)),
-    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
-    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu),
-    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
-    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s"))),
-    "first_step": FigureRule(usable=is_warm, prepare=_of_itself(_fact("first_step_s"))),
+    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
+    "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
+    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
+    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
+    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
+    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s")), absent=SignalReason.NO_SETUP),
+    "first_step": FigureRule(
+        usable=is_warm, prepare=_of_itself(_fact("first_step_s")), absent=SignalReason.NO_STEP_TIMED
+    ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
-    "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
-    "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
+    "gpu_peak": FigureRule(
+        usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib"), absent=SignalReason.NO_GPU
+    ),
+    "pool_peak": FigureRule(
+        usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
+    ),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }

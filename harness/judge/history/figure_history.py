@@ -66,7 +66,8 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         laid = _laid_by_neighbours(table.values)
         levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=SEED)
         spread = laid.spread
-        visible = least_of(spread, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
+        beside = _spread(laid.raw[0], changes=1)
+        visible = least_of(beside, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
         odd = _outside(_far_out(laid, least=least), levels)
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA, seed=SEED)
@@ -123,14 +124,14 @@ def _far_out(laid: Laid, *, least: float) -> list[int]:
     return [int(place) for place in np.flatnonzero(apart > max(least, FAR_FROM_NEIGHBOURS * laid.spread.deviation))]
 
 
-def _spread(figures: Floats) -> Spread:
+def _spread(figures: Floats, *, changes: int = 0) -> Spread:
     """Estimate the noise from the median absolute deviation of differences between neighbours, which a few changes
-    hardly affect.
+    hardly affect. With `changes`, estimate it as if the series had so many further changes.
 
     If figures are rounded, so that most neighbours are equal, the smallest four fifths of the differences decide.
     """
     steps = np.diff(figures)
-    steps = np.sort(np.abs(steps - np.median(steps)))
+    steps = np.append(np.sort(np.abs(steps - np.median(steps))), [math.inf] * changes)
     smaller = steps[: math.ceil(0.8 * len(steps))]
     deviation = max(1.4826 * float(np.median(steps)), float(np.sqrt((smaller**2).mean()))) / math.sqrt(2)
     return Spread(deviation=max(deviation, NEGLIGIBLE), freedom=max(1, int(FREEDOM_SHARE * (len(figures) - 1))))

@@ -63,5 +63,5 @@ class MethodCheck:
 
     def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
         names = self.swaps.in_words(groups)
-        reason = (NarrowReason.SHAM_OF_GOOD if base == "A" else NarrowReason.SHAM_OF_BAD)(groups=names)
+        reason = NarrowReason.SHAM(groups=names, state="good" if base == "A" else "bad")
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)

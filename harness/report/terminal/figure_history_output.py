@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.model import SeriesChange, SeriesVerdict
-from harness.report.text import numbers
+from harness.report.text import numbers, signal_words
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.words import listing
 
@@ -62,15 +62,16 @@ def _chance(change: SeriesChange) -> str:
 
 def _visible(found: SeriesVerdict) -> str:
     assert found.visible is not None, "the caller checked that the noise is known"
-    what = "a single version" if found.lasting == 1 else f"{found.lasting} versions in a row"
-    visible, limit = _share(found.visible), _share(found.limit)
+    what = "a single version" if found.lasting == 1 else f"the newest {found.lasting} versions"
+    visible, limit = signal_words.share_text(found.visible, falls=found.falls), _share(found.limit)
     if found.visible < _NO_NOISE:
         return f"any change above {limit} (the limit) in {what} would have shown"
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
         beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
-        sure = _share(abs((1 + sign * found.limit) * (1 + sign * beyond) - 1))  # logs of relative changes add up
-        shown, at_limit = f"a change of {sure} in {what} would have shown", f"one of {limit} (the limit)"
+        sure = abs((1 + sign * found.limit) * (1 + sign * beyond) - 1)  # logs of relative changes add up
+        shown = f"a change of {signal_words.share_text(sure, falls=found.falls)} in {what} would have shown"
+        at_limit = f"one of {limit} (the limit)"
         return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
     return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist{more}"

@@ -18,16 +18,14 @@ from harness.model import (
     SignalVerdict,
     Variant,
 )
+from harness.reasons import Remedy, SignalReason
 from harness.report.text import numbers, sensitivity, signal_marks, signal_words, words
 from harness.report.text.harmless_text import plain, shortened, version
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
-_SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
-_TO_GO_ON = "run the same sweep without it to continue"
-_LIMIT_NONE = "the limit is none"
+_SO_FAR = f"fewer launches than its verdict needs; {Remedy.SAME_SWEEP()}"
 _NO_METRICS = "the scenario returns none"
 _NOTHING_LOGGED = "the program logs none"
-_NOT_MEASURED = "not measured"
 _MOST_SCENARIOS = 3
 
 
@@ -80,8 +78,8 @@ def _fails_alone(result: RunResult) -> Iterator[Cell]:
 def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     for entry in result.cells:
         if entry.verdict.provisional and words.tone(entry.verdict.verdict) in ("good", "bad"):
-            stopped = entry.skipped is not None and entry.skipped.by == "stop"
-            reason = f"{entry.skipped.why}; {_TO_GO_ON}" if stopped and entry.skipped is not None else _SO_FAR
+            stop = entry.skipped if entry.skipped is not None and entry.skipped.by == "stop" else None
+            reason = _SO_FAR if stop is None else Remedy.SWEEP_WITHOUT_STOP(why=stop.why)
             yield f"{entry.verdict.verdict} so far", reason, entry
 
 
@@ -242,11 +240,11 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
     for name in [name for name, signal in SIGNALS.items() if signal.kind != "observation"]:
         seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
         if _is_off(name, scenario):
-            found[name] = _LIMIT_NONE
+            found[name] = SignalReason.LIMIT_IS_NONE()
         elif seen and all(signal.seen == "none" for signal in seen):
-            found[name] = next((plain(signal.why) for signal in seen if signal.why), _NOT_MEASURED)
+            found[name] = next((plain(signal.why) for signal in seen if signal.why), SignalReason.NOT_MEASURED())
         elif not seen and _is_known(cells):
-            found[name] = _NOT_MEASURED
+            found[name] = SignalReason.NOT_MEASURED()
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from harness.model import BAD, GOOD, UNSURE, Attribution, CellResult, RunResult
+from harness.reasons import Remedy
 from harness.report.text import numbers, seems_bad_first, signal_words, words
 from harness.report.text.faults import blame
 from harness.report.text.harmless_text import plain, version
@@ -152,7 +153,7 @@ _SENTENCES: dict[str, Callable[[RunResult], str]] = {
     "regression": _regression,
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
-    "interrupted": partial(_unfinished, begins="Interrupted with", ends="; run the same sweep again to continue"),
+    "interrupted": partial(_unfinished, begins="Interrupted with", ends=f"; {Remedy.SAME_SWEEP()}"),
     "ok": _ok,
     "running": partial(_unfinished, begins="Still running, with", ends=""),
 }

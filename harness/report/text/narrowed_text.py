@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
+from harness.reasons import NarrowName
 from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, shortened
 
@@ -192,24 +193,23 @@ def proof(narrowed: Narrowed) -> list[str]:
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """Return a hybrid's name: `20.12 with cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    own = _own(cell, narrowed)
     others = f", along with {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
         "B - c": f"{bad} without {names}{others}",
-        "sham A": f"{good} {own}",
-        "sham B": f"{bad} {own}",
+        "sham A": _own(good, cell, narrowed),
+        "sham B": _own(bad, cell, narrowed),
     }[cell.role]
 
 
-def _own(cell: ProofCell, narrowed: Narrowed) -> str:
+def _own(version: str, cell: ProofCell, narrowed: Narrowed) -> str:
     """Return what a sham swap does, in words that do not presuppose the term."""
     if len(cell.groups) == 1 < len(narrowed.groups):
-        return f"with its own {plain(cell.groups[0])} put in again"
+        return NarrowName.PUT_IN_AGAIN(version=version, groups=plain(cell.groups[0]))
     if len(cell.groups) == len(narrowed.groups):
-        return "reassembled from its own parts"
-    return f"with {len(cell.groups)} of its own groups put in again"
+        return NarrowName.REASSEMBLED(version=version)
+    return f"{version} with {len(cell.groups)} of its own groups put in again"
 
 
 def result_text(result: HybridResult) -> str:

@@ -161,12 +161,13 @@ def visible_text(name: str, visible: float | None) -> str:
     signal = shown_signal(name)
     if shows_any(name, visible):
         return "any growth" if signal.kind == "growth" else "any change"
-    if signal.falls and visible > _NEARLY_ALL:
+    return _in_unit(visible, signal.unit) if signal.kind == "growth" else share_text(visible, falls=signal.falls)
+
+
+def share_text(visible: float, *, falls: bool) -> str:
+    """Return a relative change: `8 %`, `4.1 times`, `more than tenfold`, or `more than 99 %` for a fall."""
+    if falls and visible > _NEARLY_ALL:
         return "more than 99 %"
-    return _in_unit(visible, signal.unit) if signal.kind == "growth" else _share(visible)
-
-
-def _share(visible: float) -> str:
     if visible > _TENFOLD:
         return "more than tenfold"
     if visible > 1:  # only a rise: nothing falls by more than 100 %
@@ -184,7 +185,7 @@ def changed(old: float, new: float) -> str:
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
     apart = float(f"{new / old - 1:.1e}")
-    return numbers.change(Effect(value=1 + apart, unit="ratio")) if apart else "no change"
+    return numbers.change(Effect(value=1 + apart, unit="ratio")) if abs(apart) >= _FINEST else "no change"
 
 
 def _two_up(value: float) -> float:

@@ -30,6 +30,7 @@ from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
 from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import cgroups, environments, host_lock, leftovers
+from harness.run.process.agent_copy import AgentCopy
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.store import EnvironmentStore
 from harness.run.tail import BoundedTail
@@ -59,6 +60,7 @@ class ProcessEngine(EnvironmentStore):
         super().__init__(environ=environ, host_in_words="engine: process")
         self._host = host
         self._cgroup_root = cgroup_root
+        self._agent = AgentCopy()
         self.facts: Mapping[str, Any] = _machine_facts()
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
@@ -72,11 +74,29 @@ class ProcessEngine(EnvironmentStore):
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         name, python = leftovers.new_name(), Path(launch.prepared.reference)
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
-        with environments.in_use(python), _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
+        with environments.in_use(python), self._root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
             command = [*prefix, str(python), "-B", str(root / "start.py")]
             environment = {"HOME": str(root), "TMPDIR": str(root), **environment_of(launch)}
             with _started(command, root=root, environment=environment, cgroup=cgroup) as process:
                 yield ProcessSession(process, cgroup)
+
+    @contextlib.contextmanager
+    def _root_folder(self, name: str, payload: Payload) -> Iterator[Path]:
+        """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
+        InfrastructureError."""
+        root = _temporary_folder() / name
+        try:
+            try:
+                root.mkdir(mode=0o700)
+                self._agent.link_into(root, payload.agent)
+                for path, content in payload.own.items():
+                    _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
+            except OSError as error:
+                what = f"{error.filename or root}: {error.strerror}"
+                raise InfrastructureError(f"{what}; free some space there, or set TMPDIR to another folder") from error
+            yield root
+        finally:
+            leftovers.remove_folder(root)
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
         return host_lock.held(_temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
@@ -104,7 +124,7 @@ class ProcessEngine(EnvironmentStore):
         )
 
     def close(self) -> None:
-        """Do nothing: the engine holds nothing open."""
+        self._agent.remove()
 
 
 class ProcessSession:
@@ -173,24 +193,6 @@ def cpu_model() -> str | None:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
-
-
-@contextlib.contextmanager
-def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
-    """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
-    InfrastructureError."""
-    root = _temporary_folder() / name
-    try:
-        try:
-            root.mkdir(mode=0o700)
-            for path, content in payload.contents.items():
-                _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
-        except OSError as error:
-            text = f"{error.filename or root}: {error.strerror}; free some space there, or set TMPDIR to another folder"
-            raise InfrastructureError(text) from error
-        yield root
-    finally:
-        leftovers.remove_folder(root)
 
 
 def _write(target: Path, content: bytes, *, executable: bool) -> None:

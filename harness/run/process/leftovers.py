@@ -21,6 +21,8 @@ from harness.run.process import cgroups
 from harness.run.process.cgroups import TrialCgroup
 
 PREFIX = "harness-trial-"
+AGENT_PREFIX = "harness-agent-"
+"""Begins the name of a folder with the copy of the agent that the trials of a run share."""
 KILLING_S = 5.0
 """Seconds after which the attempt to kill all processes of a cgroup is given up."""
 REMOVAL_S = 2.0
@@ -29,21 +31,22 @@ SHARED_S = 10.0
 """Additional seconds for which the removal is retried while another run removes the same folder."""
 
 
-def new_name() -> str:
-    """Return a new name for a trial's folder and cgroup, which names this process as their owner."""
-    return f"{PREFIX}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
+def new_name(prefix: str = PREFIX) -> str:
+    """Return a new name, for a trial's folder and cgroup or with another prefix, which names this process as the
+    owner."""
+    return f"{prefix}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
 def is_dead(name: str) -> bool:
     """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
     is gone."""
-    text, _, _ = name.removeprefix(PREFIX).rpartition("_")
+    text, _, _ = name.removeprefix(PREFIX).removeprefix(AGENT_PREFIX).rpartition("_")
     maker = owner.parse(text.replace("_", ":"))
-    return name.startswith(PREFIX) and maker is not None and owner.is_alive(maker) is False
+    return name.startswith((PREFIX, AGENT_PREFIX)) and maker is not None and owner.is_alive(maker) is False
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
-    """Remove the trial folders and cgroups of dead owners; return the number of trials.
+    """Remove the folders and cgroups of dead owners; return the number of names.
 
     All users can write to `folder`, so links and folders of other users are ignored, whatever their names. Another run
     may remove the same items at the same time. Raises InfrastructureError.
@@ -68,7 +71,8 @@ def _dead_cgroups(root: Path) -> list[TrialCgroup]:
 
 
 def _dead_folders(folder: Path) -> list[Path]:
-    return [path for path in folder.glob(f"{PREFIX}*") if _is_dead_and_ours(path)]
+    found = (path for prefix in (PREFIX, AGENT_PREFIX) for path in folder.glob(f"{prefix}*"))
+    return [path for path in found if _is_dead_and_ours(path)]
 
 
 def _is_dead_and_ours(path: Path) -> bool:

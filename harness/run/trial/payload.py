@@ -30,6 +30,8 @@ TOLD_ENVIRONMENT = (
 
 AGENT = Path(__file__).parents[2] / "agent"
 """The folder of the agent's source. The harness treats it as data: it copies the source but never imports it."""
+START = "start.py"
+"""The program that starts the agent. It is next to the agent's package, in the root of the trial."""
 
 
 def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
@@ -38,7 +40,7 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
     Raises MatrixError if the script or one of the files is missing, or if two files have the same destination.
     """
     packed = _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
-    return replace(packed, files={**compiled_agent(), **packed.files})
+    return replace(packed, agent={**packed.agent, **compiled_agent()})
 
 
 def payload_hash(variant: Variant) -> str:
@@ -46,7 +48,7 @@ def payload_hash(variant: Variant) -> str:
     without its marker."""
     payload = _packed(variant.scenario, _job(variant))
     digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
-    for place, content in sorted(payload.files.items()):
+    for place, content in sorted({**payload.agent, **payload.files}.items()):
         mark = " executable" if place in payload.executable else ""
         digest.update(os.fsencode(f"\n{place} {len(content)}{mark}\n"))
         digest.update(content)
@@ -55,9 +57,11 @@ def payload_hash(variant: Variant) -> str:
 
 def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
     own = list(_scenario_files(scenario))
+    agent = dict(agent_files())
     return Payload(
         job=job,
-        files={**agent_files(), **{place: content for place, content, _ in own}},
+        files={START: agent.pop(START), **{place: content for place, content, _ in own}},
+        agent=agent,
         executable=frozenset(place for place, _, executable in own if executable),
     )
 
@@ -99,7 +103,7 @@ def compiled_agent() -> Mapping[str, bytes]:
     source, so a trial's key need not cover these files.
     """
     files = {}
-    with tempfile.TemporaryDirectory(prefix="harness-agent-") as folder:
+    with tempfile.TemporaryDirectory(prefix="harness-compiled-") as folder:
         for path in sorted(AGENT.rglob("*.py")):
             place = Path("harness_agent", path.relative_to(AGENT))
             cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
@@ -114,7 +118,7 @@ def compiled_agent() -> Mapping[str, bytes]:
 def agent_files() -> Mapping[str, bytes]:
     """Return the agent's files by path: `start.py`, and the package `harness_agent`."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
-    files["start.py"] = files.pop("harness_agent/start.py")
+    files[START] = files.pop(f"harness_agent/{START}")
     return files
 
 

@@ -186,9 +186,10 @@ def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Deci
     bad, version = version_name(versions, change.bad), version_name(versions, place)
     if seen.good:
         share = reach.fails(max(seen.survived, default=None))
-        reason = BisectReason.FLAKY(bad=bad, share=share, version=version)
+        found = BisectReason.FLAKY(bad=bad, share=share)
     else:
-        reason = BisectReason.MAYBE_FLAKY(bad=bad, version=version)
+        found = BisectReason.MAYBE_FLAKY(bad=bad)
+    reason = BisectReason.MAY_BE_LUCK(found=found, version=version)
     return replace(_about(change, "repeat", [place], reason), posterior=posterior)
 
 
@@ -251,10 +252,8 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
         return BisectReason.MAYBE_NAMED(metric=metric, version=after, what=what, agree=rules.agree, doubt=doubt)
     start = "the start" if boundary.before is None else version_name(versions, boundary.before)
     unclear = len(boundary.between)
-    if boundary.confirmed:
-        return BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
-    agree = rules.agree
-    return BisectReason.MAYBE_BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear, agree=agree)
+    found = BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
+    return found if boundary.confirmed else BisectReason.MAYBE_BETWEEN(found=found, agree=rules.agree)
 
 
 def _what(boundary: Boundary) -> str:
@@ -279,4 +278,5 @@ def _doubt(versions: RowVersions, boundary: Boundary) -> str:
         return ""
     change = StateChange(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
     failed = failures_from(versions, change)
-    return BisectReason.ALL_FAILED(count=failed) if failed > 1 else BisectReason.ONLY_ONE_FAILED()
+    launches = BisectReason.ALL_LAUNCHES(count=failed) if failed > 1 else BisectReason.ONLY_LAUNCH()
+    return BisectReason.ALL_FAILED(launches=launches)

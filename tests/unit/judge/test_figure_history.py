@@ -96,3 +96,15 @@ def test_what_shows_is_said():
     assert (alone.lasting, three.lasting) == (4, 1)
     assert three.visible is not None
     assert 0.03 < three.visible < 0.1
+
+
+@pytest.mark.parametrize("versions", [8, 12])
+def test_half_of_the_changes_that_are_said_to_show_do(versions):
+    """It was a fifth for eight versions: the change itself is one of the differences that the noise is taken from."""
+    shown = 0
+    for seed in range(80):
+        visible = judged(np.ones(versions), seed=seed).visible
+        assert visible is not None
+        newest = np.where(np.arange(versions) < versions - 4, 1.0, math.exp(max(visible, TENTH)))
+        shown += bool(judged(newest, seed=seed).changes)
+    assert 0.35 < shown / 80 < 0.75

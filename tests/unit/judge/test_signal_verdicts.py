@@ -102,7 +102,7 @@ def test_what_no_launch_has_is_nothing_to_look_at() -> None:
 
 def test_a_limit_of_none_is_off_and_a_search_compares_step_times_alone() -> None:
     off = told(row(), Limits(step_time=None, others=(("tail", None),)))[0].signals
-    assert [off[name].why for name in ("step_time", "tail")] == ["its limit is none"] * 2
+    assert [off[name].why for name in ("step_time", "tail")] == ["the limit is none"] * 2
     assert told(row(), searched=True)[0].signals["tail"].seen == "none"
 
 

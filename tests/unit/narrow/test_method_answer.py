@@ -13,6 +13,7 @@ import pytest
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.flows.narrow import search as narrow
 from harness.flows.narrow import sides as narrow_sides
+from harness.flows.narrow.hybrids import Narrowing
 from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.model import Cell, Host, Lane
@@ -80,13 +81,13 @@ class Search:
         assert (found.verdict, found.finding) == ("method", 7)
         return found.reason
 
-    def _asked(self) -> narrow.Narrowing:
+    def _asked(self) -> Narrowing:
         of, variant = sides(A, B), build.variant("it")
         a, b = (Cell(image=image(version), lane=LANE, variant=variant) for version in ("1", "2"))
         found = build.finding(build.series("s", ["1", "2"]), LANE, variant, before="1", after="2")
         found = replace(found, metric="outcome", verdict="crash")
         context = RunContext(environ={}, progress=Mock(), stopped=threading.Event())
-        return narrow.Narrowing(
+        return Narrowing(
             question=NarrowQuestion(a=a, b=b, finding=found, plan=Mock(), number=7, journal="one-narrow"),
             both=narrow_sides.BothSides(
                 cells={"A": a, "B": b}, made={}, engine=Mock(remove=self._remove), lane=LANE, lease=Mock(),

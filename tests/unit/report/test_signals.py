@@ -434,16 +434,16 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
 
 def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
     """One row had a step time and the next had none, and nothing said that the launches ran side by side."""
-    off = SignalVerdict(seen="none", why="its limit is none")
+    off = SignalVerdict(seen="none", why="the limit is none")
     result = one_row(replace(build.flat(), smallest_visible=None, signals={"step_time": off}))
     (some,) = version_table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
     assert (
-        "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: its limit is none; "
+        "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: the limit is none; "
         "not measured in 2 of 4 versions, whose launches ran side by side); "
     ) in old_to_new.line(some)
     alone = beside(result, [image.version for image in build.ORJSON.images])
     (none,) = version_table.tables(alone)[0].verdicts
-    assert "step time not measured (its limit is none; the launches ran side by side); " in old_to_new.line(none)
+    assert "step time not measured (the limit is none; the launches ran side by side); " in old_to_new.line(none)
     assert html_page.render(alone).count('<td class="">not measured</td>') == 4
 
 

@@ -9,7 +9,7 @@ from harness.report.content import totals, version_table
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import finding_words, gaps, sensitivity, words
+from harness.report.text import finding_words, gaps, sensitivity, signal_words, words
 from tests.unit.report import build
 
 GOOD_END = SignalVerdict(seen="good")
@@ -49,6 +49,12 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
     left_out = replace(entry, cell=replace(entry.cell, excluded=Excluded(why="too long for a weekly run")),
                        verdict=build.unknown("untested", ""))  # fmt: skip
     assert words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
+
+
+def test_a_change_that_is_smaller_than_any_that_is_named_is_none() -> None:
+    """It read `+0.000005 %`."""
+    assert signal_words.changed(1.0, 1.00000005) == "no change"
+    assert signal_words.changed(1.0, 1.0001) == "+0.01 %"
 
 
 def test_findings_say_where_how_large_and_how_sure() -> None:

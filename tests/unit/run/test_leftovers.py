@@ -22,9 +22,9 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
 
 
-def dead_name(mark: str = "abcd") -> str:
+def dead_name(mark: str = "abcd", *, prefix: str = leftovers.PREFIX) -> str:
     ours = owner.this_process()
-    return f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
+    return f"{prefix}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
 
 
 def removed(folder: Path) -> int:
@@ -32,10 +32,11 @@ def removed(folder: Path) -> int:
 
 
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
-    kept = {leftovers.new_name(), f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
-    for name in (dead_name(), *kept):
+    living = {leftovers.new_name(), leftovers.new_name(leftovers.AGENT_PREFIX)}
+    kept = {*living, f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
+    for name in (dead_name(), dead_name(prefix=leftovers.AGENT_PREFIX), *kept):
         (tmp_path / name).mkdir()
-    assert removed(tmp_path) == 1
+    assert removed(tmp_path) == 2
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 

@@ -25,7 +25,7 @@ def variant(*files: Path, script: Path | None = None, a: int = 1) -> Variant:
 
 def placed(*files: Path, script: Path | None = None) -> dict[str, str]:
     """Path in the scenario's folder -> content."""
-    found = pack(variant(*files, script=script)).files
+    found = pack(variant(*files, script=script)).contents
     return {name[len("scenario/") :]: text.decode() for name, text in found.items() if name.startswith("scenario/")}
 
 
@@ -82,7 +82,7 @@ def test_hash_follows_content_and_params_but_no_chance(script: Path) -> None:
     script.write_text("two")
     assert payload_hash(variant(script=script)) != first
     assert pack(variant(script=script)).job["marker"] != pack(variant(script=script)).job["marker"]
-    assert {"start.py", "harness_agent/__init__.py", "scenario/s.py"} <= set(pack(variant(script=script)).files)
+    assert {"start.py", "harness_agent/__init__.py", "scenario/s.py"} <= set(pack(variant(script=script)).contents)
 
 
 def test_hash_follows_the_agents_source(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_bytecode_folder_of_the_users_own_is_no_place_of_the_agent(monkeypatch
 
 def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path: Path) -> None:
     """Otherwise each launch would wait for its compilation; and compiled code must never stand for another source."""
-    for name, content in pack(variant()).files.items():
+    for name, content in pack(variant()).contents.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     code = "import harness_agent.wire as wire; print(wire.__cached__, hasattr(wire, 'CHANGED'))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,12 +46,10 @@ def using_hosts(
         for place, machine in enumerate(host.machines[:1] if one and host.slurm is not None else host.machines)
     ]
 
-    def opener(each: OpenHost) -> Callable[[], None]:
-        others = [other for other in machines if other.part_of == each.part_of and other is not each]
-        return lambda: _open_unless_late(each, others, context)
-
     try:
-        in_threads([opener(each) for each in machines], context.stopped)
+        in_threads(
+            [functools.partial(_open_unless_late, each, machines, context) for each in machines], context.stopped
+        )
         for host in images:
             _leave_out_odd_ones([each for each in machines if each.part_of == host], context)
         yield machines
@@ -75,11 +74,11 @@ class _Late(Exception):
     """Raised when the rest of the pool is open and no longer waits for this node."""
 
 
-def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], context: RunContext) -> None:
+def _open_unless_late(each: OpenHost, machines: Sequence[OpenHost], context: RunContext) -> None:
     """Open a machine. Stop waiting for a node of a pool GATHER_S after the pool's first node was opened."""
 
     def is_late() -> bool:
-        opened = [other.opened_s for other in others if other.opened_s is not None]
+        opened = [one.opened_s for one in machines if one.part_of == each.part_of and one.opened_s is not None]
         late = each.part_of.slurm is not None and opened and time.monotonic() > min(opened) + GATHER_S
         if late and each.opened_s is None:
             raise _Late
@@ -144,9 +143,8 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
-    say = context.showing(lane=each.name, image="lease")
     announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
-    with engine.lease(say, over) as lease, announced:
+    with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
             progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")
         yield lease

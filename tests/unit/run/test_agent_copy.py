@@ -1,0 +1,44 @@
+"""The trials of a process engine share one copy of the agent: it must be whole, and nothing may be left of it."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.run.process.agent_copy import AgentCopy
+
+AGENT = {"package/__init__.py": b"", "package/deep/part.py": b"X = 1\n"}
+
+
+def linked(copy: AgentCopy, root: Path) -> Path:
+    root.mkdir()
+    copy.link_into(root, AGENT)
+    return (root / "package").resolve()
+
+
+def test_trials_share_one_copy_that_goes_with_the_engine(tmp_path: Path) -> None:
+    copy = AgentCopy()
+    first, second = linked(copy, tmp_path / "a"), linked(copy, tmp_path / "b")
+
+    assert first == second
+    assert (tmp_path / "a/package/deep/part.py").read_bytes() == b"X = 1\n"
+    copy.remove()
+    copy.remove()
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
+def test_a_copy_that_could_not_be_written_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a full disk, a part of the agent would fail in every launch."""
+    copy = AgentCopy()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            linked(copy, tmp_path / "a")
+
+    assert {path.name for path in tmp_path.iterdir()} == {"a"}
+    assert (linked(copy, tmp_path / "b") / "deep/part.py").read_bytes() == b"X = 1\n"
+
+
+def full_disk(path: Path, content: bytes) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
