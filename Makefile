@@ -82,10 +82,11 @@ unit: $(VENV)/installed-dev
 ready: engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 
-# Style, types and unit tests need none of it: they use the processor while `ready` waits for network and disk.
+# Style, types and unit tests need none of it: they use the processor while `ready` waits for network and disk. The types
+# are checked by one process, and the unit tests use the other processors meanwhile.
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
-	  $(MAKE) --no-print-directory check unit; ended=$$?; wait $$ready && exit $$ended
+	  $(MAKE) --no-print-directory --jobs=2 --output-sync check unit; ended=$$?; wait $$ready && exit $$ended
 	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
 	@$(PYTEST) $(BESIDE_UNITS) -m alone || [ $$? = 5 ]  # 5: no test has to run alone here
 

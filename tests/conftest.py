@@ -16,6 +16,8 @@ from tests.slurm.running import cluster
 
 __all__ = ["cluster", "lab"]
 
+gc.disable()  # until all is imported and collected
+
 nightly.load_profile()  # before any test is imported: their settings depend on it
 
 PLACE = pytest.StashKey[contextlib.ExitStack]()
@@ -46,6 +48,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

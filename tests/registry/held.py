@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import socket
 import subprocess
 import tarfile
@@ -35,6 +36,7 @@ class Held:
 
     host: str
     client: docker.DockerClient
+    folder: Path
     tokens: TokenService | None = None
 
     def push(self, repository: str, tag: str, *, base: str | None = None, files: Mapping[str, str]) -> str:
@@ -54,20 +56,15 @@ class Held:
         return {"username": USER, "password": PASSWORD}
 
     def delete(self, repository: str, digest: str) -> None:
-        self._write("DELETE", repository, digest)
+        url = f"http://{self.host}/v2/{repository}/manifests/{digest}"
+        headers = {"Accept": ACCEPT, "Authorization": self._authorization(repository)}
+        requests.delete(url, headers=headers, timeout=10).raise_for_status()
 
     def tag_many(self, repository: str, tag: str, names: list[str]) -> None:
-        """Let many tags point to the image of one tag."""
-        manifest = self._write("GET", repository, tag).content
+        """Let many tags point to the image of one tag; in the registry's files, as 600 requests take 16 s."""
+        tags = self.folder / "data/docker/registry/v2/repositories" / repository / "_manifests/tags"
         for name in names:
-            self._write("PUT", repository, name, data=manifest, headers={"Content-Type": ACCEPT})
-
-    def _write(self, method: str, repository: str, reference: str, **more: Any) -> requests.Response:
-        url = f"http://{self.host}/v2/{repository}/manifests/{reference}"
-        headers = {"Accept": ACCEPT, "Authorization": self._authorization(repository), **more.pop("headers", {})}
-        response = requests.request(method, url, headers=headers, timeout=10, **more)
-        response.raise_for_status()
-        return response
+            shutil.copytree(tags / tag, tags / name)
 
     def _authorization(self, repository: str) -> str:
         if self.tokens is None:
@@ -152,7 +149,7 @@ def held(
     (folder / "config.yml").write_text(yaml.safe_dump(config))
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
-    registry = Held(host=host, client=client, tokens=tokens)
+    registry = Held(host=host, client=client, folder=folder, tokens=tokens)
     try:
         _await(registry.host, process, folder / "log")
         yield registry

@@ -30,7 +30,7 @@ series:
 hosts: {{here: {{engine: docker}}}}
 scenarios:
   answer: {{command: ["sh", "-c", "exit $(cat /answer)"], judge: exit}}
-trials: {{least: 3, most: 3}}
+trials: {{least: {trials}, most: {trials}}}
 """
 
 
@@ -41,8 +41,8 @@ class Place:
     folder: Path
     registry: Held
 
-    def matrix(self, repository: str, *, first: str = "1") -> None:
-        text = MATRIX.format(host=self.registry.host, repository=repository, first=first)
+    def matrix(self, repository: str, *, first: str = "1", trials: int = 2) -> None:
+        text = MATRIX.format(host=self.registry.host, repository=repository, first=first, trials=trials)
         (self.folder / "matrix.yaml").write_text(text)
 
     def command(self, *options: str) -> list[str]:
@@ -89,7 +89,7 @@ def test_new_republished_and_gone(place: Place, base: str) -> None:
     def push(tag: str, answer: str, *, mark: str = "") -> str:
         return place.registry.push("team/watched", tag, base=base, files={"answer": answer, "mark": mark})
 
-    place.matrix("team/watched")
+    place.matrix("team/watched", trials=3)  # with two, one that passes counts as luck beside one that fails
     push("v1.0-app", "0")
     second = push("v1.1-app", "0", mark="other")
     code, seen, ran = place.once()
@@ -118,10 +118,10 @@ def test_nothing_new_among_600_tags(place: Place, base: str) -> None:
     """A watch may look every few minutes: it must not ask a registry for each of its tags."""
     place.registry.push("team/many", "v0-app", base=base, files={"answer": "0"})
     place.registry.tag_many("team/many", "v0-app", [f"v1.{number}-app" for number in range(599)])
-    place.matrix("team/many", first="1.596")
+    place.matrix("team/many", first="1.598")
     assert place.once()[0] == 0
     code, seen, ran = place.once()
-    assert (code, seen["images"], seen["new"], ran) == (0, 3, [], "")
+    assert (code, seen["images"], seen["new"], ran) == (0, 1, [], "")
     assert seen["requests"] <= 5
 
 
@@ -164,7 +164,9 @@ def test_kill_9_during_a_run_loses_nothing_but_the_run(place: Place, base: str) 
 
 
 def test_a_registry_that_is_down_is_infrastructure(place: Place) -> None:
-    (place.folder / "matrix.yaml").write_text(MATRIX.format(host="127.0.0.1:9", repository="team/x", first="1"))
+    (place.folder / "matrix.yaml").write_text(
+        MATRIX.format(host="127.0.0.1:9", repository="team/x", first="1", trials=2)
+    )
     began_s = time.monotonic()
     done = subprocess.run(
         place.command("--once"), cwd=place.folder, env=place.environ, capture_output=True, text=True, check=False

@@ -21,6 +21,7 @@ from harness.run.waiting import run_command, streamed
 
 SOON_S = 3.0
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n"
+LAST_HEAD = HEAD.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 END = b"0\r\n\r\n"
 
 
@@ -87,7 +88,7 @@ def words(client: docker.APIClient) -> Iterator[bytes]:
 
 
 def test_all_that_comes_is_passed_on() -> None:
-    with engine(answer=HEAD + END) as (client, _):
+    with engine(answer=LAST_HEAD + END) as (client, _):
         assert list(streamed(client, lambda: words(client), beat=give_up)) == [b"word"]
 
 
