@@ -130,7 +130,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a report
-        if _lacks_memory(error):
+        if any(map(_is_refusal, chain_of(error))):
             reason = "the harness itself ran out of memory or threads"
             say(f"{reason} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
             return exit_codes.UNAVAILABLE
@@ -140,14 +140,10 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-def _lacks_memory(error: Exception) -> bool:
-    """Return whether the system refused memory to Python, for a thread, or for loading a library. The refusal may be
-    the cause or context of an error that a library raised.
-    """
-    return any(map(_is_refusal, chain_of(error)))
-
-
 def _is_refusal(error: BaseException) -> bool:
+    """Return whether the system refused memory to Python, for a thread, or for loading a library. The error may be the
+    cause or context of one that a library raised.
+    """
     if isinstance(error, RuntimeError | ImportError):
         return any(phrase in str(error) for phrase in _REFUSED)
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

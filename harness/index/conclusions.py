@@ -127,23 +127,14 @@ def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
     version that was published more than once.
     """
     newest = {measurement.version: measurement.digest for measurement in measured}
-    known: set[tuple[str, float | None]] = set()
-    found = []
-    for measurement in measured:
-        figure = measurement.figures.get("step_time") or measurement.figures.get("peak_memory")
-        launches = measurement.version, figure.value if figure else None
-        is_copy = bool(measurement.taken_over) or (
-            measurement.taken_over is None and figure is not None and launches in known
-        )
-        known.add(launches)
-        if (
-            not is_copy
-            and measurement.digest == newest[measurement.version]
-            and measurement.verdict not in BAD
-            and measurement.is_known
-        ):
-            found.append(measurement)
-    return found
+    return [
+        measurement
+        for measurement in measured
+        if not measurement.taken_over
+        and measurement.digest == newest[measurement.version]
+        and measurement.verdict not in BAD
+        and measurement.is_known
+    ]
 
 
 def _amount(signal: str, found: DriftFound, values: Sequence[float]) -> float:

@@ -135,8 +135,6 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
             f"{path}: written by a newer harness (format {format_}; this one supports {SCHEMA}); update this harness, "
             "or remove the file; it will be rebuilt from the runs"
         )
-    if format_ < SCHEMA:
-        raise _Unusable(f"written by an older harness (format {format_}, now {SCHEMA})")
     if sorted(there) != sorted(TABLES):
         raise _Unusable("its tables are not those of the harness")
     return True

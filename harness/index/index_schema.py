@@ -56,7 +56,7 @@ TABLES = (
         trials INTEGER NOT NULL,
         failed INTEGER NOT NULL,
         first_launch TEXT,
-        taken_over INTEGER,
+        taken_over INTEGER NOT NULL,
         provisional INTEGER NOT NULL,
         layer TEXT
     )""",

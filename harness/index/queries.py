@@ -214,12 +214,9 @@ def _measurement(row: dict[str, Any], figures: Mapping[int, Mapping[str, Indexed
 
 
 def _finding(row: sqlite3.Row) -> SeenFinding:
-    return SeenFinding(
-        run=row["run"], number=row["number"], signal=row["signal"], kind=row["kind"], before=row["before"],
-        after=row["after"], verdict=row["verdict"], p=row["p"], confirmed=bool(row["confirmed"]),
-        effect=None if row["effect"] is None else _effect(row["effect"], row["unit"], row),
-        consequence_of=row["consequence_of"],
-    )  # fmt: skip
+    effect = None if row["effect"] is None else _effect(row["effect"], row["unit"], row)
+    known = {name: row[name] for name in _FINDING.split(", ") if name not in ("unit", "low", "high")}
+    return SeenFinding(**{**known, "effect": effect, "confirmed": bool(row["confirmed"])})
 
 
 def _effect(value: float, unit: str, row: sqlite3.Row) -> Effect:

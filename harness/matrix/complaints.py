@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -15,6 +16,7 @@ from harness.matrix.keys.series_keys import SERIES_KINDS
 from harness.matrix.problems import KeyPath, Problems, listed, shown
 from harness.matrix.values import kind
 
+MARK = re.compile(r"\[key\]|<.*>", re.DOTALL)
 WORDS = {
     "string_type": "must be text, not {got}",
     "dict_type": "must be a mapping, not {got}",
@@ -62,11 +64,7 @@ def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 def _path(detail: ErrorDetails) -> KeyPath:
     """Return the error's key path, without pydantic's own marks such as the tags of unions."""
-    return tuple(step for step in detail["loc"] if isinstance(step, int) or not _is_mark(step))
-
-
-def _is_mark(step: str) -> bool:
-    return step == "[key]" or (step.startswith("<") and step.endswith(">"))
+    return tuple(step for step in detail["loc"] if isinstance(step, int) or not MARK.fullmatch(step))
 
 
 def _words(detail: ErrorDetails) -> str:

@@ -57,15 +57,15 @@ KnownMetric = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
-    """The conclusion on a cell. `first_launch`: when the oldest of its launches began; `taken_over`: how many of its
-    launches come from earlier runs. Both are None in older files."""
+    """The conclusion on a cell. `first_launch`: when the oldest of its launches began, None if it has none;
+    `taken_over`: how many of its launches come from earlier runs."""
 
     verdict: CellVerdict
     digest: str | None
     problem: str
     skipped: Skip | None
-    first_launch: str | None = None
-    taken_over: int | None = None
+    first_launch: str | None
+    taken_over: int
 
 
 class FindingEntry(BaseModel):
@@ -112,7 +112,7 @@ class LaneEntry(BaseModel):
 
 class ResultFile(BaseModel):
     """The content of result.json. `problems`: why each unusable host could not be used, by its name. `cells` are keyed
-    by the cells' ids. `attribution` (`saved_attributions.py`) is None in files of older harnesses."""
+    by the cells' ids. `attribution`: see `saved_attributions.py`."""
 
     verdict: RunVerdict
     started: str
@@ -123,7 +123,7 @@ class ResultFile(BaseModel):
     cells: dict[str, CellEntry]
     findings: list[FindingEntry]
     causes: list[CauseEntry]
-    attribution: list[Any] | None = None
+    attribution: list[Any]
     observations: list[ObservationEntry]
 
 
@@ -156,7 +156,8 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     out.write(b"{")
     for name, value in head.items():
         out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
-    _write(out, "findings", "[]", (_json(_finding_json(finding, rows)) for finding in result.findings))
+    findings = ({**_unplaced(one, rows), "effect": _EFFECT.dump_python(one.effect)} for one in result.findings)
+    _write(out, "findings", "[]", map(_json, findings))
     out.write(b",")
     _write(out, "observations", "[]", (_json(_unplaced(entry, rows)) for entry in result.observations))
     out.write(b",")
@@ -192,10 +193,6 @@ def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
         "first_launch": min(launches, default=None),
         "taken_over": sum(started < began for started in launches),
     }
-
-
-def _finding_json(finding: Finding, rows: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
-    return {**_unplaced(finding, rows), "effect": _EFFECT.dump_python(finding.effect)}
 
 
 def _unplaced(entry: Finding | Observation, rows: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
@@ -237,12 +234,10 @@ def observations_of(file: ResultFile, plan: Plan, *, path: Path) -> tuple[Observ
     return tuple(Observation(**_placed(entry, plan, what=f"{path}: an observation")) for entry in file.observations)
 
 
-def attribution_of(
-    file: ResultFile, plan: Plan, findings: Sequence[Finding], *, path: Path
-) -> tuple[Attribution, ...] | None:
-    """Return the attributions; None if an older harness wrote the file. Raises UsageError."""
+def attribution_of(file: ResultFile, plan: Plan, findings: Sequence[Finding], *, path: Path) -> tuple[Attribution, ...]:
+    """Return the attributions. Raises UsageError."""
     try:
-        return None if file.attribution is None else attributions_of(file.attribution, plan, findings)
+        return attributions_of(file.attribution, plan, findings)
     except ValueError as error:
         raise UsageError(f"{path}: {error}; {WRONG}") from error
 

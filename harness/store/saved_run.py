@@ -10,7 +10,7 @@ from typing import Any
 from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant, Where
 from harness.store import read_trial, result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file
-from harness.store.result_file import CauseEntry, CellEntry, ResultFile
+from harness.store.result_file import CellEntry, ResultFile
 from harness.store.trial_json import FOLDER, trial_files
 
 TWIN = "-twin"
@@ -45,11 +45,6 @@ class StoredRun:
             return ()
         files = "the file of 1 launch" if lost == 1 else f"the files of {lost:,} launches"
         return (f"{self.path / FOLDER}: lacks {files}, with their traces and facts; copy the run's whole directory",)
-
-    @property
-    def causes(self) -> list[CauseEntry]:
-        """Return the sentences that attribute the findings to the image, the GPU or the host."""
-        return self.told.causes
 
 
 def newest(path: Path) -> Path:

@@ -1,7 +1,4 @@
-"""Writes a trial as JSON, which is the content of one file of the journal, and reads it back.
-
-Format history: 1 is the first; fields that were added later have defaults.
-"""
+"""Writes a trial as JSON, which is the content of one file of the journal, and reads it back."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class _TraceFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     columns: dict[str, list[float | None]]
     looks: list[Look]
-    counts: dict[str, list[float | None]] = {}
+    counts: dict[str, list[float | None]]
 
 
 _COUNT = NonNegativeInt | None
@@ -39,16 +36,10 @@ _STRICTER = {
     "beside": NonNegativeInt,
 }
 """Fields that are checked by a stricter type than Trial declares, because the file may come from anywhere."""
-_LATER: dict[str, Any] = {
-    "time_asked_s": None, "output_head": "", "output_bytes": None, "not_finite": {}, "at_exit": False, "cold": False,
-    "buffered": "", "image_bytes": None, "disturbed": "", "pulled": "", "beside": 0, "reference": "",
-    "shortfall": "", "remedy": "", "oom_in_setup": False,
-}  # fmt: skip
-"""Fields that were added later, each with its value in files that lack it. All other fields are required."""
 _FIELDS: dict[str, Any] = {
     "schema_": (Literal[1], Field(alias="schema")),
     "cell": (dict[str, Any], ...),
-    **{name: (kind, _LATER.get(name, ...)) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items()},
+    **{name: (kind, ...) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items()},
 }
 _TrialFile = create_model("_TrialFile", __config__=ConfigDict(extra="forbid"), **_FIELDS)
 """The content of a trial's file: the fields of a Trial, and the description of its cell."""

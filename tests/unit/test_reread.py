@@ -124,27 +124,15 @@ def test_every_format_of_the_command_is_made() -> None:
     }  # fmt: skip
 
 
-def test_attributions_are_kept_and_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
     result = with_ids(build.quickstart())
     first, *others = attribute(result.plan, result.cells, result.findings)
     elsewhere = Lane(host=replace(build.HERE.host, name="elsewhere"))
     written(replace(result, attribution=(replace(first, open_lanes=(elsewhere,)), *others)), tmp_path)
-    monkeypatch.setattr(reread, "attribute", None)
     again = reread.read_result(tmp_path)
     assert [str(lane) for lane in again.attribution[0].open_lanes] == ["elsewhere"], "the plan has no such host"
     known = (replace(again.attribution[0], open_lanes=first.open_lanes), *again.attribution[1:])
     assert known == attribute(again.plan, again.cells, again.findings)
-
-
-def test_attributions_of_an_older_result_are_computed(tmp_path: Path) -> None:
-    result = with_ids(build.quickstart())
-    attribution = attribute(result.plan, result.cells, result.findings)
-    written(replace(result, attribution=attribution), tmp_path)
-    file = tmp_path / "result.json"
-    content = json.loads(file.read_text())
-    assert content.pop("attribution")
-    file.write_text(json.dumps(content))
-    assert [one.cause for one in reread.read_result(tmp_path).attribution] == [one.cause for one in attribution]
 
 
 @pytest.mark.parametrize(

@@ -87,24 +87,6 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
         np.testing.assert_array_equal(back.trace.counts[name], values)
 
 
-def test_a_trial_of_before_these_were_measured_is_read(tmp_path: Path) -> None:
-    """Reports of last month's runs are made again."""
-    cell = a_cell()
-    content = trial_to_json(a_trial(cell), cell)
-    for name in FULL:
-        del content[name]
-    del content["trace"]["counts"]
-    for look in content["trace"]["looks"]:
-        del look["cpu_s"]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
-    back = read_trial(path)
-
-    assert back.trace is not None
-    assert back.trace.counts == {}
-    assert (back.output_bytes, back.at_exit, back.not_finite, back.image_bytes) == (None, False, {}, None)
-
-
 @pytest.mark.parametrize(
     "counts",
     [

@@ -43,7 +43,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         recipe=made,
         difference=None if finding.before is None else difference(run, finding, inspect=inspect),
         elsewhere=_elsewhere(run, bad),
-        causes=tuple(one.sentence for one in run.causes if number in one.findings),
+        causes=tuple(one.sentence for one in run.told.causes if number in one.findings),
         system={} if trial is None else _system(trial),
         narrowed=tuple(one for one in read_narrowed(run.path) if one.finding == number),
         problem=problem,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.assess.row_verdicts import shown_rows, thinned_trial
-from harness.judge.attribution.cause import attribute
 from harness.model import HostState, Lane, RunResult, VersionRow
 from harness.model.gpus import Gpu
 from harness.store import result_file
@@ -30,7 +29,6 @@ def read_result(path: Path) -> RunResult:
     cells = tuple(replace(stored.cells[cell.id], cell=cell) for cell in plan.cells)
     findings = tuple(replace(one, lane=_lane(one.lane, lanes)) for one in stored.findings)
     result_path = stored.path / result_file.FILE
-    known = result_file.attribution_of(file, plan, findings, path=result_path)
     return RunResult(
         matrix=plan.matrix.name,
         verdict=file.verdict,
@@ -40,7 +38,7 @@ def read_result(path: Path) -> RunResult:
         plan=plan,
         cells=cells,
         findings=findings,
-        attribution=attribute(plan, cells, findings) if known is None else known,
+        attribution=result_file.attribution_of(file, plan, findings, path=result_path),
         directory=stored.path,
         warnings=(*file.warnings, *stored.lacking),
         probed=read_probed(stored.path, plan),

@@ -72,9 +72,8 @@ class IndexedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if unknown.
-
-    `taken_over`: the number of its launches taken over from an earlier run; None in runs of older harnesses.
+    """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if it
+    has none. `taken_over`: the number of its launches taken over from an earlier run.
     """
 
     history: int
@@ -89,7 +88,7 @@ class Measurement:
     why: str
     trials: int
     failed: int
-    taken_over: int | None
+    taken_over: int
     provisional: bool
     figures: Mapping[str, IndexedFigure] = field(default_factory=dict)
 

@@ -85,10 +85,7 @@ def _rows(chunk: dict[str, Floats]) -> int:
 
 def _joined(chunks: list[dict[str, Floats]]) -> dict[str, Floats]:
     names = dict.fromkeys(name for chunk in chunks for name in chunk)
-    return {name: np.concatenate([_column(chunk, name) for chunk in chunks]) for name in names}
-
-
-def _column(chunk: dict[str, Floats], name: str) -> Floats:
-    if name in chunk:
-        return chunk[name]
-    return np.full(_rows(chunk), np.nan)
+    return {
+        name: np.concatenate([chunk[name] if name in chunk else np.full(_rows(chunk), np.nan) for chunk in chunks])
+        for name in names
+    }

@@ -55,17 +55,14 @@ class MessageLines:
             del self._open[: end + 1]
             self._searched = 0
             if line.startswith(self._start):
-                yield self._bounded(line[len(self._start) :])
+                if len(line) > LINE_LIMIT_BYTES + len(self._start):
+                    raise Misunderstood("a line longer than 16 MiB")
+                yield line[len(self._start) :]
             else:
                 self.noise.add(line)
         self._searched = len(self._open)
         if len(self._open) > LINE_LIMIT_BYTES:
             self._drop_open()
-
-    def _bounded(self, text: bytes) -> bytes:
-        if len(text) > LINE_LIMIT_BYTES:
-            raise Misunderstood("a line longer than 16 MiB")
-        return text
 
     def _drop_open(self) -> None:
         """Move an unfinished line that is too long to `noise`. Raises Misunderstood if it is a message."""

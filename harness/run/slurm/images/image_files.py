@@ -22,6 +22,7 @@ from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import PublishedImage, Registry
 from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Kept, Prepared, remove_all
+from harness.run.images.needs import architecture_of
 from harness.run.process import environments, leftovers
 from harness.run.process.item_locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
@@ -31,7 +32,6 @@ from harness.run.slurm.node.hold import Hold
 from harness.run.slurm.node.steps import printed_on_node
 
 FOLDER = "containers"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 MOST_RECORD_BYTES = 1 << 20
 IMPORT = (
     'folder=$1; file=$2; shift 2; [ -d "$folder" ] || { echo "this node does not see $folder: choose a folder for'
@@ -140,8 +140,8 @@ class ImageFiles:
 
     def _published(self, name: RegistryName, say: Say) -> PublishedImage:
         self._hold.node(say)
-        machine = str(self._hold.facts.get("architecture"))
-        return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(machine, machine))
+        architecture = architecture_of(self._hold.facts)
+        return self._registry.facts(f"{name}@{name.reference}", architecture=architecture)
 
     def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
         """Import the image on the node. The caller has the lock, so existing temporary files of this image belong to
