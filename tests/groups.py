@@ -11,8 +11,8 @@ GROUPS = {
     "cluster": ("cluster", ("tests/slurm/",)),
 }
 """Groups by name: a fixture that is kept until a pytest process ends, and the tests that may use it. There are two labs
-(tests/lab/running.py), so that two processes may have one, with tests of about the same length; of the other fixtures, a second process would wait for the
-first, or start its own.
+(tests/lab/running.py), so that two processes may have one; their groups take about as long as each other. Of the other
+fixtures, a second process would wait for the first, or start its own.
 """
 LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests/slurm/", "tests/contract/", "")
 """A long test that begins last keeps one processor busy and leaves the others idle."""
