@@ -4,34 +4,53 @@ large part of a short launch.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from harness.errors import InfrastructureError
 from harness.run.process import leftovers
 
 
 class AgentCopy:
-    """A folder with the agent's package, which is written when the first trial needs it. It is thread-safe."""
+    """A folder with the agent's package, which is written when the first trial needs it. It is written again, next to
+    the old one, if a trial or a cleaner of temporary files has changed it. It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folder: Path | None = None
+        self._folders: list[Path] = []
+        self._whole: Mapping[Path, _Details | None] = {}
 
     def link_into(self, root: Path, agent: Mapping[str, bytes]) -> None:
         """Make links in a trial's folder `root`, which is next to the copy, to the folders of `agent`. Raises
         OSError."""
         with self._lock:
-            self._folder = self._folder or _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
+            if not self._folders or any(_details(path) != details for path, details in self._whole.items()):
+                folder = _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
+                self._folders.append(folder)
+                self._whole = {path: _details(path) for path in (folder, *folder.rglob("*"))}
             for name in {PurePosixPath(place).parts[0] for place in agent}:
-                (root / name).symlink_to(self._folder / name)
+                (root / name).symlink_to(self._folders[-1] / name)
 
     def remove(self) -> None:
-        """Remove the folder, if there is one. Raises InfrastructureError."""
+        """Remove the folder, if there is one. What cannot be removed is left to the next run, because this run's
+        results are worth more."""
         with self._lock:
-            if self._folder is not None:
-                leftovers.remove_folder(self._folder)
-                self._folder = None
+            while self._folders:
+                with contextlib.suppress(InfrastructureError):
+                    leftovers.remove_folder(self._folders.pop())
+
+
+_Details = tuple[int, int, int]
+
+
+def _details(path: Path) -> _Details | None:
+    """Return what changes when a file or a folder is changed; None if there is none."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return found.st_mode, found.st_size, found.st_mtime_ns
+    return None
 
 
 def _written(agent: Mapping[str, bytes], folder: Path) -> Path:

@@ -86,13 +86,16 @@ def _is_dead_and_ours(path: Path) -> bool:
 def remove_folder(path: Path) -> None:
     """Remove a trial's folder; retry while a last process still writes to it. Raises InfrastructureError."""
     until_s = time.monotonic() + REMOVAL_S
-    while path.exists():
+    while os.path.lexists(path):
         try:
-            shutil.rmtree(path)
+            if path.is_symlink():  # a trial replaced its own folder
+                path.unlink()
+            else:
+                shutil.rmtree(path)
         except OSError as error:
             is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
             if time.monotonic() > until_s + is_shared * SHARED_S:
-                what = f"{error.filename or path}: cannot be removed: {error.strerror}"
+                what = f"{path}: cannot be removed: {error.strerror}"  # `filename` is often relative
                 raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
             _open_up(path)
             time.sleep(0.02)

@@ -2,10 +2,13 @@
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.run.process import leftovers
 from harness.run.process.agent_copy import AgentCopy
 
 AGENT = {"package/__init__.py": b"", "package/deep/part.py": b"X = 1\n"}
@@ -42,3 +45,43 @@ def test_a_copy_that_could_not_be_written_is_written_again(tmp_path: Path, monke
 
 def full_disk(path: Path, content: bytes) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def change(copy: Path) -> None:
+    (copy / "package/__init__.py").write_bytes(b"raise SystemExit\n")
+
+
+def close(copy: Path) -> None:
+    (copy / "package").chmod(0)
+
+
+def lose_a_part(copy: Path) -> None:
+    (copy / "package/deep/part.py").unlink()
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, change, close, lose_a_part])
+def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """A cleaner of temporary files, or a program that empties its home, would end all other launches of a sweep."""
+    copy = AgentCopy()
+    damage(linked(copy, tmp_path / "a").parent)
+
+    assert (linked(copy, tmp_path / "b") / "deep/part.py").read_bytes() == b"X = 1\n"
+    assert (tmp_path / "b/package/__init__.py").read_bytes() == b""
+    copy.remove()
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
+def test_a_copy_that_cannot_be_removed_costs_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy is removed at the end of a sweep, before its report is written: an error there lost the report."""
+    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.0)
+    monkeypatch.setattr(shutil, "rmtree", read_only)
+    copy = AgentCopy()
+    kept = linked(copy, tmp_path / "a").parent
+
+    copy.remove()
+    assert kept.name.startswith(leftovers.AGENT_PREFIX)
+    assert kept.is_dir()
+
+
+def read_only(path: Path) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), "relative")

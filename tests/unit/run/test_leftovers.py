@@ -109,6 +109,20 @@ def test_folders_without_rights_are_removed_too() -> None:
     assert not folder.exists()
 
 
+def test_a_link_in_place_of_a_trials_folder(tmp_path: Path) -> None:
+    """A program that replaced its home by a link must not cost the permissions of the folder that it linked."""
+    own = tmp_path / "own"
+    (own / "inner").mkdir(parents=True)
+    for folder in (own, own / "inner"):
+        folder.chmod(0o755)
+    for name, target in (("home", own), ("broken", tmp_path / "nowhere")):
+        (tmp_path / name).symlink_to(target)
+        leftovers.remove_folder(tmp_path / name)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert {path.stat().st_mode & 0o777 for path in (own, own / "inner")} == {0o755}
+
+
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "REMOVAL_S", 0.05)
     (tmp_path / "file").write_text("a file where a folder is expected")
