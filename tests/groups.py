@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-SWEEPS_OF_THE_LAB = tuple(f"tests/integration/test_{name}.py" for name in ("lab_faults", "pool", "story"))
 GROUPS = {
-    "lab engines": ("lab", ("tests/lab/",)),
-    "lab sweeps": ("lab", SWEEPS_OF_THE_LAB),
+    "lab engines": ("lab", ("tests/lab/", "tests/integration/test_pool.py")),
+    "lab sweeps": ("lab", ("tests/integration/test_lab_faults.py", "tests/integration/test_story.py")),
     "registry": ("public", ("tests/registry/",)),
     "cluster": ("cluster", ("tests/slurm/",)),
 }
 """Groups by name: a fixture that is kept until a pytest process ends, and the tests that may use it. There are two labs
-(tests/lab/running.py), so that two processes may have one; of the other fixtures, a second process would wait for the
-first, or start its own.
+(tests/lab/running.py), so that two processes may have one; their groups take about as long as each other. Of the other
+fixtures, a second process would wait for the first, or start its own.
 """
 LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests/slurm/", "tests/contract/", "")
 """A long test that begins last keeps one processor busy and leaves the others idle."""

@@ -8,11 +8,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.integration.conftest import Ended, Harness
 
 PACKAGES = tuple(f"part{n}" for n in range(6))
 CULPRIT = "part4"
@@ -54,10 +55,9 @@ def lock(folder: Path, version: str) -> Path:
     return file
 
 
-def harness(*words: object, folder: Path, command: str = "narrow") -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "HARNESS_CACHE": str(folder / "cache"), "TMPDIR": str(folder)}
-    line = [sys.executable, "-m", "harness", command, "--out", str(folder / "runs"), *map(str, words)]
-    return subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=300)
+def harness(*words: object, folder: Path, command: str = "narrow") -> Ended:
+    own = Harness(folder, {"HARNESS_CACHE": str(folder / "cache"), "TMPDIR": str(folder)})
+    return own.run_here(command, "--out", str(folder / "runs"), *map(str, words))
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_the_package_that_fails_is_named_proven_and_its_hybrids_removed(
     """One test covers everything, because each of its 20 or so launches takes time."""
     command = ("--", "python", "-c", "; ".join(f"import {name}; {name}.run()" for name in PACKAGES))
     done = harness(*files, *command, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"culprit: {CULPRIT} 1 → 2; lock1 with it is bad, lock2 without it is good" in done.stdout
-    assert f"lock1 with {CULPRIT}: bad in 2 of 2 launches" in done.stdout
-    assert f"lock2 without {CULPRIT}: good in 2 launches" in done.stdout
+    assert done.code == 0, done.err
+    assert f"culprit: {CULPRIT} 1 → 2; lock1 with it is bad, lock2 without it is good" in done.out
+    assert f"lock1 with {CULPRIT}: bad in 2 of 2 launches" in done.out
+    assert f"lock2 without {CULPRIT}: good in 2 launches" in done.out
     environments = [path for path in (tmp_path / "cache" / "environments").glob("*") if path.is_dir()]
     assert len(environments) == 2, "A and B stay"
     (decisions,) = [path for path in tmp_path.glob("runs/*/*/decisions.jsonl") if '"prove"' in path.read_text()]
@@ -87,8 +87,8 @@ def test_the_package_that_fails_is_named_proven_and_its_hybrids_removed(
 def reproduced(folder: Path) -> list[int]:
     """Run the commands of the bug report as its reader would; return the exit code of the script for each install."""
     told = harness("latest", "1", "--folder", folder / "bug", folder=folder, command="issue")
-    assert told.returncode == 0, told.stderr
-    commands = re.findall(r"^```sh\n(.*?)^```$", told.stdout, re.MULTILINE | re.DOTALL)
+    assert told.code == 0, told.err
+    commands = re.findall(r"^```sh\n(.*?)^```$", told.out, re.MULTILINE | re.DOTALL)
     assert [text.count("repro.py") for text in commands] == [1, 2]
     script = re.sub(r"(repro\.py).*$", r"\1; echo ended $?", "".join(commands), flags=re.MULTILINE)
     environ = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
@@ -104,16 +104,16 @@ def reproduced(folder: Path) -> list[int]:
     return [int(code) for code in re.findall(r"^ended (\d+)$", done.stdout, re.MULTILINE)]
 
 
-def launches(done: subprocess.CompletedProcess[str]) -> int:
-    return len(re.findall(r"^(?:trial|BAD) ", done.stderr, re.MULTILINE))
+def launches(done: Ended) -> int:
+    return len(re.findall(r"^(?:trial|BAD) ", done.err, re.MULTILINE))
 
 
 def test_a_dry_run_tells_the_groups_and_does_not_run_the_command(files: tuple[object, ...], tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     done = harness(*files, "--dry-run", "--", "python", "-c", f"open({str(ran)!r}, 'w')", folder=tmp_path)
-    assert (done.returncode, launches(done), ran.exists()) == (0, 0, False), done.stderr
-    assert "the two versions differ in 6 groups; finding one culprit among them takes about 7 hybrids" in done.stdout
-    assert f"{CULPRIT}  1 → 2" in done.stdout
+    assert (done.code, launches(done), ran.exists()) == (0, 0, False), done.err
+    assert "the two versions differ in 6 groups; finding one culprit among them takes about 7 hybrids" in done.out
+    assert f"{CULPRIT}  1 → 2" in done.out
     assert not (tmp_path / "runs").exists(), "nothing was measured"
 
 
@@ -122,9 +122,9 @@ def test_sides_that_are_swapped_are_told_by_their_first_launches(files: tuple[ob
     done = harness(
         "--good", bad, "--bad", good, "--", "python", "-c", f"import {CULPRIT}; {CULPRIT}.run()", folder=tmp_path
     )
-    assert done.returncode == 2
-    assert "lock2: should be good, but fails" in done.stderr
-    assert "and lock1 does not: are they swapped?" in done.stderr
+    assert done.code == 2
+    assert "lock2: should be good, but fails" in done.err
+    assert "and lock1 does not: are they swapped?" in done.err
     assert launches(done) == 3
 
 
@@ -135,16 +135,16 @@ def test_nothing_is_launched_for_a_package_that_is_gone_or_for_sides_that_are_eq
     same = tmp_path / "same.txt"
     same.write_text("# the same\n" + "\n".join(reversed(Path(str(good)).read_text().splitlines())))
     equal = harness("--good", good, "--bad", same, "--", "python", "-c", "pass", folder=tmp_path)
-    assert (equal.returncode, launches(equal)) == (2, 0)
-    assert "lock1 and same: no distribution, mapped library or variable differs" in equal.stderr
+    assert (equal.code, launches(equal)) == (2, 0)
+    assert "lock1 and same: no distribution, mapped library or variable differs" in equal.err
     (tmp_path / "part0-2-py3-none-any.whl").unlink()
     gone = harness("--good", good, "--bad", bad, "--", "python", "-c", "pass", folder=tmp_path)
-    assert (gone.returncode, launches(gone)) == (3, 0)
-    assert "part0-2-py3-none-any.whl" in gone.stderr.splitlines()[-1]
+    assert (gone.code, launches(gone)) == (3, 0)
+    assert "part0-2-py3-none-any.whl" in gone.err.splitlines()[-1]
 
 
 def test_sides_that_do_not_differ_in_what_was_run_are_told_so(files: tuple[object, ...], tmp_path: Path) -> None:
     done = harness(*files, "--", "python", "-c", "pass", folder=tmp_path)
-    assert done.returncode == 2
-    assert "nothing that was measured is worse in the bad one" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 2
+    assert "nothing that was measured is worse in the bad one" in done.err
+    assert "Traceback" not in done.err

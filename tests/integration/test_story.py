@@ -70,7 +70,6 @@ def launched(story: Harness) -> set[tuple[str, str]]:
     return {(one["lane"], version) for one in decisions for version in one["launch"]}
 
 
-@pytest.mark.alone  # its slowdowns are step times
 def test_the_story(story: Harness) -> None:
     """The sentence that once took three days of work by hand."""
     ended = story.run("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
