@@ -36,7 +36,10 @@ class BisectReason(Reason):
 
     NONE_LAUNCHED = "no version could be launched"
     ENDS_UNCLEAR = "nothing bad was found, but it is unclear whether {versions} is good; launch more with --trials"
-    ENDS_GOOD = "both ends are good; only --search full would find a bad version between them"
+    ENDS_GOOD = "both ends are good"
+    OUTERMOST_GOOD = "{versions}, the oldest and the newest version that could run, are good"
+    ONLY_GOOD = "{version}, the only version that could run, is good"
+    UNSEARCHED = "{found}; only --search full would find a bad version between them"
     TOO_DEAR = "searching further would cost more than running every version (--search full); {next}"
     BAD_SINCE_BEFORE = "{metric}: bad since before {version}"
     MAYBE_BAD_SINCE_BEFORE = "{metric}: may be bad since before {version}, but fewer than {agree} launches agree"

@@ -233,7 +233,18 @@ def _found(versions: RowVersions, rules: Rules) -> str:
     unclear = version_names(versions, (place for place, version in enumerate(versions) if _is_unclear(version)))
     if unclear:
         return BisectReason.ENDS_UNCLEAR(versions=unclear)
-    return BisectReason.ENDS_GOOD()
+    return _good_ends(versions, ends)
+
+
+def _good_ends(versions: RowVersions, ends: Sequence[int]) -> str:
+    oldest, newest = ends[0], ends[-1]
+    if oldest == newest:
+        return BisectReason.ONLY_GOOD(version=version_name(versions, oldest))
+    found = BisectReason.ENDS_GOOD()
+    if (oldest, newest) != (0, len(versions) - 1):
+        found = BisectReason.OUTERMOST_GOOD(versions=version_names(versions, ends))
+    unsearched = any(version.testable and not version.launches for version in versions[oldest:newest])
+    return BisectReason.UNSEARCHED(found=found) if unsearched else found
 
 
 def _is_unclear(version: VersionEvidence) -> bool:

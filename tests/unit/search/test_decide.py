@@ -167,6 +167,19 @@ def test_expected_launches():
     assert expected_launches(0, rules=RULES) == Expected(least=0, typical=0, most=0)
 
 
+def test_versions_that_could_not_run_are_not_called_good_ends():
+    """The newest versions fail in their setup: "both ends are good" let a reader believe that they work."""
+    broken = VersionEvidence(testable=False)
+    good = VersionEvidence(launches=3, states={"outcome": Evidence(good=3)})
+    named = replace(good, name="1.0"), replace(good, name="1.1")
+
+    between = decide([named[0], VersionEvidence(), named[1], broken], rules=RULES).reason
+    assert between.startswith("1.0 and 1.1, the oldest and the newest version that could run, are good; only --search")
+    assert decide([*named, broken], rules=RULES).reason.endswith("that could run, are good")
+    assert decide([named[0], broken], rules=RULES).reason == "1.0, the only version that could run, is good"
+    assert decide([*named], rules=RULES).reason == "both ends are good"
+
+
 def test_an_end_that_cannot_be_told_is_not_called_good():
     """The newest version grows, and no launch shows whether it is a leak: "both ends are good" would be false."""
     _, log = play(fresh(6), lambda place: "unsure" if place == 5 else "good", metric="memory")
