@@ -262,9 +262,9 @@ def _left_out(row: VersionRow, trials: Sequence[Sequence[Trial]], *, searched: b
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
         yield RowWarning.NO_BASELINE(series=series.name, lane=lane, variant=variant, baseline=series.baseline)
     if apart and any(version and place not in apart for place, version in enumerate(trials)):
-        yield RowWarning.IN_ANOTHER_RUN(series=series.name, versions=versions, lane=lane, variant=variant)
+        yield RowWarning.IN_OTHER_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
     elif apart:
-        yield RowWarning.IN_SEVERAL_RUNS(series=series.name, versions=versions, lane=lane, variant=variant)
+        yield RowWarning.NO_COMMON_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
     left_out = "; ".join(map(str, set_apart(trials)[1]))
     if left_out:
         yield RowWarning.OTHER_CONDITIONS(series=series.name, lane=lane, variant=variant, differences=left_out)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model import CellVerdict, Plan, Where
+from harness.model import CellVerdict, Plan
 from harness.model.answers.indexed import RunKind
 from harness.model.signals import known_effect
 from harness.store import result_file
@@ -78,7 +78,7 @@ def killed_rows(folder: Path, *, began: str) -> RunRows:
     """Return the rows of a run that was killed before it wrote a result: what its plan and its launches show. Raises
     UsageError.
     """
-    plan = plan_from_file(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    plan = plan_from_file(read_plan_file(folder), folder)
     launches = len(trial_files(folder))
     kept = f"{'1 launch is' if launches == 1 else f'{launches:,} launches are'} kept for the next run of the same sweep"
     row = _run(
@@ -95,7 +95,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     """Return the rows of a run that has a report. `began`, the time in the run's name, serves if the result has no
     start time. Raises UsageError.
     """
-    plan = plan_from_file(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    plan = plan_from_file(read_plan_file(folder), folder)
     told = result_file.read_result(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
     cells = tuple(_cells(plan, told))

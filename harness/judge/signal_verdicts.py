@@ -201,7 +201,12 @@ def _launched(cell: CellVerdict, figures: Mapping[Round, float]) -> str:
     """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
     launches = f"{cell.trials} launch{'' if cell.trials == 1 else 'es'}"
     ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
-    return launches if ratio < SUSPECT_RATIO else SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=ratio)
+    return launches if ratio < SUSPECT_RATIO else SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=_factor(ratio))
+
+
+def _factor(ratio: float) -> str:
+    """Return three significant digits, or a whole number: `4.46`, `2,199`."""
+    return f"{ratio:.3g}" if ratio < 999.5 else f"{ratio:,.0f}"
 
 
 def _with_suspects(
@@ -235,9 +240,9 @@ def _with_suspects(
         if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
             signal, by = SIGNALS[name].title, launched[place]
             why = (
-                SignalReason.FAR_FROM_VERSION_BEFORE(signal=signal, ratio=new / old, launches=by)
+                SignalReason.FAR_FROM_VERSION_BEFORE(signal=signal, ratio=_factor(new / old), launches=by)
                 if place - before == 1
-                else SignalReason.FAR_FROM_LAST_MEASURED(signal=signal, ratio=new / old, launches=by)
+                else SignalReason.FAR_FROM_LAST_MEASURED(signal=signal, ratio=_factor(new / old), launches=by)
             )
             marked[place] = replace(verdicts[place], seen="suspect", why=why, remedy=Remedy.SETTLED())
     return marked

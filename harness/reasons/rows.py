@@ -15,13 +15,13 @@ class RowWarning(Reason):
         "{series} on {lane}, {variant}: the baseline, {baseline}, was not measured, so a version is bad if it is worse "
         "than the one before, and a series that begins worse than the baseline is not reported"
     )
-    IN_ANOTHER_RUN = (
-        "{series} {versions} on {lane}, {variant}: measured in a different run from the others, so step times are not "
-        "compared; --fresh measures all versions side by side"
+    IN_OTHER_ROUNDS = (
+        "{series} {versions} on {lane}, {variant}: not measured in the same rounds as the others, so step times are "
+        "not compared; --fresh measures all versions side by side"
     )
-    IN_SEVERAL_RUNS = (
-        "{series} {versions} on {lane}, {variant}: measured in different runs, so step times are not compared; "
-        "--fresh measures all versions side by side"
+    NO_COMMON_ROUNDS = (
+        "{series} {versions} on {lane}, {variant}: no two of them were measured in the same rounds, so step times are "
+        "not compared; --fresh measures all versions side by side"
     )
     OTHER_CONDITIONS = (
         "{series} on {lane}, {variant}: some trials are not compared with the others, because they differ in: "

@@ -38,12 +38,12 @@ class SignalReason(Reason):
     BISECTED = "according to the comparisons of the bisection"
     NOT_BISECTED = "a bisection does not compare this signal; `--search full` does"
 
-    FAR_FROM_VERSION_BEFORE = "{signal} is {ratio:.3g} times that of the version before, in {launches}"
+    FAR_FROM_VERSION_BEFORE = "{signal} is {ratio} times that of the version before, in {launches}"
     FAR_FROM_LAST_MEASURED = (
-        "{signal} is {ratio:.3g} times that of the last version before it that was measured, in {launches}"
+        "{signal} is {ratio} times that of the last version before it that was measured, in {launches}"
     )
 
-    LAUNCHES_DIFFER = "{launches} that differ by a factor of {ratio:.3g}"
+    LAUNCHES_DIFFER = "{launches} that differ by a factor of {ratio}"
 
     UNCONFIRMED = "a change that needs {launches} launches of each version to be confirmed"
     MAY_BE_CHANCE = "a change that may be due to chance among so many comparisons"

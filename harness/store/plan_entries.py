@@ -152,8 +152,10 @@ def read_plan_file(folder: Path) -> PlanFile:
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
-def plan_from_file(file: PlanFile, *, where: Where) -> Plan:
-    """Return the plan that `file` describes. Raises UsageError if a row names something that `file` does not have."""
+def plan_from_file(file: PlanFile, folder: Path) -> Plan:
+    """Return the plan that `file` in a run's directory describes. Raises UsageError if a row names something that
+    `file` does not have."""
+    where = Where(file=str(folder / "plan.json"), line=1, key="")
     series = {entry.name: _series(entry, where) for entry in file.series}
     hosts = {entry.name: _host(entry, where) for entry in file.hosts}
     scenarios = {row.scenario: Scenario(name=row.scenario, where=where) for row in file.rows}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant, Where
+from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant
 from harness.store import read_trial, result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
@@ -60,7 +60,7 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
     """
     folder = newest(path)
     plan_file = read_plan_file(folder)
-    plan = plan_from_file(plan_file, where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    plan = plan_from_file(plan_file, folder)
     result = result_file.read_result(folder)
     trials = _trials(folder, keep)
     return StoredRun(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from harness.cli import cli
 from harness.cli.shared.results import write_result
@@ -21,11 +23,14 @@ from harness.flows.runs.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
     CellResult,
+    CellVerdict,
+    Column,
     Comparison,
     Lane,
     Limits,
     Measured,
     Metric,
+    Pair,
     Series,
     SignalState,
     SignalVerdict,
@@ -34,7 +39,7 @@ from harness.model import (
     Trial,
 )
 from harness.model.answers.indexed import merged
-from harness.report.terminal.compare_output import standing_text, verdict_text
+from harness.report.terminal.compare_output import render, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
@@ -462,6 +467,26 @@ def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
     slow = replace(build.flat(), signals={"step_time": SignalVerdict(seen="bad", value=2.0)})
     assert verdict_text(slow) == "step time bad"
     assert verdict_text(build.flat()).startswith("flat")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown", "together"),
+    [
+        (build.flat(), "flat ≤0.017", "both good"),
+        (replace(build.flat(), provisional=True), "flat ≤0.017 so far", "neither is bad"),
+        (replace(build.flat(), signals={"step_time": SignalVerdict(seen="blind")}), "flat ≤0.017", "neither is bad"),
+    ],
+)
+def test_a_side_that_is_not_decided_is_not_called_good(verdict: CellVerdict, shown: str, together: str) -> None:
+    """A cell of an interrupted run, with one launch of three, read `flat` and `both good`."""
+    column = Column(label="a", run="a", lane=build.HERE, machine="m", started="")
+    pair = Pair(
+        series="s", image="1", variant=build.POP, one=column, other=column, verdicts=(verdict, build.flat()),
+        measured=(Measured(metric="outcome", one=None, other=None, standing="same"),),
+    )  # fmt: skip
+    file = StringIO()
+    render(Comparison(columns=(column,), pairs=(pair,), together=None, notes=(), exit_code=0), Console(file=file))
+    assert " ".join(["verdict", shown, "flat ≤0.017", together]) in " ".join(file.getvalue().split())
 
 
 def test_a_throughput_that_falls_is_told_as_it_is() -> None:

@@ -213,6 +213,6 @@ def test_a_pool_comes_back_from_plan_json() -> None:
     data = json.loads(json.dumps(plan_to_json(farm_plan(opened()))))
     assert data["hosts"][0]["engine"] == list(FARM.pool)
     where = Where(file="plan.json", line=1, key="")
-    (host,) = plan_from_file(PlanFile.model_validate(data), where=where).matrix.hosts
+    (host,) = plan_from_file(PlanFile.model_validate(data), Path()).matrix.hosts
     assert host.machines == tuple(replace(one, gpus="none", where=where, engine=one.engine) for one in host.machines)
     assert host.pool == FARM.pool

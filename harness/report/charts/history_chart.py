@@ -115,6 +115,7 @@ def _point(
     cell: Shown, metric: Metric, value: float | None, interval: Interval | None, *, tone: Tone
 ) -> dict[str, Any]:
     """Return a row of the dataset `points`."""
+    text = _text(cell, metric, value)
     value = value if value is not None and math.isfinite(value) else None
     interval = interval if value is not None and interval is not None and all(map(math.isfinite, interval)) else None
     low, high = interval or (value, value)
@@ -124,7 +125,7 @@ def _point(
         "low": low,
         "high": high,
         "tone": tone if tone != "none" else "unsure",
-        "text": _text(cell, has_value=value is not None),
+        "text": text,
         "excluded": cell.result.verdict.excluded_kib_per_step if metric == "memory" else None,
         "told": numbers.with_interval(value, interval),
     }
@@ -135,11 +136,13 @@ def _says_why(cell: Shown) -> bool:
     return cell.tone == "none" or cell.result.verdict.verdict in FAILURES
 
 
-def _text(cell: Shown, *, has_value: bool) -> str:
+def _text(cell: Shown, metric: Metric, value: float | None) -> str:
     """Return the verdict on a version, or if it has no figure, the reason for that."""
     if cell.tone == "none":
         return cell.word
-    return words.cell_text(cell.result.verdict) if has_value or _says_why(cell) else "not measured"
+    if value is not None and not math.isfinite(value):
+        return signal_words.value_text(metric, value)
+    return words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
 
 
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:

@@ -34,7 +34,7 @@ _COUNTED = ("good", "good in part", words.SO_FAR, "worse than before", "bad", "u
 def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
     """Return the category in _COUNTED to which a cell belongs."""
     verdict = entry.verdict
-    own, seen = words.tone(verdict.verdict), words.cell_tone(verdict)
+    own, seen = words.tone(verdict.verdict), verdict.state
     if own == "good":
         if is_worse or seen == "bad":
             return "worse than before"

@@ -237,7 +237,7 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
         return None
     shown = words.cell_words(entry.verdict, least=least)
     return Shown(
-        tone=words.cell_tone(entry.verdict),
+        tone=entry.verdict.state,
         word=_word(entry, shown),
         figure=shown.figure,
         result=entry,

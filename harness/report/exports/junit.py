@@ -108,7 +108,7 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
     """Return the tag of a test that did not pass; None if it passed. A cell whose setup failed is skipped, because that
     is not a problem of the infrastructure.
     """
-    tone = words.cell_tone(entry.verdict)
+    tone = entry.verdict.state
     if tone == "bad" or begins:
         return "failure"
     if tone == "good":

@@ -137,7 +137,8 @@ def _title(issue: Issue) -> str:
     finding = issue.finding
     effect = "" if finding.effect is None else f", {numbers.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    return line(f"{finding.series} {issue.bad.cell.image.version}: {finding_words.symptom(finding)}{effect}{good}")
+    what = finding_words.symptom(finding.metric, finding.verdict)
+    return line(f"{finding.series} {issue.bad.cell.image.version}: {what}{effect}{good}")
 
 
 # ---------------------------------------------------------------- what to expect, and with what confidence

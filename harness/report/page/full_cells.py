@@ -5,7 +5,6 @@ from __future__ import annotations
 from harness.model import CellResult, RunResult
 from harness.report.bad_ranges import place_of_cell, side_of
 from harness.report.charts import traces
-from harness.report.text import words
 
 MOST_LINES = 3000
 """Most trace lines on a page, over all cells; cells beyond this limit have figures only."""
@@ -37,4 +36,4 @@ def _importance(entry: CellResult, sides: set[tuple[str, str, str, str]]) -> int
     """Return a sort key, most important first: the versions of a finding, then bad, undecided and good cells."""
     if place_of_cell(entry.cell) in sides:
         return 0
-    return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)
+    return {"bad": 1, "unsure": 2}.get(entry.verdict.state, 3)

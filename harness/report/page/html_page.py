@@ -56,7 +56,8 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     tables = version_table.tables(result)
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = full_cells.shown_in_full(result)
-    scripts = [_inline(library), _inline(_own_script())] if library else []
+    own = files("harness.report") / "templates" / "report.js"
+    scripts = [_inline(library), _inline(own.read_text(encoding="utf-8"))] if library else []
     page = environment().get_template("report.html.j2").stream(
         result=result,
         headline=sentence(result),
@@ -126,10 +127,6 @@ def _embedded(content: Mapping[Any, Any]) -> str:
 def _inline(script: str) -> Markup:
     """Return a script as the content of a `script` element, with end tags in it escaped."""
     return Markup(script.replace("</script", r"<\/script"))
-
-
-def _own_script() -> str:
-    return (files("harness.report") / "templates" / "report.js").read_text(encoding="utf-8")
 
 
 def _policy(scripts: Iterable[str]) -> Markup:

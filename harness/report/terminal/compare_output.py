@@ -163,6 +163,8 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     verdicts = [verdict_text(verdict) for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, *labels)
+    if outcome is not None and outcome.standing == "same" and any(verdict.state != "good" for verdict in pair.verdicts):
+        told = "neither is bad"
     yield _title("outcome"), *verdicts, "", told
     others = [name for name in by_metric if name not in _ALWAYS and by_metric[name].standing not in ("same", "unknown")]
     for metric in (*_ALWAYS, *others):
@@ -179,7 +181,9 @@ def verdict_text(verdict: CellVerdict) -> str:
     name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
     if name is not None and verdict.signals[name].seen == "bad":
         return f"{_title(name)} bad"
-    return f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip()
+    return f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() + (
+        " so far" if verdict.provisional else ""
+    )
 
 
 def _title(metric: Metric) -> str:

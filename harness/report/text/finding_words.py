@@ -17,13 +17,8 @@ _WHAT = {
 }
 
 
-def symptom(finding: Finding) -> str:
-    """Return what is wrong, as a noun: `memory leak`, `slower steps`."""
-    return symptom_of(finding.metric, finding.verdict)
-
-
-def symptom_of(metric: Metric, verdict: str) -> str:
-    """Return the noun for a metric and the verdict on it."""
+def symptom(metric: Metric, verdict: str) -> str:
+    """Return what is wrong, as a noun for a metric and the verdict on it: `memory leak`, `slower steps`."""
     if verdict == "nan":
         return f"NaN or infinity in {shown_signal(metric).title}"
     return _WHAT.get(verdict) or shown_signal(metric).noun
@@ -31,7 +26,7 @@ def symptom_of(metric: Metric, verdict: str) -> str:
 
 def text(finding: Finding) -> str:
     """Return what is wrong, where it begins or ends, its size and how certain it is, on one line without the place."""
-    return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
+    return f"{symptom(finding.metric, finding.verdict)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
 
 
 def line(finding: Finding) -> str:

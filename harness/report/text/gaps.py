@@ -10,11 +10,9 @@ from harness.model import (
     SIGNALS,
     Cell,
     CellResult,
-    Group,
     Image,
     Lane,
     RunResult,
-    Scenario,
     SignalVerdict,
     Variant,
 )
@@ -226,7 +224,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
             found.append((signal_marks.GROUP_NAMES[group], next(iter(of_group.values()))))
         else:
             found += [(signal_words.shown_signal(name).title, why) for name, why in of_group.items()]
-    if _is_known(cells) and not _has(cells, "values"):
+    if _is_known(cells) and not _has_values(cells):
         scenario = cells[0].cell.variant.scenario
         why = _NO_METRICS if scenario.program is None else _NOTHING_LOGGED
         found.append((signal_marks.GROUP_NAMES["values"], why))
@@ -239,7 +237,7 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in [name for name, signal in SIGNALS.items() if signal.kind != "observation"]:
         seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
-        if _is_off(name, scenario):
+        if SIGNALS[name].limit is not None and scenario.limits.of(name) is None:
             found[name] = SignalReason.LIMIT_IS_NONE()
         elif seen and all(signal.seen == "none" for signal in seen):
             found[name] = next((plain(signal.why) for signal in seen if signal.why), SignalReason.NOT_MEASURED())
@@ -248,18 +246,10 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
     return found
 
 
-def _is_off(name: str, scenario: Scenario) -> bool:
-    return SIGNALS[name].limit is not None and scenario.limits.of(name) is None
-
-
 def _is_known(cells: Iterable[CellResult]) -> bool:
     """Return whether any signal was recorded; runs of early versions of the harness recorded none."""
     return any(entry.verdict.signals for entry in cells)
 
 
-def _has(cells: Iterable[CellResult], group: Group) -> bool:
-    names = {name for entry in cells for name in entry.verdict.signals}
-    return any(
-        signal_words.shown_signal(name).group == group and signal_words.shown_signal(name).kind == "value"
-        for name in names
-    )
+def _has_values(cells: Iterable[CellResult]) -> bool:
+    return any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals)

@@ -62,9 +62,7 @@ def life_text(life: FindingLife) -> str:
     size = "" if begins.effect is None else f": {numbers.effect(begins.effect)}"
     end = f", fixed in {_between(life.ends)}" if life.ends is not None else ""
     sure = "" if begins.confirmed else f"; not confirmed: {finding_words.UNCONFIRMED}"
-    return (
-        f"{finding_words.symptom_of(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{_cause(begins)}{sure}"
-    )
+    return f"{finding_words.symptom(begins.signal, begins.verdict)} {_since(begins)}{end}{size}{_cause(begins)}{sure}"
 
 
 def _since(begins: SeenFinding) -> str:
@@ -73,11 +71,11 @@ def _since(begins: SeenFinding) -> str:
         return f"since {after} or earlier"
     if begins.kind == "drift":
         return f"gradually, from {before} to {after}"
-    return f"{'even worse ' if begins.kind == 'worse' else ''}since {after} (last {_old(begins)} {before})"
-
-
-def _old(begins: SeenFinding) -> str:
-    return "milder" if begins.kind == "worse" else "good"
+    return (
+        f"even worse since {after} (last milder {before})"
+        if begins.kind == "worse"
+        else f"since {after} (last good {before})"
+    )
 
 
 def _between(ends: SeenFinding) -> str:
@@ -107,7 +105,7 @@ def drift_text(drift: Drift) -> str:
 def finding_text(finding: SeenFinding) -> str:
     """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
     size = "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
-    what = finding_words.symptom_of(finding.signal, finding.verdict)
+    what = finding_words.symptom(finding.signal, finding.verdict)
     where = f"fixed in {_between(finding)}" if finding.kind == "first_fixed" else _since(finding)
     return f"{what} {where}{size}{_cause(finding)}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import GOOD, CellResult, CellVerdict, RunResult
+from harness.model import GOOD, CellResult, RunResult
 from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, version
 
@@ -66,15 +66,12 @@ def slow_growth(result: RunResult) -> list[str]:
     """
     groups: dict[tuple[str, str, float], list[CellResult]] = {}
     for entry in result.cells:
-        limit, rate = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict.rate_kib_per_step
-        if entry.verdict.verdict in GOOD and rate is not None and _surely(entry.verdict) and limit / 2 <= rate < limit:
+        limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
+        is_sure = verdict.verdict in GOOD and verdict.rate_ci is not None and verdict.rate_ci[0] > 0
+        if is_sure and verdict.rate_kib_per_step is not None and limit / 2 <= verdict.rate_kib_per_step < limit:
             place = f"{plain(str(entry.cell.lane))}, {plain(str(entry.cell.variant))}"
             groups.setdefault((plain(entry.cell.image.series), place, limit), []).append(entry)
     return [_slow(*key, entries) for key, entries in groups.items()]
-
-
-def _surely(verdict: CellVerdict) -> bool:
-    return verdict.rate_ci is not None and verdict.rate_ci[0] > 0
 
 
 def _slow(series: str, place: str, limit: float, entries: Sequence[CellResult]) -> str:

@@ -50,11 +50,6 @@ def signal_name(number: int) -> str:
 # ---------------------------------------------------------------- one cell
 
 
-def cell_tone(verdict: CellVerdict) -> Tone:
-    """Return the colour of a cell, taking all its signals into account."""
-    return verdict.state
-
-
 Showing = Literal["verdict", "signal", "coarse", "so far"]
 """What a cell of a table shows: its verdict, its worst signal, the minimum detectable effect of that signal, which
 exceeds the limit, or how many launches it has so far."""

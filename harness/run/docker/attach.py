@@ -152,19 +152,17 @@ def read_stream(stream: Any) -> Iterator[bytes]:
     demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
     inner.settimeout(BEAT_S)
     try:
-        while (data := _received(inner)) != b"":
-            yield demux.feed(data or b"")
+        while True:
+            try:
+                data = inner.recv(READ_BYTES)
+            except TimeoutError:
+                yield b""
+                continue
+            if not data:
+                return
+            yield demux.feed(data)
     finally:
         close_stream(stream)
-
-
-def _received(inner: Any) -> bytes | None:
-    """Return the bytes received; b"" at the end of the stream; None if nothing arrived in time."""
-    try:
-        data: bytes = inner.recv(READ_BYTES)
-    except TimeoutError:
-        return None
-    return data
 
 
 def close_stream(stream: Any) -> None:

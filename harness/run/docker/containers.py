@@ -95,7 +95,7 @@ def _create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, 
         environment={
             **dict(launch.prepared.image.environment),
             **dict(launch.scenario.environment),
-            **ways.gpus.environment(wanted_gpus(launch)),
+            **ways.gpus.environment([gpu.uuid for gpu in launch.gpus]),
         },
         **marked(purpose, launch.labels),
         stdin_open=True,
@@ -155,13 +155,8 @@ def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
         "cap_add": list(scenario.cap_add),
         "shm_size": scenario.shm_bytes,
         "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
-        **ways.gpus.host_config(wanted_gpus(launch)),
+        **ways.gpus.host_config([gpu.uuid for gpu in launch.gpus]),
     }
-
-
-def wanted_gpus(launch: LaunchRequest) -> list[str]:
-    """Return the UUIDs of the GPUs that a trial requests; [] for none."""
-    return [gpu.uuid for gpu in launch.gpus]
 
 
 def _copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:

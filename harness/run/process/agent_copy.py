@@ -14,32 +14,37 @@ from harness.run.process import leftovers
 
 
 class AgentCopy:
-    """A folder with the agent's package, which is written when the first trial needs it. It is written again, next to
-    the old one, if a trial or a cleaner of temporary files has changed it. It is thread-safe."""
+    """A folder with the agent's package, which is written when the first trial needs it. It is written again if a
+    trial or a cleaner of temporary files has changed it. It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folders: list[Path] = []
+        self._folder: Path | None = None
         self._whole: Mapping[Path, _Details | None] = {}
 
     def link_into(self, root: Path, agent: Mapping[str, bytes]) -> None:
         """Make links in a trial's folder `root`, which is next to the copy, to the folders of `agent`. Raises
         OSError."""
         with self._lock:
-            if not self._folders or any(_details(path) != details for path, details in self._whole.items()):
-                folder = _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
-                self._folders.append(folder)
-                self._whole = {path: _details(path) for path in (folder, *folder.rglob("*"))}
+            if any(_details(path) != details for path, details in self._whole.items()):
+                self._remove()
+            if self._folder is None:
+                self._folder = _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
+                self._whole = {path: _details(path) for path in (self._folder, *self._folder.rglob("*"))}
             for name in {PurePosixPath(place).parts[0] for place in agent}:
-                (root / name).symlink_to(self._folders[-1] / name)
+                (root / name).symlink_to(self._folder / name)
 
     def remove(self) -> None:
-        """Remove the folder, if there is one. What cannot be removed is left to the next run, because this run's
-        results are worth more."""
+        """Remove the folder, if there is one. If it cannot be removed, the next run does that: this must not cost the
+        results of this one."""
         with self._lock:
-            while self._folders:
-                with contextlib.suppress(InfrastructureError):
-                    leftovers.remove_folder(self._folders.pop())
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            with contextlib.suppress(InfrastructureError):
+                leftovers.remove_folder(self._folder)
+        self._folder, self._whole = None, {}
 
 
 _Details = tuple[int, int, int]

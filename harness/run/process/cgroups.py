@@ -42,21 +42,16 @@ class TrialCgroup:
 
         Raises InfrastructureError.
         """
+        memory, swap, swap_bytes = "memory.max", self.path / "memory.swap.max", 0
+        if self.version == 1:
+            memory, swap, swap_bytes = "memory.limit_in_bytes", self.path / "memory.memsw.limit_in_bytes", memory_bytes
         try:
-            self._limit(memory_bytes)
+            (self.path / memory).write_text(str(memory_bytes))
+            if swap.exists():  # kernels without swap accounting have neither file
+                swap.write_text(str(swap_bytes))
         except OSError as error:
             text = f"memory: a limit of {memory_bytes} bytes cannot be set in {self.path}: {error.strerror}; use docker"
             raise InfrastructureError(text) from error
-
-    def _limit(self, memory_bytes: int) -> None:
-        if self.version == 2:
-            (self.path / "memory.max").write_text(str(memory_bytes))
-            swap, value = self.path / "memory.swap.max", 0
-        else:
-            (self.path / "memory.limit_in_bytes").write_text(str(memory_bytes))
-            swap, value = self.path / "memory.memsw.limit_in_bytes", memory_bytes
-        if swap.exists():  # kernels without swap accounting have neither file
-            swap.write_text(str(value))
 
     def oom_killed(self) -> bool:
         """Return whether the kernel killed one of the cgroup's processes because memory ran out. If the cgroup has a

@@ -171,7 +171,7 @@ def test_each_fault_has_a_rule_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("history", "said"),
     [
-        ("gggbbuugbb", "since 6.3.0 (fixed by 6.5.0, after 6.3.1)"),
+        ("gggbbuugbb", "since 6.3.0 (fixed in a version after 6.3.1, 6.5.0 at the latest)"),
         ("gguubbgggg", "since a version after 6.1.0, 6.3.1 at the latest (fixed in 6.4.4)"),
         ("ubbggggggg", "in every version from 6.1.0, the oldest that can be judged (fixed in 6.3.0)"),
         ("ggbbbbbbuu", "since 6.2.0."),

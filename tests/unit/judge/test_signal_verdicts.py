@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +91,12 @@ def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> N
     cells = told(trials)
     assert cells[2].signals["step_time"].seen == "suspect"
     assert "times that of the version before, in 1 launch" in cells[2].signals["step_time"].why
+
+
+def test_a_large_factor_has_no_exponent() -> None:
+    """A report read "step time is 2.2e+03 times that of the version before"."""
+    trials = [[trial_of(0, ms=ms, seed=place, steps=1000)] for place, ms in enumerate([1, 1, 2200])]
+    assert re.match(r"step time is 2,\d{3} times that", told(trials)[2].signals["step_time"].why)
 
 
 def test_what_no_launch_has_is_nothing_to_look_at() -> None:

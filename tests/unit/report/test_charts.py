@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -63,6 +64,19 @@ def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_
     _, step, _ = first_history(replace(result, cells=cells)).drawings
     assert step.rows["changes"] == []
     assert {(point["text"], point["tone"]) for point in step.rows["points"][1:]} == {("not measured", "unsure")}
+
+
+def test_a_number_that_is_nan_is_not_called_unmeasured() -> None:
+    """The chart of the loss read `not measured` at the version whose loss was NaN."""
+    result = build.quickstart()
+    fine, nan = SignalVerdict(seen="good", value=1.0), SignalVerdict(seen="bad", value=math.nan)
+    signals = [{"metrics.loss": nan if number else fine} for number in range(len(result.cells))]
+    cells = tuple(
+        replace(entry, verdict=replace(entry.verdict, signals=some))
+        for entry, some in zip(result.cells, signals, strict=True)
+    )
+    (loss,) = (one for one in first_history(replace(result, cells=cells)).drawings if one.title == "loss")
+    assert [(point["value"], point["text"]) for point in loss.rows["points"][1:3]] == [(None, "not finite")] * 2
 
 
 def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:

@@ -77,7 +77,7 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
     [
         ((0, 1), None, "since 2"),
         ((0, 1), (2, 3), "since 2 (fixed in 4)"),
-        ((0, 1), (2, 4), "since 2 (fixed by 5, after 3)"),
+        ((0, 1), (2, 4), "since 2 (fixed in a version after 3, 5 at the latest)"),
         ((0, 2), None, "since a version after 1, 3 at the latest"),
         ((-1, 0), None, "in every version from 1, the oldest"),
         ((-1, 2), None, "in every version from 3, the oldest that can be judged"),

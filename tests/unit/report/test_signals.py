@@ -73,7 +73,7 @@ some_signals = st.dictionaries(
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
     verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
-    tone, marks = words.cell_tone(verdict), signal_marks.marks(signal_marks.strip(verdict))
+    tone, marks = verdict.state, signal_marks.marks(signal_marks.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)

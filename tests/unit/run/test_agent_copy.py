@@ -67,6 +67,7 @@ def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path]
 
     assert (linked(copy, tmp_path / "b") / "deep/part.py").read_bytes() == b"X = 1\n"
     assert (tmp_path / "b/package/__init__.py").read_bytes() == b""
+    assert len(list(tmp_path.glob(f"{leftovers.AGENT_PREFIX}*"))) == 1, "copies pile up"
     copy.remove()
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 

@@ -39,9 +39,8 @@ def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
         return ""
     last, first = bounds.ends
     name = version(versions[first])
-    where = "fixed in" if first - last == 1 else "fixed by"
-    after = f", after {version(versions[last])}" if first - last > 1 else ""
-    return f" ({where} {name}{after}{', where that is known' if bounds.open else ''})"
+    where = name if first - last == 1 else f"a version after {version(versions[last])}, {name} at the latest"
+    return f" (fixed in {where}{', where that is known' if bounds.open else ''})"
 
 
 def verb(same: Sequence[Finding], size: str, *, is_share: bool = False) -> str:
