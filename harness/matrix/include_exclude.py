@@ -83,7 +83,7 @@ def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequen
         if why is not None and not isinstance(why, str):
             context.problems.add((*key, "why"), f"must be text, not {shown(why)}")
         where = context.where(*key)
-        result.append({**text, "why": why or f"excluded by {where}"})
+        result.append({**text, "why": why or f"left out by {where}"})
     return tuple(result)
 
 

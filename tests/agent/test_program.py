@@ -191,7 +191,10 @@ def test_the_answer_stop_ends_a_training(tmp_path: Path, thorough_python: str) -
 
 
 def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorough_python: str) -> None:
-    told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], looks=[10**8], timeout_s=3.0)
+    pauses = TRAINS.replace("import sys", "import sys, time").replace(
+        "optimizer.step()", "optimizer.step(), time.sleep(0.002)"
+    )
+    told = run(tmp_path, thorough_python, pauses, TORCH, args=["1000000000"], looks=[10**8], timeout_s=3.0)
 
     assert (told.done["end"], told.done["shortfall"]) == ("stopped", "timeout")
     assert told.done["message"].startswith("time limit reached after ")

@@ -37,10 +37,6 @@ MEASURES = (
 )
 
 
-def measure_of(column: str) -> Measure:
-    return next(measure for measure in MEASURES if measure.column == column)
-
-
 def lines_of(entry: CellResult) -> int:
     """Return how many lines the drawings of a cell have, as a measure of their size in the page."""
     return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)

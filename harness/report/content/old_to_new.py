@@ -238,13 +238,12 @@ def line(row: Row) -> str:
     shown += [signal for signal in by_name.values() if signal not in shown and signal.old and signal.is_told]
     if not any(signal.old for signal in shown):
         return ""
-    measured = [cell.result for cell in row.cells if cell is not None and _has_figure(cell.result, shown)]
+    cells = [cell.result for cell in row.cells if cell is not None]
+    measured = [
+        one for one in cells if any(signal_words.value_of(both.name, one.verdict) is not None for both in shown)
+    ]
     ends = tuple(version(entry.cell.image.version) for entry in (measured[0], measured[-1])[: len(measured)])
     return f"{' → '.join(ends)}: {'; '.join(_part(signal, ends) for signal in shown)}"
-
-
-def _has_figure(entry: CellResult, shown: Iterable[Both]) -> bool:
-    return any(signal_words.value_of(signal.name, entry.verdict) is not None for signal in shown)
 
 
 def _part(signal: Both, ends: tuple[str, ...]) -> str:

@@ -40,7 +40,8 @@ def _steps(issue: Issue) -> Drawing | None:
     """Return a chart of the step time or resident memory of the longest launch of the good and the bad version; None
     without samples.
     """
-    measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
+    column = "step_s" if issue.finding.metric == "step_time" else "rss_kib"
+    measure = next(each for each in traces.MEASURES if each.column == column)
     sides = [entry for entry in (issue.good, issue.bad) if entry is not None]
     lines = [line for entry in sides for line in _lines(entry, measure)]
     if not lines:

@@ -115,14 +115,13 @@ def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     tree = _parsed("\n".join(lines))
     last = 0
     for node in tree.body if tree else []:
-        if not (_is_docstring(node) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
+        is_text = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        if not (is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
             break
         last = node.end_lineno or node.lineno
     return lines[:last], lines[last:]
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _parsed(text: str) -> ast.Module | None:

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
@@ -135,12 +134,8 @@ def build_command(source: Build) -> list[str]:
     """
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
     given = [word for argument in told for word in ("--build-arg", argument)]
-    return ["docker", "build", "--quiet", "--force-rm", *given, _as_argument(source.context)]
-
-
-def _as_argument(path: Path) -> str:
-    """Return the path, prefixed so that no program mistakes it for an option."""
-    return f"./{path}" if str(path).startswith("-") else str(path)
+    folder = re.sub("^-", "./-", str(source.context))  # no program mistakes it for an option
+    return ["docker", "build", "--quiet", "--force-rm", *given, folder]
 
 
 def dockerfile(source: Install) -> list[str]:

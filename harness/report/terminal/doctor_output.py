@@ -98,10 +98,6 @@ def _lanes(host: HostCheck) -> str:
     return "\n".join(map(str, host.lanes)) + side_by_side if host.problem is None else ""
 
 
-def _lease(host: HostCheck) -> str:
-    return "" if host.condition is None else host.condition.holder or "free"
-
-
 def _room(host: HostCheck) -> str:
     if host.condition is None:
         return ""
@@ -182,7 +178,7 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
     "engine": _engine,
     "GPUs": _gpus,
     "lanes": _lanes,
-    "lease": _lease,
+    "lease": lambda host: "" if host.condition is None else host.condition.holder or "free",
     "disk space": _room,
     "memory": _memory,
     "images": _images,

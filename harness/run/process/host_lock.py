@@ -74,9 +74,10 @@ def _with_one_name(number: int) -> int:
 
 def _holder_in_words(number: int) -> str:
     """Return the description that the holder wrote, without control characters, because any user may have written
-    it."""
+    it. The file is empty until the holder has written it.
+    """
     text = os.pread(number, HOLDER_BYTES, 0).decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in text) or "another process"
 
 
 def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:

@@ -153,7 +153,7 @@ def test_exclude_says_where_it_is_without_a_why(load: Load) -> None:
         "series": "tags",
         "scenario": "tool",
         "image": "20.12",
-        "why": "excluded by matrix.yaml:24: exclude[0]",
+        "why": "left out by matrix.yaml:24: exclude[0]",
     }
 
 

@@ -48,6 +48,13 @@ def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
     assert not (tmp_path / "not there").exists()
 
 
+def test_a_holder_that_has_not_written_its_name_yet_is_another_process(tmp_path: Path) -> None:
+    """It read "this host is in use by ", without a name."""
+    with host_lock.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
+        (tmp_path / host_lock.NAME).write_text("")
+        assert host_lock.holder(tmp_path) == "another process"
+
+
 def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
     """Any user may write the holder's name, and a terminal would obey its control sequences."""
     said: list[str] = []
