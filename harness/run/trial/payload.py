@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import marshal
 import os
-import py_compile
 import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,6 +30,8 @@ TOLD_ENVIRONMENT = (
 
 AGENT = Path(__file__).parents[2] / "agent"
 """The folder of the agent's source. The harness treats it as data: it copies the source but never imports it."""
+CHECKED_HASH = (0b11).to_bytes(4, "little")
+"""The flags of a compiled module (PEP 552) that Python compares with the hash of its source."""
 START = "start.py"
 """The program that starts the agent. It is next to the agent's package, in the root of the trial."""
 
@@ -103,15 +105,11 @@ def compiled_agent() -> Mapping[str, bytes]:
     source, so a trial's key need not cover these files.
     """
     files = {}
-    with tempfile.TemporaryDirectory(prefix="harness-compiled-") as folder:
-        for path in sorted(AGENT.rglob("*.py")):
-            place = Path("harness_agent", path.relative_to(AGENT))
-            cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
-            target, mode = Path(folder, "module.pyc"), py_compile.PycInvalidationMode.CHECKED_HASH
-            py_compile.compile(
-                str(path), str(target), dfile=str(place), doraise=True, optimize=0, invalidation_mode=mode
-            )
-            files[str(cached)] = target.read_bytes()
+    for path in sorted(AGENT.rglob("*.py")):
+        place, source = Path("harness_agent", path.relative_to(AGENT)), path.read_bytes()
+        code = compile(source, str(place), "exec", dont_inherit=True, optimize=0)
+        cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
+        files[str(cached)] = MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + marshal.dumps(code)
     return files
 
 

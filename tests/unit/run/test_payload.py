@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,12 @@ def test_a_bytecode_folder_of_the_users_own_is_no_place_of_the_agent(monkeypatch
     usual = set(payload.compiled_agent.__wrapped__())
     monkeypatch.setattr(sys, "pycache_prefix", "/elsewhere")
     assert set(payload.compiled_agent.__wrapped__()) == usual
+
+
+def test_compiling_the_agent_needs_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed meanwhile left that folder, which `harness clean` did not remove."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert payload.compiled_agent.__wrapped__()
 
 
 def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path: Path) -> None:
