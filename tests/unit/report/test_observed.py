@@ -46,4 +46,4 @@ def test_a_number_is_named_once() -> None:
     result = noticing("loss 0.3 → 0.4")
     result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
     (line,) = observed.lines(result)
-    assert line.endswith("rows: loss 0.3 → 0.4")
+    assert line == "multidict 6.0.5 → 6.1.0, local, multidict_pop: loss 0.3 → 0.4"
