@@ -27,7 +27,9 @@ class CellReason(Reason):
     MEMORY_NOT_MEASURED = "memory was not measured"
 
     TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
-    ROWS_ARE_NOT_STEPS = "its rows are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
+    ROWS_ARE_NOT_STEPS = (
+        "the lines of its output are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
+    )
     TIMES_DISTURBED = "step times are not judged ({disturbance}); {why}"
 
 

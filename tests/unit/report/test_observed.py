@@ -39,3 +39,11 @@ def test_what_an_image_prints_is_no_markup_and_no_escape() -> None:
     text = run_report.text(noticing("\x1b[31m[bold]red"), width=200)
     assert "\x1b" not in text
     assert "[bold]red" in text
+
+
+def test_a_number_is_named_once() -> None:
+    """It read `loss: loss 0.3 → 0.4`."""
+    result = noticing("loss 0.3 → 0.4")
+    result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
+    (line,) = observed.lines(result)
+    assert line == "multidict 6.0.5 → 6.1.0, local, multidict_pop: loss 0.3 → 0.4"
