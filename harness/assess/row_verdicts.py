@@ -19,7 +19,20 @@ from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
-from harness.model import GOOD, LEVELS, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial, VersionRow
+from harness.model import (
+    GOOD,
+    LEVELS,
+    METRIC_PREFIX,
+    CellResult,
+    Change,
+    Install,
+    Limits,
+    Noise,
+    Observed,
+    Trace,
+    Trial,
+    VersionRow,
+)
 from harness.reasons import RowWarning
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
@@ -87,14 +100,22 @@ def judge_row(
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = row.variant.scenario
-    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
+    values: Mapping[str, Values] = {}
+    if not scenario.judge_exit:
+        values = judge_values(set_apart(trials)[0], limits=scenario.limits, steps=scenario.steps, seed=seed)
+    not_finite = _not_finite(values)
+    cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
+    compared = Compared(
+        cells=[cell.verdict for cell in cells],
+        trials=trials,
+        steps=scenario.steps,
+        not_finite={place: ", ".join(names) for place, names in not_finite.items()},
+    )
     changes = _changes(row, compared, seed=seed, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
-    values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
         asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
-        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
         verdicts = with_values(with_levels(compared, verdicts, asked), values)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         changes = (*_sized(changes, compared), *(change for metric in values.values() for change in metric.changes))
@@ -112,6 +133,23 @@ def judge_row(
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
     levels = [name for name in compared.tables if limits.of(name) is not None]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
+
+
+def _not_finite(values: Mapping[str, Values]) -> Mapping[int, Sequence[str]]:
+    """Return, by position, the metrics whose NaN makes the version bad."""
+    named: dict[int, list[str]] = {}
+    for signal, metric in values.items():
+        for place in metric.not_finite:
+            named.setdefault(place, []).append(signal.removeprefix(METRIC_PREFIX))
+    return named
+
+
+def _without_medians(cell: CellResult, names: Sequence[str]) -> CellResult:
+    """Return the cell with None for these metrics: a median of finite steps alone would look like a result."""
+    if not names:
+        return cell
+    metrics = {**cell.verdict.metrics, **dict.fromkeys(names)}
+    return replace(cell, verdict=replace(cell.verdict, metrics=metrics))
 
 
 def noise_place_of(row: VersionRow) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from harness.judge.comparison.round_tables import Round
 from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
+from harness.model import LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
 from harness.reasons import Remedy, SignalReason
 
 SUSPECT_RATIO = 2.0
@@ -70,6 +70,7 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
             cell,
             figures.get(place),
             absent=_absent(name, compared, place),
+            badness=compared.badness(place),
             is_compared=place in levels or not levels,
             is_apart=place in apart,
         )
@@ -112,13 +113,20 @@ def _absent(name: str, compared: Compared, place: int) -> str:
     figure = rule.prepare([launches])
     if all(figure(trial) is None for trial in launches):
         return rule.absent()
-    if BAD & set(compared.cells[place].verdicts):
-        return SignalReason.BAD_VERSION(verdict=compared.cells[place].verdict)
+    if badness := compared.badness(place):
+        return SignalReason.BAD_VERSION(verdict=badness)
     return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()
 
 
 def _of_place(
-    row: _Row, cell: CellVerdict, level: LevelEstimate | None, *, absent: str, is_compared: bool, is_apart: bool
+    row: _Row,
+    cell: CellVerdict,
+    level: LevelEstimate | None,
+    *,
+    absent: str,
+    badness: str,
+    is_compared: bool,
+    is_apart: bool,
 ) -> SignalVerdict:
     name, asked, others = row.name, row.asked, row.others
     limit = asked.limits.of(name)
@@ -127,7 +135,7 @@ def _of_place(
     if limit is None or (why := _not_asked(name, cell, asked)):
         return replace(plain, why=SignalReason.LIMIT_IS_NONE() if limit is None else why)
     if value is None:
-        return _without_figure(cell, plain, absent=absent, others=others)
+        return _without_figure(cell, plain, absent=absent, badness=badness, others=others)
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
@@ -148,7 +156,9 @@ def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
     return SignalReason.NOT_BISECTED() if asked.searched and name not in EXACT | {"step_time"} else ""
 
 
-def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, others: int) -> SignalVerdict:
+def _without_figure(
+    cell: CellVerdict, plain: SignalVerdict, *, absent: str, badness: str, others: int
+) -> SignalVerdict:
     """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure; else
     `none`.
     """
@@ -156,8 +166,8 @@ def _without_figure(cell: CellVerdict, plain: SignalVerdict, *, absent: str, oth
         return replace(plain, why=SignalReason.NOT_MEASURED())
     if not others:
         return replace(plain, why=absent)
-    if BAD & set(cell.verdicts):
-        return replace(plain, why=SignalReason.BAD_VERSION(verdict=cell.verdict))
+    if badness:
+        return replace(plain, why=SignalReason.BAD_VERSION(verdict=badness))
     return replace(plain, seen="blind", why=SignalReason.ABSENT_HERE(absent=absent))
 
 

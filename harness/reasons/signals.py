@@ -27,7 +27,7 @@ class SignalReason(Reason):
     BAD_VERSION = "this version is bad: {verdict}"
 
     NO_OTHER_VERSION = "there is no other version to compare it with"
-    OTHERS_ARE_BAD = "all versions but one leak or fail"
+    OTHERS_ARE_BAD = "all versions but one are bad"
     NO_USABLE_LAUNCH = "none of its launches can be compared"
     NO_WARM_LAUNCH = "no launch started with its files in the page cache while no other launch ran"
     TOO_FEW_LAUNCHES = "too few of its launches can be compared with those of the others"

@@ -15,6 +15,7 @@ class ValueReason(Reason):
     NOT_RETURNED = "this version returned no `{name}`"
     NO_LIMIT = "checked for NaN and infinity only: it has no limit"
 
+    NOT_FINITE = "NaN or infinity in {name}"
     NAN = "a step returned NaN or infinity as `{name}`"
     NAN_EVERYWHERE = "a step returned NaN or infinity as `{name}` in every version"
     NAN_ONCE = "a step returned NaN or infinity in one launch"

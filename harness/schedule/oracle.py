@@ -26,7 +26,7 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.reasons import TrialReason
+from harness.reasons import TrialReason, ValueReason
 from harness.run.run_interfaces import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -121,8 +121,8 @@ def row_fails_late(runs: Sequence[CellRun]) -> bool:
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """Return a short description of a trial (its end, or what grows in it and its trace's verdict, with the figures),
-    and whether it is bad.
+    """Return a short description of a trial (its end, or what grows in it, its trace's verdict with the figures, and
+    what it returned as NaN), and whether it is bad.
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
@@ -141,7 +141,10 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     told = [f"growth: {', '.join(grown)}"] if grown else []
     if not (grown and whole.verdict in GOOD):
         told.append(shown)
-    return f"{'; '.join(told)} to step {whole.steps}", bool(grown) or whole.verdict in BAD
+    ignored = {limit.metric for limit in scenario.limits.metrics if limit.rule == "none"}
+    names = ", ".join(sorted(trial.not_finite.keys() - ignored))
+    nan = f"; {ValueReason.NOT_FINITE(name=names)}" if names else ""
+    return f"{'; '.join(told)} to step {whole.steps}{nan}", bool(grown) or whole.verdict in BAD
 
 
 def wants_alone(cell: Cell, trial: Trial) -> bool:

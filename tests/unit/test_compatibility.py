@@ -11,7 +11,22 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Cell, End, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
+from harness.model import (
+    Cell,
+    End,
+    Host,
+    Image,
+    Lane,
+    Limits,
+    MetricLimit,
+    Pull,
+    Scenario,
+    Steps,
+    Trace,
+    Trial,
+    Variant,
+    Where,
+)
 from harness.model.gpus import Gpu
 from harness.schedule.compatibility import review
 from harness.schedule.oracle import describe_trial, wants_alone
@@ -83,6 +98,18 @@ def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
     )
     clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
     assert describe_trial(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)
+
+
+def test_a_watcher_is_told_of_a_loss_that_is_nan() -> None:
+    """The line of a launch whose loss was NaN from its first step said only "flat to step 4000"."""
+    rows = np.arange(1.0, 4001.0)
+    columns = {"rss_kib": 100_000 + np.random.default_rng(1).normal(0, 20, 4000), "step_s": np.full(4000, 0.01)}
+    fields = {"end": "completed", "last_step": 4000, "trace": Trace(step=rows, columns=columns)}
+    nan = trial(**fields, not_finite={"loss": (4000, 1)})
+    told = "flat to step 4000; NaN or infinity in loss"
+    assert describe_trial(cell(steps=Steps(), limits=Limits()), nan) == (told, False)
+    unasked = Limits(metrics=(MetricLimit(metric="loss", rule="none", limit=0.0),))
+    assert describe_trial(cell(steps=Steps(), limits=unasked), nan) == ("flat to step 4000", False)
 
 
 @pytest.mark.parametrize(

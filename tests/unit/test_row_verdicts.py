@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness.assess.row_verdicts import JudgedRow, judge_row
-from harness.model import Cell, Skip, Trials, VersionRow
+from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
+from harness.report.exports.summary_json import cell_json
+from harness.report.page import details
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
+from tests.unit.judge.making import trial_of
 from tests.unit.report import build
 
 PURE = "py3-none-any"
@@ -131,3 +135,59 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     found = [change for change in judge_row(row, runs, least=3, seed=1).changes if change.metric == "output"]
     assert [(one.before, one.after, one.effect is None) for one in found] == expected
+
+
+def returning(nan: set[int], ms: list[float]) -> JudgedRow:
+    """Return versions with these step times; the loss of those in `nan` is NaN after step 100."""
+    series = build.series("msgpack", [f"1.{number}" for number in range(len(ms))])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    runs = []
+    for place, cell in enumerate(cells):
+        trials = [trial_of(number, ms=ms[place], seed=place) for number in range(1, 5)]
+        for number, one in enumerate(trials):
+            assert one.trace is not None
+            loss = np.full(len(one.trace.step), 0.0156)
+            told = {"loss": (3900, 101)} if place in nan else {}
+            if place in nan:
+                loss[100:] = np.nan
+            trace = replace(one.trace, columns={**one.trace.columns, "loss": loss})
+            trials[number] = replace(one, cell_id=cell.id, trace=trace, not_finite=told, output_bytes=1000)
+        runs.append(CellRun(cell=cell, trials=trials))
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    return judge_row(row, runs, least=3, seed=1)
+
+
+def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() -> None:
+    """A version whose loss was NaN did almost no work, and the next version, as fast as those before, was accused of
+    steps 219 times slower.
+    """
+    row = returning({2}, [0.77, 0.77, 0.0035, 0.77])
+    assert [(one.metric, one.before, one.after) for one in row.changes] == [
+        ("metrics.loss", 1, 2), ("metrics.loss", 2, 3),
+    ]  # fmt: skip
+    bad, after = (row.cells[place].verdict.signals for place in (2, 3))
+    told = {name: bad[name] for name in ("step_time", "tail", "peak_memory", "output")}
+    assert {(one.seen, one.value, one.why) for one in told.values()} == {
+        ("none", None, "this version is bad: NaN or infinity in loss")
+    }
+    assert all(bad[name].seen in ("none", "good") for name in LEVELS), "it is neither accused nor unclear"
+    assert after["step_time"].seen == "good"
+
+
+def test_a_change_across_a_version_that_returns_nan_is_still_found() -> None:
+    row = returning({2}, [0.77, 0.77, 0.0035, 1.54])
+    found = [(one.before, one.after, one.untestable) for one in row.changes if one.metric == "step_time"]
+    assert found == [(1, 3, (2,))]
+
+
+def test_versions_that_all_return_nan_are_compared_as_ever() -> None:
+    """NaN in every version is not bad: a slower version among them must still be found."""
+    row = returning({0, 1, 2, 3}, [0.77, 0.77, 1.54, 1.54])
+    assert [(one.before, one.after) for one in row.changes if one.metric == "step_time"] == [(1, 2)]
+
+
+def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_returns_nan() -> None:
+    """A program read summary.json and took 0.0156, the median of the few steps before the first NaN, for a loss."""
+    row = returning({2}, [0.77] * 4)
+    assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
+    assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,18 +27,25 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
-from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+from harness.reasons import ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
+BEFORE_STEPS = EXACT | {"setup_time"}
+"""Level signals that do not depend on what the steps do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use."""
+    """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use.
+
+    `not_finite` are the positions of the versions that are bad because of NaN, with the metric that is NaN.
+    """
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
     steps: Steps
+    not_finite: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
@@ -46,21 +53,26 @@ class Compared:
         return set_apart(self.trials)[0]
 
     @cached_property
+    def working(self) -> Sequence[Sequence[Trial]]:
+        """Return the trials of versions that are not bad because of NaN, whose steps may do other work."""
+        return [[] if place in self.not_finite else version for place, version in enumerate(self.alike)]
+
+    @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
         """Return the trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
         return [
-            [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.alike, strict=True)
+            [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.working, strict=True)
         ]
 
     @cached_property
     def best(self) -> RoundTable | None:
         """Return the table of the step times in the fastest stretch of each launch."""
-        return best_table(self.alike, steps=self.steps)
+        return best_table(self.working, steps=self.steps)
 
     @cached_property
     def launches(self) -> Sequence[BothWays]:
         """Return the step times of each version's launches: those in turn, and those that waited for images."""
-        return step_time_launches(self.alike, steps=self.steps)
+        return step_time_launches(self.working, steps=self.steps)
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
@@ -77,12 +89,12 @@ class Compared:
     @cached_property
     def ended_as_slow(self) -> Sequence[bool]:
         """Return, for each version, whether it is so slow that only its step times and throughput are compared."""
-        return ended_as_slow(self.alike, steps=self.steps)
+        return ended_as_slow(self.working, steps=self.steps)
 
     @cached_property
     def late_spread(self) -> float | None:
         """Return by how much the late ratio of one launch varies, a log; None if no launch is whole."""
-        return late_spread(self.alike, steps=self.steps)
+        return late_spread(self.working, steps=self.steps)
 
     def apart(self, name: str) -> tuple[int, ...]:
         """Return the positions that were measured apart from the rest; none if that does not affect the signal."""
@@ -90,11 +102,20 @@ class Compared:
 
     @cached_property
     def _apart(self) -> tuple[int, ...]:
-        return never_side_by_side(self.alike, steps=self.steps)
+        return never_side_by_side(self.working, steps=self.steps)
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
         """Return the trials that a level signal compares."""
-        return self.steady if SIGNALS[name].group == "memory" else self.alike
+        if name in BEFORE_STEPS:
+            return self.alike
+        return self.steady if SIGNALS[name].group == "memory" else self.working
+
+    def badness(self, place: int) -> str:
+        """Return what makes a version so bad that some of its levels are not compared; "" if nothing does."""
+        if BAD & set(self.cells[place].verdicts):
+            return self.cells[place].verdict
+        metric = self.not_finite.get(place)
+        return "" if metric is None else ValueReason.NOT_FINITE(name=metric)
 
     def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their

@@ -48,6 +48,11 @@ class ReturnedNan:
         first NaN of any version do not count."""
         return tuple(map(self._state, self.launches))
 
+    @property
+    def bad(self) -> tuple[int, ...]:
+        """Return the positions of the versions that are bad because of NaN: none unless another version is without."""
+        return tuple(place for place, is_nan in enumerate(self.states) if is_nan and False in self.states)
+
     def _state(self, version: Sequence[Trial]) -> bool | None:
         asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
         is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]

@@ -48,13 +48,15 @@ NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 @dataclass(frozen=True, kw_only=True)
 class Values:
     """The judgement of one metric of a row: changes, a verdict for each version, and observations. `is_tested`:
-    its levels were searched for a change, which chance may produce.
+    its levels were searched for a change, which chance may produce. `not_finite`: the positions of the versions that
+    are bad because of NaN.
     """
 
     changes: tuple[Change, ...]
     seen: tuple[SignalVerdict, ...]
     observed: tuple[Observed, ...]
     is_tested: bool
+    not_finite: tuple[int, ...] = ()
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
@@ -120,6 +122,7 @@ class _Metric:
             seen=tuple(seen),
             observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
             is_tested=is_noisy and visible is not None,
+            not_finite=self.nan.bad,
         )
 
     def _came_and_went(self) -> Iterator[Observed]:

@@ -238,7 +238,10 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     names = ("machine", "engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
     yield "memory limit", _memory_limit(seen)
-    yield "own metrics", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
+    yield (
+        "own metrics",
+        ", ".join(f"{name} {'not finite' if value is None else value}" for name, value in verdict.metrics.items()),
+    )
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
     yield "measurement overhead", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
