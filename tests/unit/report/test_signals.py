@@ -600,4 +600,4 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
 def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
     """It read `only ±890 % would have shown`, but nothing falls by 890 %."""
     told = signal_words.blindness("step_time", replace(build.BLIND, visible=8.9))
-    assert told == "step time: only a change of 9.9 times would have shown (limit 10 %)"
+    assert told == "step time: only a change to 9.9 times would have shown (limit 10 %)"
