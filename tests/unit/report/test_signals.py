@@ -220,6 +220,7 @@ def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> 
         lambda version, _lane, of: replace(build.flat(), provisional=(version, of.params[0][1]) in early),
     )
     assert gaps.lines(result)[0].startswith("flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): ")
+    assert "its verdict" not in gaps.lines(result)[0], "there are two verdicts"
 
 
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
