@@ -53,8 +53,8 @@ def temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def folder_for_files() -> Iterator[Path]:
-    """Make a temporary folder, yield it, and remove it after the block; if this process is killed or the folder cannot
-    be removed, a later run removes it. Raises InfrastructureError."""
+    """Make a temporary folder, yield it, and remove it after the block. If this process is killed or the folder cannot
+    be removed, `harness clean` or the next run on a process host removes it. Raises InfrastructureError."""
     folder = temporary_folder() / new_name(FILES_PREFIX)
     try:
         folder.mkdir(mode=0o700)
