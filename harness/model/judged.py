@@ -99,7 +99,7 @@ class CellVerdict:
     why: str
     trials: int = 0
     agreeing: int = 0
-    """Number of launches on which the verdict rests; 0 in results of older harnesses, which did not record it."""
+    """Number of launches on which the verdict rests; 0 if the cell was not measured."""
     failed: int = 0
     said: str = ""
     """The gist of the failure message that `why` quotes; "" if the launch left none, or did not fail."""

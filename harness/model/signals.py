@@ -226,8 +226,8 @@ MOST_VISIBLE = 999.0
 
 
 def known_effect(name: str, visible: float | None) -> float | None:
-    """Return a signal's minimum detectable effect as files have it: None if only a change of more than 1,000 times
-    would have shown. That of a growth is an amount per step, which has no such bound.
+    """Return a signal's minimum detectable effect as files have it: None if only a change by a factor of more than
+    1,000 would have shown. That of a growth is an amount per step, which has no such bound.
     """
     is_unknown = visible is not None and signal_of(name).kind != "growth" and visible > MOST_VISIBLE
     return None if is_unknown else visible

@@ -11,18 +11,18 @@ from harness.reasons.reason import Reason
 class CellReason(Reason):
     """Says what the trials of a cell show together, and what the verdict on one of them leaves out."""
 
-    FAILED = "{failure} in {agreeing} of {trials} trials: {why}"
-    AGREED = "{agreeing} of {trials} trials: {why}"
-    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials} trials, but two must agree, so run more trials: {why}"
-    GOOD = "{verdicts} in {good} of {trials} trials; the longest trial: {why}"
-    EXITED_0 = "exit 0 in {good} of {launches} launches"
-    NOTHING_MEASURED = "{good} of {launches} launches ended well; nothing was measured"
+    FAILED = "{failure} in {agreeing} of {trials:trial}: {why}"
+    AGREED = "{agreeing} of {trials:trial}: {why}"
+    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials:trial}, but two must agree, so run more trials: {why}"
+    GOOD = "{verdicts} in {good} of {trials:trial}; the longest trial: {why}"
+    EXITED_0 = "exit 0 in {good} of {launches:launch}"
+    NOTHING_MEASURED = "{good} of {launches:launch} ended well; nothing was measured"
     NO_WHOLE_TRIAL = "no trial ran the whole budget of {steps}: {why}"
     OUT_OF_TIME = "no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {why}"
     NO_TRIAL_FINISHED = "no trial finished"
 
-    SOME_FAILED = "{failed} of {launches} launches failed"
-    SOME_GROW = "{growth}, in {bad} of {launches} launches"
+    SOME_FAILED = "{failed} of {launches:launch} failed"
+    SOME_GROW = "{growth}, in {bad} of {launches:launch}"
     NOT_COUNTED = "not counted in a whole launch"
     MEMORY_NOT_MEASURED = "memory was not measured"
 

@@ -13,7 +13,9 @@ class EnvironmentReason(Reason):
 
     NEVER_RAN = "no launch of one side recorded its environment"
     WHEELS_UNKNOWN = "an older launch did not record which wheels its packages came from"
-    LIBRARIES_UNKNOWN = "loaded libraries are recorded after setup, which one of the launches did not complete"
+    LIBRARIES_UNKNOWN = (
+        "loaded libraries are recorded after setup and the first step, which one of the launches did not complete"
+    )
 
 
 @unique

@@ -46,7 +46,7 @@ class LaunchReason(Reason):
     CHANGE_UNCONFIRMED = "{versions} again, to confirm the change"
     FAILED_ALONGSIDE = "it failed alongside other launches, so it is launched alone"
 
-    ENOUGH = "{trials} trials per version; more would not change the result"
+    ENOUGH = "{trials:trial} per version; more would not change the result"
 
 
 @unique

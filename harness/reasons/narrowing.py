@@ -20,7 +20,7 @@ class NarrowReason(Reason):
     SHAM = "{groups}: taken out of the {state} version and put in again, to see the effect of swapping itself"
 
     NOTHING_DIFFERS = "nothing differs between the two versions"
-    GOOD_IS_BAD = "the good version is bad in {bad} of {launches} launches"
+    GOOD_IS_BAD = "the good version is bad in {bad} of {launches:launch}"
     BAD_IS_GOOD = "the bad version is good in {good} launches"
     EFFECT_GONE = "less than half of the effect is left, if any, in {count} launches"
     UNPROVEN = "the proof confirms no group"

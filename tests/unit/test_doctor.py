@@ -247,6 +247,12 @@ def test_the_tables_fit_and_say_all(folder: Path) -> None:
         assert "hosts.lost: Cannot connect to the Docker daemon at ssh://lost" in said
 
 
+def test_a_small_size_has_a_unit_that_suits_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It read "0.0307 MiB used by harness"."""
+    monkeypatch.setattr(Planted, "condition", lambda *_: replace(CONDITION, kept_bytes=31 << 10))
+    assert "31 KiB used by harness" in " ".join(shown(check(folder), 200)[0].split())
+
+
 def test_cards_of_one_kind_share_a_column(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight equal cards of a server have the same result: eight columns with the same name could
     not be distinguished.

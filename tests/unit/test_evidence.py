@@ -374,6 +374,13 @@ def test_a_library_that_is_loaded_in_two_versions_is_told_with_both() -> None:
     assert (changed.name, changed.before, changed.after) == ("libssl.so", "1.1, 3", "3")
 
 
+def test_libraries_of_a_launch_whose_first_step_failed_are_not_known_because_of_that_step() -> None:
+    """The text named the setup alone, so a user searched the setup of a version whose first step crashed."""
+    old, new = (replace(build.trial("c", 1, build.flat()), facts=facts) for facts in ({"libraries": []}, {}))
+    (section,) = [one for one in sections(old, new) if one.title == "loaded libraries"]
+    assert "after setup and the first step" in section.unknown
+
+
 def test_a_wheel_of_another_kind_is_a_difference() -> None:
     """The version number alone hid that the older one ran as pure Python."""
     old, new = (

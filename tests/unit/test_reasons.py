@@ -69,6 +69,12 @@ def test_every_reason_is_given_somewhere() -> None:
     assert {name for name, _ in members()} == given
 
 
+def test_one_trial_is_in_the_singular() -> None:
+    """A cell that was launched once read "1 of 1 trials"."""
+    assert reasons.CellReason.AGREED(agreeing=1, trials=1, why="x") == "1 of 1 trial: x"
+    assert reasons.CellReason.EXITED_0(good=2, launches=3) == "exit 0 in 2 of 3 launches"
+
+
 def test_every_call_gives_all_values_of_the_sentence() -> None:
     """A missing value would be a traceback at the end of a sweep of hours."""
     templates = {name: fields(str(member.value)) for name, member in members()}

@@ -22,17 +22,12 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     """Return the recipe of a cell. Raises UsageError if the run did not keep what it ran, or the cell never ran."""
     result = run.cells[cell.id]
     scenario = cell.variant.scenario
-    hashes = run.files.get(scenario.name, {})
-    if not hashes and not scenario.command and not (scenario.program and scenario.program.module):
-        raise UsageError(
-            f"{run.path}: this run kept no scripts (an older harness made it); sweep again: what was measured is reused"
-        )
     trial = telling_trial(result.trials)
     if trial is None and result.verdict.verdict != "untested":
         raise UsageError(f"{run.path}/trials: has no launch of {cell.id}; copy the whole directory of the run again")
     if trial is None:
         raise UsageError(f"{cell.id}: never ran, so there is nothing to repeat: {result.verdict.why}")
-    files, missing = inputs.read_inputs(hashes, run.path)
+    files, missing = inputs.read_inputs(run.files.get(scenario.name, {}), run.path)
     script = scenario.script.name if scenario.script else None
     if script is not None and script not in files:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import WITHHELD
 from harness.model import Cell, Finding, Host, Lane, Plan, RunResult, Trial
 from harness.model.answers.narrowed import Side
 from harness.narrow.narrowable import check_finding, finding_between
+from harness.run.process import leftovers
 from harness.store import inputs
 from harness.store.lookup import cell_of
 from harness.store.saved_run import StoredRun
@@ -40,8 +40,8 @@ class NarrowQuestion:
 def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
     """Yield the question about a finding of a run, with the scripts in a temporary folder. Raises UsageError."""
     check_finding(finding)
-    with TemporaryDirectory(prefix="harness-narrow-") as folder:
-        yield _of_run(run, number, finding, folder=Path(folder))
+    with leftovers.folder_for_files() as folder:
+        yield _of_run(run, number, finding, folder=folder)
 
 
 def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Scenario, Steps, Variant
 from harness.run.engine import LaunchRequest, Prepared
+from harness.run.process import leftovers
 from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 
@@ -49,8 +49,8 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
     if name is None:
         return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
     found: dict[str, float | str] = {}
-    with tempfile.TemporaryDirectory(prefix="harness-control-") as folder:
-        script = Path(folder, "control.py")
+    with leftovers.folder_for_files() as folder:
+        script = folder / "control.py"
         script.write_text(SCRIPT)
         tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
         in_threads(tasks, context.stopped)

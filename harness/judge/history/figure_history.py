@@ -66,8 +66,9 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         laid = _laid_by_neighbours(table.values)
         levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=SEED)
         spread = laid.spread
-        beside = _spread(laid.raw[0], changes=1)
-        visible = least_of(beside, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
+        is_even = np.abs(np.diff(laid.raw[0])).max() <= FAR_FROM_NEIGHBOURS * spread.deviation
+        changed = _spread(laid.raw[0], changes=1) if is_even else spread  # the noise of a series with a change
+        visible = least_of(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
         odd = _outside(_far_out(laid, least=least), levels)
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA, seed=SEED)

@@ -20,7 +20,7 @@ def line(result: RunResult) -> str:
     counted = Counter(_counted_as(entry, is_worse=place_of_cell(entry.cell) in worse) for entry in result.cells)
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
-    ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
+    ran = numbers.count(sum(len(cell.trials) for cell in result.cells) - known, "trial")
     replicates = f" and {numbers.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
     earlier = f", {known:,} more from earlier runs" if known else ""
     cells = numbers.count(len(result.cells), "cell")

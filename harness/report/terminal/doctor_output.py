@@ -240,4 +240,6 @@ def _lines(text: str, console: Console) -> Text:
 
 
 def _size(size_bytes: int) -> str:
-    return numbers.mebibytes(size_bytes / (1 << 20))
+    """Return `31.2 MiB`, or KiB below 0.1 MiB."""
+    size_mib = size_bytes / (1 << 20)
+    return f"{numbers.number(size_bytes / 1024)} KiB" if 0 < size_mib < 0.1 else numbers.mebibytes(size_mib)

@@ -63,18 +63,19 @@ def _chance(change: SeriesChange) -> str:
 def _visible(found: SeriesVerdict) -> str:
     assert found.visible is not None, "the caller checked that the noise is known"
     what = "a single version" if found.lasting == 1 else f"the newest {found.lasting} versions"
-    visible, limit = signal_words.share_text(found.visible, falls=found.falls), _share(found.limit)
+    limit = _share(found.limit)
     if found.visible < _NO_NOISE:
         return f"any change above {limit} (the limit) in {what} would have shown"
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
         beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
         sure = abs((1 + sign * found.limit) * (1 + sign * beyond) - 1)  # logs of relative changes add up
-        shown = f"a change of {signal_words.share_text(sure, falls=found.falls)} in {what} would have shown"
+        shown = f"{signal_words.change_text(sure, falls=found.falls)} in {what} would have shown"
         at_limit = f"one of {limit} (the limit)"
         return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
-    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may exist{more}"
+    shown = f"only {signal_words.change_text(found.visible, falls=found.falls)} in {what} would have shown"
+    return f"{shown}; one of {limit} (the limit) may exist{more}"
 
 
 def _noise(found: SeriesVerdict) -> str:

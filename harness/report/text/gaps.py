@@ -21,7 +21,7 @@ from harness.report.text import numbers, sensitivity, signal_marks, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
-_SO_FAR = f"fewer launches than its verdict needs; {Remedy.SAME_SWEEP()}"
+_SO_FAR = f"fewer launches than a verdict needs; {Remedy.SAME_SWEEP()}"
 _NO_METRICS = "the scenario returns none"
 _NOTHING_LOGGED = "the program logs none"
 _MOST_SCENARIOS = 3

@@ -175,6 +175,12 @@ def share_text(visible: float, *, falls: bool) -> str:
     return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
+def change_text(visible: float, *, falls: bool) -> str:
+    """Return `a change of 8 %`, or `a change to 4.1 times`."""
+    share = share_text(visible, falls=falls)
+    return f"a change {'to' if share.endswith('times') else 'of'} {share}"
+
+
 def shows_any(name: str, visible: float | None) -> bool:
     """Return whether growth, or a change of a returned number, of any size would have shown."""
     return shown_signal(name).kind in ("growth", "value") and visible is not None and visible <= 0
@@ -267,7 +273,7 @@ def _resolution(name: str, signal: SignalVerdict) -> str:
     """Return `only ±35 % would have shown`, or "" if the minimum detectable effect is unknown."""
     seen = _seen(name, signal)
     if seen and shown_signal(name).kind != "growth" and (signal.visible or 0.0) > 1:
-        return f"only a change of {visible_text(name, signal.visible)} would have shown"
+        return f"only {change_text(signal.visible or 0.0, falls=shown_signal(name).falls)} would have shown"
     return f"only {seen} would have shown" if seen else ""
 
 

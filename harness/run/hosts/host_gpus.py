@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.errors import ImageUnavailable, InfrastructureError
@@ -21,6 +19,7 @@ from harness.model import Image
 from harness.model.gpus import Gpu
 from harness.model.watching import Say
 from harness.run.engine import ImageStore, Prepared
+from harness.run.process import leftovers
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
@@ -98,12 +97,12 @@ def _text(value: object) -> str:
 
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
     """Return the GPUs that a process on this machine sees; () if it has no driver. Raises InfrastructureError."""
-    with tempfile.TemporaryDirectory(prefix="harness-gpus-") as folder:
+    with leftovers.folder_for_files() as folder:
         for name, content in agent_files().items():
-            path = Path(folder, name)
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        command = [sys.executable, "-B", str(Path(folder, "start.py")), "gpus"]
+        command = [sys.executable, "-B", str(folder / "start.py"), "gpus"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
         except subprocess.TimeoutExpired as error:

@@ -13,7 +13,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -84,7 +83,7 @@ class ProcessEngine(EnvironmentStore):
     def _root_folder(self, name: str, payload: Payload) -> Iterator[Path]:
         """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
         InfrastructureError."""
-        root = _temporary_folder() / name
+        root = leftovers.temporary_folder() / name
         try:
             try:
                 root.mkdir(mode=0o700)
@@ -93,28 +92,28 @@ class ProcessEngine(EnvironmentStore):
                     _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
             except OSError as error:
                 what = f"{error.filename or root}: {error.strerror}"
-                raise InfrastructureError(f"{what}; free some space there, or set TMPDIR to another folder") from error
+                raise InfrastructureError(f"{what}; {leftovers.REMEDY}") from error
             yield root
         finally:
             leftovers.remove_folder(root)
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        return host_lock.held(_temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+        return host_lock.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.names_of_dead(_temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.names_of_dead(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.remove_folders(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        if holder := host_lock.holder(_temporary_folder()):
+        if holder := host_lock.holder(leftovers.temporary_folder()):
             say(f"no environment removed: another harness is running here ({holder}); clean again when it has ended")
             return ()
         return super().remove_images(say)
 
     def condition(self, say: Say) -> HostCondition:
-        folder = _temporary_folder()
+        folder = leftovers.temporary_folder()
         return HostCondition(
             engine="process",
             holder=host_lock.holder(folder),
@@ -200,13 +199,6 @@ def _write(target: Path, content: bytes, *, executable: bool) -> None:
     target.write_bytes(content)
     if executable:
         target.chmod(0o755)
-
-
-def _temporary_folder() -> Path:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        raise InfrastructureError(f"{error.strerror}; free some space, or set TMPDIR to another folder") from error
 
 
 def has_program(name: str, *, python: str, path: str | None) -> bool:

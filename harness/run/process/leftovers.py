@@ -12,7 +12,9 @@ import secrets
 import shutil
 import signal
 import stat
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InfrastructureError
@@ -23,12 +25,16 @@ from harness.run.process.cgroups import TrialCgroup
 PREFIX = "harness-trial-"
 AGENT_PREFIX = "harness-agent-"
 """Begins the name of a folder with the copy of the agent that the trials of a run share."""
+FILES_PREFIX = "harness-files-"
+"""Begins the name of a folder that `folder_for_files` made."""
+_PREFIXES = (PREFIX, AGENT_PREFIX, FILES_PREFIX)
 KILLING_S = 5.0
 """Seconds after which the attempt to kill all processes of a cgroup is given up."""
 REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
 SHARED_S = 10.0
 """Additional seconds for which the removal is retried while another run removes the same folder."""
+REMEDY = "free some space there, or set TMPDIR to another folder"
 
 
 def new_name(prefix: str = PREFIX) -> str:
@@ -37,12 +43,39 @@ def new_name(prefix: str = PREFIX) -> str:
     return f"{prefix}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
+def temporary_folder() -> Path:
+    """Return the folder for temporary files, which all users share. Raises InfrastructureError."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise InfrastructureError(f"{error.strerror}; {REMEDY}") from error
+
+
+@contextlib.contextmanager
+def folder_for_files() -> Iterator[Path]:
+    """Make a temporary folder, yield it, and remove it after the block. If this process is killed or the folder cannot
+    be removed, `harness clean` or the next run on a process host removes it. Raises InfrastructureError."""
+    folder = temporary_folder() / new_name(FILES_PREFIX)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise InfrastructureError(f"{folder}: {error.strerror}; {REMEDY}") from error
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(InfrastructureError):
+            remove_folder(folder)
+
+
 def is_dead(name: str) -> bool:
     """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
     is gone."""
-    text, _, _ = name.removeprefix(PREFIX).removeprefix(AGENT_PREFIX).rpartition("_")
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
+    if prefix is None:
+        return False
+    text, _, _ = name.removeprefix(prefix).rpartition("_")
     maker = owner.parse(text.replace("_", ":"))
-    return name.startswith((PREFIX, AGENT_PREFIX)) and maker is not None and owner.is_alive(maker) is False
+    return maker is not None and owner.is_alive(maker) is False
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
@@ -71,7 +104,7 @@ def _dead_cgroups(root: Path) -> list[TrialCgroup]:
 
 
 def _dead_folders(folder: Path) -> list[Path]:
-    found = (path for prefix in (PREFIX, AGENT_PREFIX) for path in folder.glob(f"{prefix}*"))
+    found = (path for prefix in _PREFIXES for path in folder.glob(f"{prefix}*"))
     return [path for path in found if _is_dead_and_ours(path)]
 
 

@@ -98,6 +98,16 @@ def test_what_shows_is_said():
     assert 0.03 < three.visible < 0.1
 
 
+def test_a_change_in_the_series_is_no_noise_in_what_shows():
+    """Beside "first bad: 2.01 times" it said that only a change of more than tenfold would have shown."""
+    changed, even = judged([1, 1, 1, 1, 1, 2, 2, 2, 2], sigma=0.01), judged(np.ones(9), sigma=0.01)
+
+    assert told(changed) == [("first_bad", 4, 5)]
+    assert changed.visible is not None
+    assert even.visible is not None
+    assert changed.visible < 2 * even.visible
+
+
 @pytest.mark.parametrize("versions", [8, 12])
 def test_half_of_the_changes_that_are_said_to_show_do(versions):
     """It was a fifth for eight versions: the change itself is one of the differences that the noise is taken from."""

@@ -328,8 +328,8 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read; "
-        "and 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. "
+        "headers leaks 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop; "
+        "and 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
         "Layer: native heap."
     )
     assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in cards(result))

@@ -32,6 +32,23 @@ def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
     )
 
 
+def test_a_fault_that_lasts_comes_before_older_ones_that_are_fixed() -> None:
+    """A reader who stopped after the first clause learned of a crash that was fixed, and not of the fault that is
+    left."""
+    assert told(
+        change(metric="peak_memory", verdict="more memory", effect=None),
+        change(
+            kind="first_fixed", metric="peak_memory", verdict="more memory", effect=None, before="6.3.1", after="6.3.2"
+        ),
+        change(metric="step_time", verdict="slower", effect=None, before="6.4.4", after="6.5.0"),
+        change(metric="outcome", verdict="crash", effect=None, before="6.5.0", after="6.6.3"),
+        change(kind="first_fixed", metric="outcome", verdict="crash", effect=None, before="6.6.3", after="6.6.4"),
+    ) == (
+        "multidict has slower steps since 6.5.0, and needs more memory at its peak since 6.3.0 (fixed in 6.3.2), "
+        "and crashes since 6.6.3 (fixed in 6.6.4)."
+    )
+
+
 @pytest.mark.parametrize(
     ("finding", "text"),
     [

@@ -220,6 +220,7 @@ def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> 
         lambda version, _lane, of: replace(build.flat(), provisional=(version, of.params[0][1]) in early),
     )
     assert gaps.lines(result)[0].startswith("flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): ")
+    assert "its verdict" not in gaps.lines(result)[0], "there are two verdicts"
 
 
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
@@ -600,4 +601,4 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
 def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
     """It read `only ±890 % would have shown`, but nothing falls by 890 %."""
     told = signal_words.blindness("step_time", replace(build.BLIND, visible=8.9))
-    assert told == "step time: only a change of 9.9 times would have shown (limit 10 %)"
+    assert told == "step time: only a change to 9.9 times would have shown (limit 10 %)"

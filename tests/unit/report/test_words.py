@@ -115,6 +115,14 @@ def test_totals_and_what_flat_is_worth() -> None:
     assert sensitivity.quiet_text(replace(result, cells=(*result.cells, exited))) == sensitivity.quiet_text(result)
 
 
+def test_a_launch_that_a_machine_lost_is_counted_whatever_its_cell_became() -> None:
+    """Ten launches were reported as seven trials: those of untested cells counted, those of inconclusive cells did
+    not, so a user could not tell what the run had cost."""
+    result = build.varied()
+    lost = [replace(entry, verdict=replace(entry.verdict, trials=0)) for entry in result.cells]
+    assert totals.line(replace(result, cells=tuple(lost))) == totals.line(result)
+
+
 def test_the_counts_do_not_contradict_the_findings() -> None:
     """`5 good` above a table in which two of them are marked as slower is a contradiction."""
     slower = build.varied().findings[0]

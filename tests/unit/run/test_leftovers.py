@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 from harness.errors import InfrastructureError
 from harness.run.hosts import owner
 from harness.run.process import leftovers
@@ -32,12 +35,47 @@ def removed(folder: Path) -> int:
 
 
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
-    living = {leftovers.new_name(), leftovers.new_name(leftovers.AGENT_PREFIX)}
+    prefixes = (leftovers.PREFIX, leftovers.AGENT_PREFIX, leftovers.FILES_PREFIX)
+    living = {leftovers.new_name(prefix) for prefix in prefixes}
     kept = {*living, f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
-    for name in (dead_name(), dead_name(prefix=leftovers.AGENT_PREFIX), *kept):
+    for name in (*(dead_name(prefix=prefix) for prefix in prefixes), *kept):
         (tmp_path / name).mkdir()
-    assert removed(tmp_path) == 2
+    assert removed(tmp_path) == 3
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_the_files_of_a_killed_command_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who killed `harness narrow` kept a copy of the run's scripts in /tmp, which no command listed or
+    removed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = (
+        "import os; from harness.run.process import leftovers\n"
+        "with leftovers.folder_for_files() as folder: (folder / 'script.py').write_text(''); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", command], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    with leftovers.folder_for_files() as living:
+        [left] = leftovers.names_of_dead(tmp_path, cgroup_root=tmp_path)
+        assert removed(tmp_path) == 1
+        assert list(tmp_path.iterdir()) == [living]
+    assert left.startswith(leftovers.FILES_PREFIX)
+    assert not living.exists()
+
+
+def test_every_temporary_folder_names_its_owner() -> None:
+    """If a command is killed, nothing removes a folder that names no owner."""
+    root = Path(harness.__file__).parent
+    apart = {root / "run/slurm/node/inside.py", *(root / "agent").rglob("*.py")}  # run where the harness is not
+    texts = {path: path.read_text() for path in set(root.rglob("*.py")) - apart}
+    assert not [path for path, text in texts.items() if "TemporaryDirectory" in text or "mkdtemp" in text]
+
+
+def test_a_temporary_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user saw a traceback when the disk was full."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    problem = "Not a directory; free some space there, or set TMPDIR"
+    with pytest.raises(InfrastructureError, match=problem), leftovers.folder_for_files():
+        pass
 
 
 def test_a_link_of_that_name_is_none_of_ours(tmp_path: Path) -> None:

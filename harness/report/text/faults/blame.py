@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.model import Attribution, Finding, RunResult
 from harness.report.bad_ranges import ordered
 from harness.report.text import words
-from harness.report.text.faults.fault import Clause, clause_of, severity, subject_of, telling_of
+from harness.report.text.faults.fault import Clause, clause_of, place_in_sentence, severity, subject_of, telling_of
 from harness.report.text.faults.lane_names import Names, host_name
 from harness.report.text.harmless_text import plain
 
@@ -38,8 +38,8 @@ def sentence(attribution: Attribution, result: RunResult) -> str:
 
 
 def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
-    """Return a sentence for each subject and fault text; attributions that share both share a sentence, in which the
-    oldest comes first.
+    """Return a sentence for each subject and fault text; attributions that share both share a sentence, in which
+    lasting faults come before fixed ones, and the oldest first in both groups.
     """
     alike: dict[tuple[str, str], list[Attribution]] = {}
     for attribution in attributions:
@@ -49,7 +49,7 @@ def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[st
 
 def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) -> str:
     """Return the predicate: `leaks 7.8 KiB a step since 6.3.0, in both variants; and 2.8 KiB a step since 6.5.0. …`."""
-    told = sorted(attributions, key=result.attribution.index)
+    told = sorted(attributions, key=lambda attribution: place_in_sentence(attribution, result))
     layers = {attribution.layer for attribution in told if attribution.metric == "memory"}
     shared = layers.pop() if len(layers) == 1 else None
     clauses = [clause_of(attribution, result) for attribution in told]

@@ -71,8 +71,17 @@ def severity(attribution: Attribution) -> tuple[bool, int, float]:
     found = [episode.finding for episode in attribution.episodes]
     effects = [finding.effect for finding in found if finding.effect is not None]
     largest = max(map(_extent, effects), default=0.0)
-    lasts = any(episode.ends is None for episode in attribution.episodes)
-    return not lasts, _rank(found[0]), -largest
+    return not _lasts(attribution), _rank(found[0]), -largest
+
+
+def place_in_sentence(attribution: Attribution, result: RunResult) -> tuple[bool, int]:
+    """Return a sort key for faults that share a sentence: lasting faults before fixed ones, then the oldest first."""
+    order = order_of(attribution, result)
+    return not _lasts(attribution), min(span(episode, order).start for episode in attribution.episodes)
+
+
+def _lasts(attribution: Attribution) -> bool:
+    return any(episode.ends is None for episode in attribution.episodes)
 
 
 def _extent(effect: Effect) -> float:
