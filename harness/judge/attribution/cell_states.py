@@ -29,7 +29,7 @@ def row_states(
     """Return the state of each image of a row, oldest first: that of the findings if the cell was judged, else None.
 
     Findings decide because they account for the baseline and for flaky failures. The states of both sides of a finding
-    are always known.
+    are always known. A slowdown without a finding is unknown: it may be the baseline's, or part of a leak's finding.
     """
     own = _of(row, findings, sign)
     versions = [cell.image.version for cell in row.cells]
@@ -43,9 +43,10 @@ def row_states(
     if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
         return (None,) * len(judged)  # a level needs another version for comparison
     unclear = {version for finding in own for version in finding.untestable} - sides
+    slower = [cell.id in known and sign in known[cell.id].verdict.verdicts for cell in row.cells]
     return tuple(
-        state if ok and version not in unclear else None
-        for version, ok, state in zip(versions, judged, _history(versions, own), strict=True)
+        state if ok and version not in unclear and (state or not slow) else None
+        for version, ok, slow, state in zip(versions, judged, slower, _history(versions, own), strict=True)
     )
 
 

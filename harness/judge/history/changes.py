@@ -37,7 +37,7 @@ def find_changes(
         return outcome
     row = _Row(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
-    slowdown = slowdown_changes(cells, baseline=baseline)
+    slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
     step_time = [change for change in _merged(_step_times(row), slowdown) if not _is_symptom(change, memory, cells)]
     return (*outcome, *memory, *_growths(row), *step_time, *_others(row))
 

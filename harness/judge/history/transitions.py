@@ -12,6 +12,7 @@ from scipy.special import betaincinv  # scipy.stats takes longer to import than 
 from harness.judge.cell.agreement import SAME_RATE
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
 from harness.model import (
+    BAD,
     FAILURES,
     SIGNALS,
     UNSURE,
@@ -138,9 +139,15 @@ def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float)
     return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
 
 
-def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
-    """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too."""
-    states = _states(cells, "slowdown")
+def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
+    """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too.
+
+    A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
+    agree, is unknown: launches of a plain leak end early, before a slowdown shows.
+    """
+    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.step_drift or 0.0) > limit for cell in cells]
+    shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
+    states = [None if bad is False and doubts else bad for bad, doubts in shown]
     if _usual(cells, baseline).slowdown:
         states = [None if bad is None else False for bad in states]
     return _changes("step_time", states, cells)

@@ -174,6 +174,22 @@ def test_a_flat_variant_is_cleared_of_a_leak_without_a_look_at_the_gpus_memory()
     assert [condition.param for condition in rule.conditions] == ["input"]
 
 
+def test_a_slowdown_that_belongs_to_a_leaks_finding_clears_no_card() -> None:
+    """A version that leaked and slowed down on both cards was "good on the RTX 3090": it took "both the image and the
+    RTX 4090"."""
+
+    def judge(version: str, _lane: object, _one: object) -> CellVerdict:
+        return replace(build.leak(24.1), verdicts=("leak", "slowdown")) if version >= "21.08" else build.flat()
+
+    drawn = build.run([(faults.NGC, [OLD, NEW], SIGNAL[:1])], judge)
+    found = Finding(
+        series="ngc", lane=NEW, variant=SIGNAL[0], metric="step_time", kind="first_bad", before="20.12", after="21.08",
+        effect=Effect(value=2.0, unit="ratio"), verdict="slowdown",
+    )  # fmt: skip
+    (told,) = attribute(drawn.plan, drawn.cells, [found])
+    assert told.cause == "image"
+
+
 def _rule(result: RunResult) -> Rule:
     rule = only(result).rule
     assert rule is not None

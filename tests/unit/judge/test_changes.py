@@ -178,6 +178,14 @@ def test_a_leak_that_slows_down_is_one_finding():
     assert named(changes([LEAK, both])) == [("memory", "bad_from_start", None, 0), ("step_time", "first_bad", 0, 1)]
 
 
+def test_a_slowdown_that_one_launch_of_a_leak_shows_has_not_ended():
+    """A busy host hid the slowdown of a leaking version in a short launch, and it was told to be fixed there."""
+    both = cell("leak", "slowdown", rate=8.0)
+    doubtful = replace(cell("leak", rate=8.0), step_drift=1.46)
+    assert named(changes([both, doubtful])) == [("memory", "bad_from_start", None, 0)]
+    assert named(changes([both, replace(doubtful, step_drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
+
+
 def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
     """For TensorFlow 2.15.1 -> 2.16.2 the report only said that it leaks "in every version"."""
 
