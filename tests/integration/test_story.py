@@ -93,7 +93,9 @@ def test_the_story(story: Harness) -> None:
     together = {tuple(cell["verdicts"]) for cell in leaking_cells}
     assert ("leak", "slowdown") in together
     assert together <= {("leak", "slowdown"), ("leak",)}  # a busy machine can hide a slowdown
-    assert [(one["cause"], one["rule"]) for one in summary["attribution"]] == [("image", "input in {random, variable}")]
+    causes = [(one["cause"], one["rule"]) for one in summary["attribution"] if one["metric"] == "memory"]
+    assert causes == [("image", "input in {random, variable}")]
+    assert {one["cause"] for one in summary["attribution"]} <= {"image", "undecided"}, "no card is at fault"
     beside = story.run("compare", "reports/two-hosts/latest")
     assert beside.code == 1, beside.err
     assert "both leak" in beside.out
