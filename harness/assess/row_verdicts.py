@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.comparable import set_apart
@@ -100,17 +101,14 @@ def judge_row(
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = row.variant.scenario
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
-        values = judge_values(set_apart(trials)[0], limits=scenario.limits, steps=scenario.steps, seed=seed)
-    not_finite = _not_finite(values)
-    cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
-    compared = Compared(
-        cells=[cell.verdict for cell in cells],
-        trials=trials,
-        steps=scenario.steps,
-        not_finite={place: ", ".join(names) for place, names in not_finite.items()},
-    )
+        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
+    if not_finite := _not_finite(values):
+        cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
+        named = {place: ", ".join(names) for place, names in not_finite.items()}
+        compared = replace(compared, cells=[cell.verdict for cell in cells], not_finite=named)
     changes = _changes(row, compared, seed=seed, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
     if not scenario.judge_exit:
@@ -253,7 +251,7 @@ def _of_another_kind(row: VersionRow, cells: Sequence[CellResult], changes: Sequ
         sides = (cells[before], cells[after])
         found = {change.name: change for change in facts.installed_otherwise(*map(_with_wheels, sides))}
         for package in _installed(cells[after]):
-            if change := found.get(re.sub(r"[-_.]+", "-", package).lower()):
+            if change := found.get(canonicalize_name(package)):
                 yield RowWarning.INSTALLED_OTHERWISE(
                     series=row.series.name,
                     lane=row.lane,

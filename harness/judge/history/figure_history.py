@@ -67,7 +67,7 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=SEED)
         spread = laid.spread
         is_even = np.abs(np.diff(laid.raw[0])).max() <= FAR_FROM_NEIGHBOURS * spread.deviation
-        changed = _spread(laid.raw[0], changes=1) if is_even else spread  # the noise of a series with a change
+        changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
         visible = least_of(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
         odd = _outside(_far_out(laid, least=least), levels)
     else:
@@ -125,14 +125,14 @@ def _far_out(laid: Laid, *, least: float) -> list[int]:
     return [int(place) for place in np.flatnonzero(apart > max(least, FAR_FROM_NEIGHBOURS * laid.spread.deviation))]
 
 
-def _spread(figures: Floats, *, changes: int = 0) -> Spread:
+def _spread(figures: Floats, *, with_change: bool = False) -> Spread:
     """Estimate the noise from the median absolute deviation of differences between neighbours, which a few changes
-    hardly affect. With `changes`, estimate it as if the series had so many further changes.
+    hardly affect. `with_change`: estimate it as if the series had one change more.
 
     If figures are rounded, so that most neighbours are equal, the smallest four fifths of the differences decide.
     """
     steps = np.diff(figures)
-    steps = np.append(np.sort(np.abs(steps - np.median(steps))), [math.inf] * changes)
+    steps = np.append(np.sort(np.abs(steps - np.median(steps))), [math.inf] * with_change)
     smaller = steps[: math.ceil(0.8 * len(steps))]
     deviation = max(1.4826 * float(np.median(steps)), float(np.sqrt((smaller**2).mean()))) / math.sqrt(2)
     return Spread(deviation=max(deviation, NEGLIGIBLE), freedom=max(1, int(FREEDOM_SHARE * (len(figures) - 1))))

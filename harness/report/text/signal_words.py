@@ -177,8 +177,8 @@ def share_text(visible: float, *, falls: bool) -> str:
 
 def change_text(visible: float, *, falls: bool) -> str:
     """Return `a change of 8 %`, or `a change to 4.1 times`."""
-    share = share_text(visible, falls=falls)
-    return f"a change {'to' if share.endswith('times') else 'of'} {share}"
+    is_factor = 1 < visible <= _TENFOLD and not falls
+    return f"a change {'to' if is_factor else 'of'} {share_text(visible, falls=falls)}"
 
 
 def shows_any(name: str, visible: float | None) -> bool:
