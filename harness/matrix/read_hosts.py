@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from harness import model
 from harness.matrix.keys import MatrixFile
 from harness.matrix.keys import host_keys as keys
-from harness.matrix.problems import KeyPath, shown
-from harness.matrix.reading_context import Context
+from harness.matrix.problems import Context, KeyPath, shown
 from harness.model import Where
 
 ENGINE = re.compile(
@@ -34,7 +33,7 @@ DEFAULT_NAME = "local"
 def read_hosts(file: MatrixFile, context: Context) -> tuple[model.Host, ...]:
     """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
-        where = Where(file=context.problems.file, line=1, key="hosts")
+        where = Where(file=context.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
     return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
 
@@ -57,7 +56,7 @@ def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Hos
     if entry.engine != "slurm":
         for key in SLURM_KEYS:
             if getattr(entry, key) is not None:
-                context.problems.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
+                context.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
         return [host]
     asked = _request(name, entry, context)
     nodes = _nodes(entry)
@@ -74,17 +73,17 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
     key, hold = ("hosts", name), entry.hold or keys.HoldEntry()
     for position, node in enumerate(_nodes(entry)):
         if not NODE.fullmatch(node):
-            context.problems.add(
+            context.add(
                 (*key, "nodes", position), f"{shown(node)} is not the name of a node; write one name, not a range"
             )
         elif _nodes(entry).index(node) < position:
-            context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
+            context.add((*key, "nodes", position), f"{node} is listed twice; keep one")
     if entry.parallel not in ("auto", False):
-        context.problems.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
+        context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
     for option, value in chosen.items():
         if not OPTION.fullmatch(value):
-            context.problems.add((*key, "select", option), f"{shown(value)} has characters that salloc does not accept")
+            context.add((*key, "select", option), f"{shown(value)} has characters that salloc does not accept")
     images = None if entry.images is None else context.folder / entry.images
     return model.SlurmRequest(
         container=entry.container or "none",
@@ -101,17 +100,17 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     pool = () if isinstance(host.engine, str) else tuple(host.engine)
     if isinstance(host.engine, str):
         if complaint := _complaint(host.engine):
-            context.problems.add((*key, "engine"), complaint)
+            context.add((*key, "engine"), complaint)
     else:
         _check_pool(host.engine, (*key, "engine"), context)
     gpus = host.gpus if isinstance(host.gpus, str) else tuple(host.gpus)
     if len(set(gpus)) < len(gpus) and not isinstance(gpus, str):
-        context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
+        context.add((*key, "gpus"), "a GPU is listed twice; keep one")
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
     if pool and host.parallel not in ("auto", False):
         text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
-        context.problems.add((*key, "parallel"), text)
+        context.add((*key, "parallel"), text)
     return model.Host(
         name=name,
         engine=", ".join(pool) or str(host.engine),
@@ -132,14 +131,14 @@ def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
         if earlier < number and not complaint:
             complaint = f"{shown(engine)} is the same machine as engine[{earlier}]; keep one"
         if complaint:
-            context.problems.add((*key, number), complaint)
+            context.add((*key, number), complaint)
 
 
 def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
     for number, entry in enumerate(gpus):
         if entry.startswith(UUIDS):
             text = f"{shown(entry)} is in one machine, but this host is a pool; name the GPU by its index or its name"
-            context.problems.add((*key, number), text)
+            context.add((*key, number), text)
 
 
 def _complaint(engine: str) -> str | None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from harness import model
 from harness.errors import did_you_mean
 from harness.matrix.keys import scenario_keys as keys
-from harness.matrix.problems import KeyPath, listed, shown
-from harness.matrix.reading_context import Context
+from harness.matrix.problems import Context, KeyPath, listed, shown
 from harness.matrix.scenarios.scripts import (
     DEFINITIONS,
     Script,
@@ -46,7 +45,7 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
     """Return the parsed program; None for a module that is not among the files. Problems are added to the context."""
     for name in ("step_pattern", "judge"):
         if getattr(entry, name) is not None:
-            context.problems.add((*key, name), "is for a command; the steps of a program are counted from inside")
+            context.add((*key, name), "is for a command; the steps of a program are counted from inside")
     _check_printed(entry, key, context)
     tree, file = None, None
     if entry.program is not None:
@@ -63,15 +62,15 @@ def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
     for name, pattern in entry.printed.items():
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
-            context.problems.add((*key, "printed", name), text)
+            context.add((*key, "printed", name), text)
     if len(entry.printed) > MOST_PRINTED:
-        context.problems.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
+        context.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
 
 
 def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
     path = context.existing(text, key)
     if path is not None and not path.is_file():
-        context.problems.add(key, f"{shown(text)} is not a file; name the Python file that starts the training")
+        context.add(key, f"{shown(text)} is not a file; name the Python file that starts the training")
         return None
     return read_python(text, key, context, parse_python) if path else None
 
@@ -79,13 +78,13 @@ def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
 def _check_module(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     module = entry.module or ""
     if not DOTTED.fullmatch(module):
-        context.problems.add(key, f"{shown(module)} is not the name of a module, such as mypkg.train")
+        context.add(key, f"{shown(module)} is not the name of a module, such as mypkg.train")
         return
     top = module.split(".")[0]
     beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
     if beside and not any(Path(text).name == beside[0] for text in entry.files):
         text = f"{beside[0]} is next to the matrix file, but is not copied; add it: files: [{beside[0]}]"
-        context.problems.add(key, text)
+        context.add(key, text)
 
 
 def _file_of(module: str, entry: keys.ScenarioEntry, folder: Path) -> Path | None:
@@ -109,9 +108,7 @@ def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyP
     written = entry.steps_are.function
     match = FUNCTION.fullmatch(written)
     if match is None:
-        context.problems.add(
-            place, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one"
-        )
+        context.add(place, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one")
         return
     module, names = match[1], match[3].split(".")
     stem = Path(entry.program).stem if entry.program else entry.module
@@ -121,7 +118,7 @@ def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyP
         file = _file_of(module, entry, context.folder)
         tree, name = (_tree(str(file), place, context) if file else None), str(file)
     if tree is not None and (problem := undefined_function(tree.body, names, name)):
-        context.problems.add(place, problem)
+        context.add(place, problem)
 
 
 def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:

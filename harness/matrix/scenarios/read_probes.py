@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from harness import model
 from harness.matrix.keys import scenario_keys as keys
-from harness.matrix.problems import KeyPath, unknown_name
-from harness.matrix.reading_context import Context
+from harness.matrix.problems import Context, KeyPath, unknown_name
 
 
 def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
@@ -16,14 +15,14 @@ def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tu
     if entry.command is not None:
         for name in ("optrace", "lines", "artifacts", "largest"):
             if getattr(asked, name) is not None:
-                context.problems.add((*key, "probes", name), "is for a script; a command can have valgrind")
+                context.add((*key, "probes", name), "is for a script; a command can have valgrind")
     if entry.program is not None or entry.module is not None:
         for name in asked.model_fields_set:
-            context.problems.add((*key, "probes", name), "is for a script or a command; a program has no probes")
+            context.add((*key, "probes", name), "is for a script or a command; a program has no probes")
     if asked.optrace is not None:
         for place, step in enumerate(asked.optrace.at):
             if step in asked.optrace.at[:place]:
-                context.problems.add((*key, "probes", "optrace", "at", place), f"{step} appears twice; keep one")
+                context.add((*key, "probes", "optrace", "at", place), f"{step} appears twice; keep one")
     if asked.largest is not None:
         _check_largest(asked.largest, entry, (*key, "probes", "largest"), context)
     return tuple(_probes(asked))
@@ -31,9 +30,9 @@ def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tu
 
 def _check_largest(asked: keys.Largest, entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     if asked.param not in entry.params:
-        context.problems.add((*key, "param"), unknown_name(asked.param, list(entry.params), what="param"))
+        context.add((*key, "param"), unknown_name(asked.param, list(entry.params), what="param"))
     elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[asked.param]):
-        context.problems.add((*key, "param"), f"the values of {asked.param} must be whole numbers to be compared")
+        context.add((*key, "param"), f"the values of {asked.param} must be whole numbers to be compared")
 
 
 def _probes(asked: keys.Probes) -> Iterator[model.Probe]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from harness import model
 from harness.matrix.keys import MatrixFile
 from harness.matrix.keys import scenario_keys as keys
-from harness.matrix.problems import KeyPath, shown, unknown_name
-from harness.matrix.reading_context import Context
+from harness.matrix.problems import Context, KeyPath, shown, unknown_name
 from harness.matrix.scenarios.programs import check_program, read_program
 from harness.matrix.scenarios.read_probes import read_probes
 from harness.matrix.scenarios.scripts import Script, read_python, read_script
@@ -42,7 +41,7 @@ def read_scenarios(
             for position, wanted in enumerate(getattr(entry, axis) or ()):
                 if wanted not in names[axis]:
                     text = unknown_name(wanted, names[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
-                    context.problems.add((*key, axis, position), text)
+                    context.add((*key, axis, position), text)
         script = _check_program(entry, key, context)
         _check_numbers(entry, key, context)
         included = any(
@@ -114,22 +113,22 @@ def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
     """Return the parsed script or program; None for a command, or if it cannot be read."""
     given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
     if len(given) != 1:
-        context.problems.add(key, "give exactly one of script, program, module and command")
+        context.add(key, "give exactly one of script, program, module and command")
     if entry.program is not None or entry.module is not None:
         return check_program(entry, key, context)
     for name in ("args", "steps_are", "printed"):
         if name in entry.model_fields_set:
-            context.problems.add((*key, name), "is for a program or a module")
+            context.add((*key, name), "is for a program or a module")
     if entry.script is not None:
         for name in ("step_pattern", "judge"):
             if getattr(entry, name) is not None:
-                context.problems.add((*key, name), "is for a command; a script counts its steps itself")
+                context.add((*key, name), "is for a command; a script counts its steps itself")
         return read_python(entry.script, (*key, "script"), context, read_script)
     if entry.step_pattern is not None:
         try:
             re.compile(entry.step_pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            context.problems.add((*key, "step_pattern"), f"is not a regular expression: {error}")
+            context.add((*key, "step_pattern"), f"is not a regular expression: {error}")
     return None
 
 
@@ -138,13 +137,13 @@ def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
     steps = entry.steps
     if steps.budget < steps.first:
         text = f"{steps.budget} is less than first ({steps.first}); give at least as many"
-        context.problems.add((*key, "steps", "budget"), text)
+        context.add((*key, "steps", "budget"), text)
     if steps.time is not None and steps.time >= entry.timeout:
         text = f"{steps.time:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
-        context.problems.add((*key, "steps", "time"), text)
+        context.add((*key, "steps", "time"), text)
     for name, limit in (entry.ulimits or {}).items():
         if limit.hard != -1 and (limit.soft > limit.hard or limit.soft == -1):
-            context.problems.add((*key, "ulimits", name), f"soft ({limit.soft}) is more than hard ({limit.hard})")
+            context.add((*key, "ulimits", name), f"soft ({limit.soft}) is more than hard ({limit.hard})")
 
 
 # ---------------------------------------------------------------- params
@@ -157,25 +156,25 @@ def _check_params(
     count = math.prod(len(values) for values in entry.params.values())
     if count > MOST_VARIANTS:
         text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
-        context.problems.add((*key, "params"), text)
+        context.add((*key, "params"), text)
     for name, values in entry.params.items():
         place = (*key, "params", name)
         if problem := name_problem(name):
-            context.problems.add(place, problem)
+            context.add(place, problem)
         seen: list[model.Scalar] = []
         for position, value in enumerate(values):
             if value in seen:
                 earlier = seen[seen.index(value)]
                 text = "appears twice" if type(value) is type(earlier) else f"is equal to {shown(earlier)} in Python"
-                context.problems.add((*place, position), f"{shown(value)} {text}; keep one")
+                context.add((*place, position), f"{shown(value)} {text}; keep one")
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
-                context.problems.add((*place, position), wrong)
+                context.add((*place, position), wrong)
         parts = entry.command or (None if entry.script else entry.args)
         if parts is not None and not any(f"{{{name}}}" in part for part in parts):
             what = "the command has" if entry.command else "args have"
             text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"
-            context.problems.add(place, text)
+            context.add(place, text)
     if script and (entry.params or not included):
         check_names(entry.params, script, (*key, "params"), context)
 
@@ -183,7 +182,7 @@ def _check_params(
 def check_names(names: Collection[str], script: Script, key: KeyPath, context: Context) -> None:
     """Check that setup can be called with these params."""
     for name, text in script.wrong_names(names):
-        context.problems.add((*key, name) if name else key, text)
+        context.add((*key, name) if name else key, text)
 
 
 def name_problem(name: str) -> str | None:

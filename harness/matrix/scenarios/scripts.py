@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from harness.errors import did_you_mean
-from harness.matrix.problems import KeyPath, listed, shown
-from harness.matrix.reading_context import Context
+from harness.matrix.problems import Context, KeyPath, listed, shown
 from harness.model import Scalar
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -89,7 +88,7 @@ def read_python(text: str, key: KeyPath, context: Context, read: Callable[[str, 
     try:
         return None if source is None else read(text, source)
     except ScriptProblem as error:
-        context.problems.add(key, str(error))
+        context.add(key, str(error))
         return None
 
 

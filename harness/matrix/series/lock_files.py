@@ -10,9 +10,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from harness import model
 from harness.matrix.keys import series_keys as keys
-from harness.matrix.problems import KeyPath, shown
-from harness.matrix.reading_context import Context, Entry
-from harness.matrix.series.packages import base_image, check_python
+from harness.matrix.problems import Context, KeyPath, shown
+from harness.matrix.series.packages import Entry, base_image, check_python
 from harness.safe_files import read_regular
 
 MOST_BYTES = 4 << 20
@@ -28,7 +27,7 @@ def read_locks(entry: keys.Locks, key: KeyPath, context: Context) -> list[Entry]
     """Return an image for each file, in the order of the matrix file; problems are added to the context."""
     problem = check_python(entry.python)
     if problem:
-        context.problems.add((*key, "python"), problem)
+        context.add((*key, "python"), problem)
         return []
     result = []
     for name, text in entry.locks.items():
@@ -39,7 +38,7 @@ def read_locks(entry: keys.Locks, key: KeyPath, context: Context) -> list[Entry]
                 source = install_of(path, python=entry.python, base=entry.base or context.default_base)
                 result.append(Entry(version=name, key=place, source=source))
         except ValueError as error:
-            context.problems.add(place, str(error))
+            context.add(place, str(error))
     return result
 
 

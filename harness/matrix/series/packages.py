@@ -13,8 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
 from harness.matrix.keys import series_keys as keys
-from harness.matrix.problems import KeyPath, listed, shown
-from harness.matrix.reading_context import Context, Entry
+from harness.matrix.problems import Context, KeyPath, listed, shown
 
 VERSION = "{version}"
 PYTHON = re.compile(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?")
@@ -23,6 +22,16 @@ PIN = re.compile(
 )
 TOO_LONG = re.compile(r"\d{100}")
 RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One version of a series as written, its place in the file, and the source of its image."""
+
+    version: str
+    key: KeyPath
+    source: model.Source
+    yanked: bool = False
 
 
 def check_python(version: str | None) -> str:
@@ -74,7 +83,7 @@ class PackageReader:
             text = f"no requirement has {VERSION}: all versions would be the same; write one such as numpy=={VERSION}"
             problems.append(((*key, "install"), text))
         for place, text in problems:
-            self.context.problems.add(place, text)
+            self.context.add(place, text)
         return not problems
 
     def _range(
@@ -84,23 +93,23 @@ class PackageReader:
             specifier = SpecifierSet(_parsable(text))
         except InvalidSpecifier:
             problem = f'{shown(text)} is neither a list nor a range; write ["2.0.0", "2.0.1"] or ">=2.0,<2.3"'
-            self.context.problems.add(key, problem)
+            self.context.add(key, problem)
             return []
         if not pins:
             problem = f"a range needs a requirement of the form name=={VERSION}; list the versions instead"
-            self.context.problems.add(key, problem)
+            self.context.add(key, problem)
             return []
         try:
             releases = self.index.releases(pins[0])
         except package_index.IndexSilent as error:
-            self.context.problems.add(key, f"{error}; list the versions instead, or try again")
+            self.context.add(key, f"{error}; list the versions instead, or try again")
             return []
         python = entry.python or RUNNING_PYTHON
         chosen = package_index.in_range(releases, specifier, python=python)
         if not chosen:
             usable = [str(release.version) for release in releases if release.usable_by(python)]
             problem = f"no release of {pins[0]} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
-            self.context.problems.add(key, problem)
+            self.context.add(key, problem)
         return chosen
 
     def _check_listed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
@@ -113,14 +122,14 @@ class PackageReader:
             except package_index.IndexSilent:
                 return yanked  # if that matters, the installation will fail with a message
             if not releases:
-                self.context.problems.add((*key, "install"), f"the package index has no package {shown(name)}")
+                self.context.add((*key, "install"), f"the package index has no package {shown(name)}")
                 continue
             for position, version in parsed.items():
                 release = package_index.matching(releases, version)
                 if release is None:
                     near = listed(package_index.versions_around(releases, version))
                     problem = f"the package index has no {name} {version}; nearest: {near}"
-                    self.context.problems.add((*key, "versions", position), problem)
+                    self.context.add((*key, "versions", position), problem)
                 elif release.yanked:
                     yanked.add(entry.versions[position])
         return yanked
@@ -133,7 +142,7 @@ class PackageReader:
                 parsed[position] = Version(_parsable(text))
             except InvalidVersion:
                 problem = f"{shown(text)} is not a version of a Python package, such as 1.26.4 or 2.0.0rc1"
-                self.context.problems.add((*key, "versions", position), problem)
+                self.context.add((*key, "versions", position), problem)
         return parsed
 
     def _entry(self, entry: keys.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:

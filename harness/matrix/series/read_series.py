@@ -12,10 +12,9 @@ from packaging.version import Version
 from harness import model
 from harness.matrix.keys import MatrixFile
 from harness.matrix.keys import series_keys as keys
-from harness.matrix.problems import KeyPath, listed, shown, unknown_name
-from harness.matrix.reading_context import Context, Entry
+from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
 from harness.matrix.series.lock_files import read_locks
-from harness.matrix.series.packages import PackageReader
+from harness.matrix.series.packages import Entry, PackageReader
 from harness.matrix.series.tags import read_tags
 from harness.registry.registry_client import TagSource
 
@@ -37,7 +36,7 @@ def read_series(
     }
     for name in file.baseline:
         if name not in file.series:
-            context.problems.add(("baseline", name), unknown_name(name, file.series, what="series"))
+            context.add(("baseline", name), unknown_name(name, file.series, what="series"))
     result = []
     for name, entry in file.series.items():
         key: KeyPath = ("series", name)
@@ -74,14 +73,14 @@ def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: Ta
         text = (
             f"{shown(entry.repository)} is not a repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
         )
-        context.problems.add((*key, "repository"), text)
+        context.add((*key, "repository"), text)
     elif isinstance(entry.tags, keys.TagRange):
         return read_tags(entry.repository, entry.tags, (*key, "tags"), context, source=tags)
     result = []
     for position, tag in enumerate(entry.tags if isinstance(entry.tags, list) else ()):
         place = (*key, "tags", position)
         if not TAG.fullmatch(tag):
-            context.problems.add(place, f"{shown(tag)} is not a tag; letters, digits, _ . and - are allowed")
+            context.add(place, f"{shown(tag)} is not a tag; letters, digits, _ . and - are allowed")
         mark = "@" if tag.startswith("sha256:") else ":"
         result.append(Entry(version=tag, key=place, source=model.Pull(reference=f"{entry.repository}{mark}{tag}")))
     return result
@@ -96,9 +95,7 @@ def _listed(entry: keys.Listed, key: KeyPath, context: Context) -> list[Entry]:
     for step, version, reference in named:
         place = (*key, "images", step)
         if not REFERENCE.fullmatch(reference):
-            context.problems.add(
-                place, f"{shown(reference)} is not an image; write repository:tag or repository@sha256:…"
-            )
+            context.add(place, f"{shown(reference)} is not an image; write repository:tag or repository@sha256:…")
         result.append(Entry(version=version, key=place, source=model.Pull(reference=reference)))
     return result
 
@@ -107,9 +104,9 @@ def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
     text = context.text_of(f"{entry.build}/Dockerfile", (*key, "build"))
     if text is not None and not re.search(rf"^\s*ARG\s.*\b{re.escape(entry.arg)}\b".encode(), text, re.I | re.M):
         problem = f"{entry.build}/Dockerfile has no 'ARG {entry.arg}': all versions would be the same image"
-        context.problems.add((*key, "arg"), problem)
+        context.add((*key, "arg"), problem)
     if entry.arg in entry.args:
-        context.problems.add((*key, "args", entry.arg), "is the arg that takes the version; remove it here")
+        context.add((*key, "args", entry.arg), "is the arg that takes the version; remove it here")
     fixed = tuple(entry.args.items())
     return [
         Entry(
@@ -130,7 +127,7 @@ def _check_unique(versions: list[Entry], context: Context) -> None:
         earlier = first.setdefault(entry.version, entry)
         if earlier is not entry:
             line = context.where(*earlier.key).line
-            context.problems.add(entry.key, f"{shown(entry.version)} appears twice, first on line {line}; keep one")
+            context.add(entry.key, f"{shown(entry.version)} appears twice, first on line {line}; keep one")
 
 
 def _check_order(versions: list[Entry], context: Context) -> None:
@@ -142,13 +139,13 @@ def _check_order(versions: list[Entry], context: Context) -> None:
     for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
         if older > newer:
             text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"
-            context.problems.add(entry.key, text)
+            context.add(entry.key, text)
         elif older == newer and before.version != entry.version and isinstance(entry.source, model.Install):
-            context.problems.add(entry.key, f"{before.version} and {entry.version} are the same version; keep one")
+            context.add(entry.key, f"{before.version} and {entry.version} are the same version; keep one")
 
 
 def _check_baseline(name: str, baseline: str | None, versions: list[Entry], context: Context) -> None:
     names = [entry.version for entry in versions]
     if baseline is not None and names and baseline not in names:
         text = f"series {name} has no version {shown(baseline)}; it has: {listed(names)}"
-        context.problems.add(("baseline", name), text)
+        context.add(("baseline", name), text)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness import model
 from harness.matrix.keys import series_keys as keys
-from harness.matrix.problems import KeyPath, listed, shown
-from harness.matrix.reading_context import Context, Entry
+from harness.matrix.problems import Context, KeyPath, listed, shown
+from harness.matrix.series.packages import Entry
 from harness.registry.order import in_range, is_bound
 from harness.registry.registry_client import TagSource
 from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
@@ -22,19 +22,19 @@ def read_tags(
     wrong = [name for name, bound in bounds.items() if bound is not None and not is_bound(bound)]
     for name in wrong:
         text = f"{shown(bounds[name])} is not a version; write one such as 20.12 or 2.1.0rc1, not the whole tag"
-        context.problems.add((*key, name), text)
+        context.add((*key, name), text)
     if wrong:
         return []
     try:
         all_tags = source.tags(repository)
     except RegistryDenied as error:
-        context.problems.add(key, str(error))
+        context.add(key, str(error))
         return []
     except RegistryTrouble as error:
         raise RegistryTrouble(f"{context.where(*key)}: {error}") from error
     tags = in_range(all_tags, match=wanted.match, first=wanted.from_, last=wanted.to)
     if not tags:
-        context.problems.add(key, _none_found(repository, wanted, all_tags))
+        context.add(key, _none_found(repository, wanted, all_tags))
     return [Entry(version=tag, key=key, source=model.Pull(reference=f"{repository}:{tag}")) for tag in tags]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from harness.errors import MatrixError, nearest
-from harness.matrix.problems import KeyPath, Problems
+from harness.matrix.problems import Context, KeyPath
 from harness.matrix.text.substitute import substitute
 from harness.matrix.text.yaml_words import plain_words
 from harness.matrix.values import FloatAsWritten, IntAsWritten
@@ -44,15 +44,12 @@ for _tag, _pattern, _first in (
 SUFFIXES = (".yaml", ".yml")
 
 
-def read_yaml(path: Path, *, environ: Mapping[str, str]) -> tuple[Any, Problems]:
-    """Return the file's data, and the collector of later problems. Raises MatrixError, one line per problem."""
-    file = str(path)
-    node = _compose(file, _text(path))
-    lines: dict[KeyPath, int] = {(): 1}
-    problems = Problems(file=file, lines=lines)
-    data = _Builder(environ, lines, problems).value(node, (), ())
-    problems.raise_if_any()
-    return data, problems
+def read_yaml(path: Path, *, environ: Mapping[str, str]) -> Context:
+    """Return the file's data, in a Context that collects later problems. Raises MatrixError, one line per problem."""
+    context = Context(file=str(path), folder=path.parent, default_base=environ.get("HARNESS_BASE"))
+    context.data = _Builder(environ, context).value(_compose(context.file, _text(path)), (), ())
+    context.raise_if_any()
+    return context
 
 
 def _near(path: Path) -> str:
@@ -104,12 +101,10 @@ def _compose(file: str, text: str) -> yaml.Node | None:
 
 
 class _Builder:
-    """Turns nodes into values, and records the line of each path in `lines`."""
+    """Turns nodes into values, and records the line of each path."""
 
-    def __init__(self, environ: Mapping[str, str], lines: dict[KeyPath, int], problems: Problems) -> None:
-        self.environ = environ
-        self.lines = lines
-        self.problems = problems
+    def __init__(self, environ: Mapping[str, str], context: Context) -> None:
+        self.environ, self.context = environ, context
         self.count = 0
 
     def value(self, node: yaml.Node | None, path: KeyPath, above: tuple[yaml.Node, ...]) -> Any:
@@ -117,7 +112,7 @@ class _Builder:
         if node is None:
             return None
         line = node.start_mark.line + 1
-        self.lines.setdefault(path, line)
+        self.context.lines.setdefault(path, line)
         self._bound(node, path, above)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, (*above, node))
@@ -128,11 +123,11 @@ class _Builder:
     def _bound(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> None:
         self.count += 1
         if self.count > MOST_VALUES:
-            self.problems.fail(path, f"more than {MOST_VALUES} values, aliases expanded; write fewer")
+            self.context.fail(path, f"more than {MOST_VALUES} values, aliases expanded; write fewer")
         if any(node is outer for outer in above):
-            self.problems.fail(path, "an alias (*) refers to a value that contains it; write the value out")
+            self.context.fail(path, "an alias (*) refers to a value that contains it; write the value out")
         if len(above) >= MOST_LEVELS:
-            self.problems.fail(path[:4], f"is nested too deeply; at most {MOST_LEVELS} levels")
+            self.context.fail(path[:4], f"is nested too deeply; at most {MOST_LEVELS} levels")
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
         merged: dict[str, Any] = {}
@@ -143,14 +138,14 @@ class _Builder:
                 merged = {**self._merged(value_node, path, above), **merged}
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.add(path, "a key is a list or a mapping; keys are plain text", line=line)
+                self.context.add(path, "a key is a list or a mapping; keys are plain text", line=line)
                 continue
             key = key_node.value
             if key in own:
-                first = self.lines[(*path, key)]
-                self.problems.add((*path, key), f"appears twice, first on line {first}; keep one", line=line)
+                first = self.context.lines[(*path, key)]
+                self.context.add((*path, key), f"appears twice, first on line {first}; keep one", line=line)
                 continue
-            self.lines[(*path, key)] = line
+            self.context.lines[(*path, key)] = line
             own[key] = self.value(value_node, (*path, key), above)
         return {**merged, **own}
 
@@ -161,7 +156,7 @@ class _Builder:
         for item in items:
             value = self.value(item, path, above)
             if not isinstance(value, dict):
-                self.problems.add(path, "<< takes a mapping, such as *defaults", line=item.start_mark.line + 1)
+                self.context.add(path, "<< takes a mapping, such as *defaults", line=item.start_mark.line + 1)
                 continue
             result = {**value, **result}
         return result
@@ -175,27 +170,27 @@ class _Builder:
         if kind in ("int", "float"):
             return self._number(kind, text, path)
         if kind not in ("str", "merge"):
-            self.problems.add(path, f"the YAML tag !{kind} is not used here; write the value plainly")
+            self.context.add(path, f"the YAML tag !{kind} is not used here; write the value plainly")
             return None
         return self._string(text, path)
 
     def _number(self, kind: str, text: str, path: KeyPath) -> Any:
         if len(text) > MOST_DIGITS:
-            self.problems.add(path, f"a number has more than {MOST_DIGITS} characters; quote it if it is text")
+            self.context.add(path, f"a number has more than {MOST_DIGITS} characters; quote it if it is text")
             return None
         try:
             return IntAsWritten(text) if kind == "int" else FloatAsWritten(text)
         except ValueError:  # an explicit tag, as in `!!int x`
-            self.problems.add(path, f"{text!r} is not a number")
+            self.context.add(path, f"{text!r} is not a number")
             return None
 
     def _string(self, text: str, path: KeyPath) -> str:
         try:
             result = substitute(text, self.environ)
         except ValueError as error:
-            self.problems.add(path, str(error))
+            self.context.add(path, str(error))
             return ""
         if CONTROL.search(result):
-            self.problems.add(path, "has a control character; only printable text is allowed")
+            self.context.add(path, "has a control character; only printable text is allowed")
             return ""
         return result
