@@ -9,14 +9,12 @@ from pathlib import Path
 from harness import model, package_index
 from harness.matrix.complaints import check_shape
 from harness.matrix.include_exclude import read_exclude, read_include
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.matrix_schema import schema
 from harness.matrix.problems import Context
 from harness.matrix.read_hosts import names_of, read_hosts
-from harness.matrix.scenarios.read_scenarios import read_scenarios
-from harness.matrix.series.packages import PackageReader
-from harness.matrix.series.read_series import read_series
-from harness.matrix.text.read_yaml import read_yaml
+from harness.matrix.read_scenarios import read_scenarios
+from harness.matrix.read_series import SeriesReader
+from harness.matrix.read_yaml import read_yaml
+from harness.matrix.shape import MatrixFile, schema
 from harness.registry.registry_client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
@@ -32,8 +30,25 @@ def load_matrix(
     answer a query for tags.
     """
     file, context = _open(path, environ)
-    packages = PackageReader(context=context, index=index or package_index.PackageIndex.from_environ(environ))
-    matrix = _matrix(file, context, packages, tags or Registry.from_environ(environ))
+    reader = SeriesReader(
+        context=context,
+        index=index or package_index.PackageIndex.from_environ(environ),
+        tags=tags or Registry.from_environ(environ),
+    )
+    series, hosts = reader.read(file), read_hosts(file, context)
+    scenarios_read = read_scenarios(file, context, hosts=names_of(file))
+    scenarios = tuple(each.scenario for each in scenarios_read)
+    matrix = model.Matrix(
+        name=_name(file, context),
+        path=Path(context.file),
+        series=series,
+        hosts=hosts,
+        scenarios=scenarios,
+        include=read_include(file, scenarios_read, context),
+        exclude=read_exclude(file, series, hosts, scenarios, context),
+        trials=model.Trials(least=file.trials.least, most=file.trials.most),
+        stop=model.Stop(first_bad=file.stop.until is not None, quick=file.stop.quick, time_s=file.stop.time),
+    )
     context.raise_if_any()
     return matrix
 
@@ -55,24 +70,3 @@ def _name(file: MatrixFile, context: Context) -> str:
     """Return the matrix's name, changed so that it is valid for a folder on every system."""
     name = file.name or Path(context.file).stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
-
-
-def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagSource) -> model.Matrix:
-    series = read_series(file, context, packages, tags)
-    hosts = read_hosts(file, context)
-    scenarios_read = read_scenarios(file, context, hosts=names_of(file))
-    scenarios = tuple(each.scenario for each in scenarios_read)
-    if file.trials.most < file.trials.least:
-        text = f"{file.trials.most} is less than least ({file.trials.least}); give at least as many"
-        context.add(("trials", "most"), text)
-    return model.Matrix(
-        name=_name(file, context),
-        path=Path(context.file),
-        series=series,
-        hosts=hosts,
-        scenarios=scenarios,
-        include=read_include(file, scenarios_read, context),
-        exclude=read_exclude(file, series, hosts, scenarios, context),
-        trials=model.Trials(least=file.trials.least, most=file.trials.most),
-        stop=model.Stop(first_bad=file.stop.until is not None, quick=file.stop.quick, time_s=file.stop.time),
-    )

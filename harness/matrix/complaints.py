@@ -11,9 +11,8 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.errors import did_you_mean
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.series_keys import SERIES_KINDS
 from harness.matrix.problems import Context, KeyPath, listed, shown
+from harness.matrix.shape import SERIES_KINDS, MatrixFile
 from harness.matrix.values import kind
 
 MARK = re.compile(r"\[key\]|<.*>", re.DOTALL)

@@ -12,10 +12,10 @@ from typing import Any
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix.keys import MatrixFile
 from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
-from harness.matrix.scenarios.read_scenarios import AXES, ReadScenario, check_names, name_problem
-from harness.matrix.scenarios.scripts import among
+from harness.matrix.programs import among
+from harness.matrix.read_scenarios import AXES, ReadScenario, check_names, name_problem
+from harness.matrix.shape import MatrixFile
 
 IncludeRule = Mapping[str, Any]
 

@@ -24,7 +24,7 @@ FOREIGN = {
     "probes/looked.py": "the scenario's last line of output",
     "index/database.py": "SQLite",
     "judge/cell/cell_summary.py": "Python's tracebacks",
-    "matrix/text/yaml_words.py": "PyYAML",
+    "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",
     "run/docker/gpu_access.py": "the engine",

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
-from harness.matrix.keys import MatrixFile, ScenarioEntry
-from harness.matrix.keys.scenario_keys import Limits
-from harness.matrix.series.packages import RUNNING_PYTHON
+from harness.matrix.read_series import RUNNING_PYTHON
+from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan.cells import make_plan, select
 from tests.nightly import SUPPRESSED, many

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import keyword
 import math
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness import model
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys import scenario_keys as keys
+from harness.matrix import shape
 from harness.matrix.problems import Context, KeyPath, shown, unknown_name
-from harness.matrix.scenarios.programs import check_program, read_program
-from harness.matrix.scenarios.read_probes import read_probes
-from harness.matrix.scenarios.scripts import Script, read_python, read_script
+from harness.matrix.programs import Script, read_program, read_script_or_program
+from harness.matrix.shape import MatrixFile
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
@@ -42,8 +39,11 @@ def read_scenarios(
                 if wanted not in names[axis]:
                     text = unknown_name(wanted, names[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
                     context.add((*key, axis, position), text)
-        script = _check_program(entry, key, context)
-        _check_numbers(entry, key, context)
+        script = read_script_or_program(entry, key, context)
+        time_s = entry.steps.time
+        if time_s is not None and time_s >= entry.timeout:
+            text = f"{time_s:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
+            context.add((*key, "steps", "time"), text)
         included = any(
             "scenario" in rule and context.written("include", position, "scenario") == name
             for position, rule in enumerate(file.include)
@@ -56,7 +56,7 @@ def read_scenarios(
 
 
 def _scenario(
-    name: str, entry: keys.ScenarioEntry, script: Script | None, context: Context, *, hosts: tuple[str, ...]
+    name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context, *, hosts: tuple[str, ...]
 ) -> model.Scenario:
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
@@ -87,9 +87,9 @@ def _scenario(
     )
 
 
-def _limits(entry: keys.ScenarioEntry) -> model.Limits:
+def _limits(entry: shape.ScenarioEntry) -> model.Limits:
     limits = entry.limits
-    given = {name: getattr(limits, key) for key, name in keys.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
+    given = {name: getattr(limits, key) for key, name in shape.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
     off = model.TIMES if given.get("step_time", 0.0) is None else ()
     return model.Limits(
         signals={**dict.fromkeys(off), **given},
@@ -99,58 +99,18 @@ def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     )
 
 
-def _metric_limit(metric: str, limit: keys.AnyMetricLimit) -> model.MetricLimit:
-    if not isinstance(limit, keys.MetricLimitEntry):
+def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
+    if not isinstance(limit, shape.MetricLimitEntry):
         return model.MetricLimit(metric=metric, rule=limit)
     rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
     return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
-
-
-# ---------------------------------------------------------------- the program
-
-
-def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    """Return the parsed script or program; None for a command, or if it cannot be read."""
-    given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
-    if len(given) != 1:
-        context.add(key, "give exactly one of script, program, module and command")
-    if entry.program is not None or entry.module is not None:
-        return check_program(entry, key, context)
-    for name in ("args", "steps_are", "printed"):
-        if name in entry.model_fields_set:
-            context.add((*key, name), "is for a program or a module")
-    if entry.script is not None:
-        for name in ("step_pattern", "judge"):
-            if getattr(entry, name) is not None:
-                context.add((*key, name), "is for a command; a script counts its steps itself")
-        return read_python(entry.script, (*key, "script"), context, read_script)
-    if entry.step_pattern is not None:
-        try:
-            re.compile(entry.step_pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            context.add((*key, "step_pattern"), f"is not a regular expression: {error}")
-    return None
-
-
-def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    """Check the numbers that limit each other."""
-    steps = entry.steps
-    if steps.budget < steps.first:
-        text = f"{steps.budget} is less than first ({steps.first}); give at least as many"
-        context.add((*key, "steps", "budget"), text)
-    if steps.time is not None and steps.time >= entry.timeout:
-        text = f"{steps.time:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
-        context.add((*key, "steps", "time"), text)
-    for name, limit in (entry.ulimits or {}).items():
-        if limit.hard != -1 and (limit.soft > limit.hard or limit.soft == -1):
-            context.add((*key, "ulimits", name), f"soft ({limit.soft}) is more than hard ({limit.hard})")
 
 
 # ---------------------------------------------------------------- params
 
 
 def _check_params(
-    entry: keys.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
+    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
     """Check the params. `included`: `include` adds variants of this scenario, so that it needs no `params`."""
     count = math.prod(len(values) for values in entry.params.values())
@@ -190,3 +150,46 @@ def name_problem(name: str) -> str | None:
     if not name.isidentifier() or keyword.iskeyword(name):
         return f"{shown(name)} cannot name a parameter; use letters, digits and _, and do not begin with a digit"
     return f"{name!r} has another meaning in exclude; rename the parameter" if name in AXES else None
+
+
+# ---------------------------------------------------------------- read probes
+
+
+def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
+    """Return the scenario's probes. Problems are added to the context."""
+    asked = entry.probes
+    if entry.command is not None:
+        for name in ("optrace", "lines", "artifacts", "largest"):
+            if getattr(asked, name) is not None:
+                context.add((*key, "probes", name), "is for a script; a command can have valgrind")
+    if entry.program is not None or entry.module is not None:
+        for name in asked.model_fields_set:
+            context.add((*key, "probes", name), "is for a script or a command; a program has no probes")
+    if asked.optrace is not None:
+        for place, step in enumerate(asked.optrace.at):
+            if step in asked.optrace.at[:place]:
+                context.add((*key, "probes", "optrace", "at", place), f"{step} appears twice; keep one")
+    if asked.largest is not None:
+        _check_largest(asked.largest, entry, (*key, "probes", "largest"), context)
+    return tuple(_probes(asked))
+
+
+def _check_largest(asked: shape.Largest, entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    if asked.param not in entry.params:
+        context.add((*key, "param"), unknown_name(asked.param, list(entry.params), what="param"))
+    elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[asked.param]):
+        context.add((*key, "param"), f"the values of {asked.param} must be whole numbers to be compared")
+
+
+def _probes(asked: shape.Probes) -> Iterator[model.Probe]:
+    if asked.optrace is not None:
+        at, repeat = tuple(sorted(asked.optrace.at)), asked.optrace.repeat
+        yield model.Probe(name="optrace", steps=at[-1] + repeat - 1, settings=(("at", at), ("repeat", repeat)))
+    if asked.lines is not None:
+        yield model.Probe(name="lines", steps=asked.lines.steps)
+    if asked.valgrind is not None:
+        yield model.Probe(name="valgrind", steps=asked.valgrind.steps)
+    if asked.artifacts is not None:
+        yield model.Probe(name="artifacts", steps=asked.artifacts.steps)
+    if asked.largest is not None:
+        yield model.Probe(name="largest", steps=asked.largest.steps, settings=(("param", asked.largest.param),))

@@ -15,8 +15,6 @@ import yaml
 
 from harness.errors import MatrixError, nearest
 from harness.matrix.problems import Context, KeyPath
-from harness.matrix.text.substitute import substitute
-from harness.matrix.text.yaml_words import plain_words
 from harness.matrix.values import FloatAsWritten, IntAsWritten
 
 MOST_BYTES = 1 << 20
@@ -194,3 +192,102 @@ class _Builder:
             self.context.add(path, "has a control character; only printable text is allowed")
             return ""
         return result
+
+
+# ---------------------------------------------------------------- substitute
+
+
+DEEPEST_VARIABLE = 16
+
+_START = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>[A-Za-z_]\w*)|(?P<brace>\{))", re.ASCII)
+_INSIDE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<colon>:?)(?P<sign>[-?+])(?P<rest>.*))?", re.ASCII | re.DOTALL)
+
+
+def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
+    """Return the text with variables filled in. Raises ValueError with the problem and the remedy."""
+    if level > DEEPEST_VARIABLE:
+        raise ValueError("variables are nested too deeply")
+    parts: list[str] = []
+    at = 0
+    while match := _START.search(text, at):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        if match["dollar"]:
+            parts.append("$")
+        elif match["name"]:
+            parts.append(_inside(match["name"], environ, level))
+        else:
+            end = _closing(text, at)
+            parts.append(_inside(text[at:end], environ, level))
+            at = end + 1
+    return "".join([*parts, text[at:]])
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the position of the } that closes the ${ before `start`."""
+    depth = 1
+    for match in re.compile(r"\$\{|\}").finditer(text, start):
+        depth += 1 if match[0] == "${" else -1
+        if depth == 0:
+            return match.start()
+    raise ValueError("${ has no closing }; write ${NAME}, or $$ for a plain $")
+
+
+def _inside(text: str, environ: Mapping[str, str], level: int) -> str:
+    match = _INSIDE.fullmatch(text)
+    if not match:
+        raise ValueError(f"${{{text}}} is not a variable; write ${{NAME}}, ${{NAME:-default}}, or $$ for a plain $")
+    name, sign, rest = match["name"], match["sign"], match["rest"] or ""
+    value = environ.get(name)
+    there = value is not None and (bool(value) or not match["colon"])
+    if sign == "+":
+        return substitute(rest, environ, level=level + 1) if there else ""
+    if there and value is not None:
+        return value
+    if sign == "-":
+        return substitute(rest, environ, level=level + 1)
+    reason = substitute(rest, environ, level=level + 1)
+    raise ValueError(
+        f"the variable {name} is not set{f': {reason}' if reason else ''}; set it, or write ${{{name}:-default}}"
+    )
+
+
+# ---------------------------------------------------------------- yaml words
+
+
+_BEGUN_HERE = {
+    "while scanning a simple key": "a key without a colon; write `key: value`",
+    "while scanning a quoted scalar": "the quote that begins here is never closed",
+    "while parsing a flow mapping": "the { that begins here is never closed, or lacks a comma on line {line}",
+    "while parsing a flow sequence": "the [ that begins here is never closed, or lacks a comma on line {line}",
+}
+"""Errors that the parser reports later in the file; the mistake is where the construct begins."""
+_WORDS = (
+    (r".*'\\t'", "a tab is used for indentation; use spaces"),
+    (
+        r"mapping values are not allowed",
+        "a colon is not allowed here; indent by the same number of spaces, and quote texts that have a colon",
+    ),
+    (r"expected chomping or indentation", 'a value that begins with > or | must be in quotes, such as ">=2.0,<2.3"'),
+    (
+        r"expected <block end>",
+        "this line does not fit those above it; indent entries that belong together by the same number of spaces",
+    ),
+    (r"found undefined alias '(.*)'", r"no value above is marked &\1; a text that begins with * must be in quotes"),
+    (r"found character '(.)' that cannot start", r"a text that begins with \1 must be in quotes"),
+)
+
+
+def plain_words(error: yaml.MarkedYAMLError) -> tuple[int, str]:
+    """Return the line (from 1) of the mistake, and what is wrong there."""
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    problem = error.problem or "the text ends too early"
+    begun = _BEGUN_HERE.get(error.context or "")
+    if begun and error.context_mark:
+        return error.context_mark.line + 1, begun.replace("{line}", str(line))
+    for pattern, words in _WORDS:
+        if found := re.match(pattern, problem):
+            return line, found.expand(words)
+    context = f" {error.context}" if error.context else ""
+    return line, f"{problem}{context}".replace("\n", " ")
