@@ -71,7 +71,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                its budget without a fault. remedy: the kind of advice to give if no step was seen. output_bytes: printed
                after the first step (null: none was made). not_finite: metric -> how many steps returned NaN, an
                infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not
-               steps (bursts.py).
+               steps (supervisor/command.py).
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
 its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver reports of the GPUs;

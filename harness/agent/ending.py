@@ -1,5 +1,6 @@
-"""Derives the `end` of a trial, and its message, from how a process ended. Pure."""
+"""Derives the `end` of a trial, and its message, from how a process ended and what it printed. Pure."""
 
+import re
 import signal
 
 AT_EXIT = "after the last step"
@@ -78,3 +79,30 @@ def of_command(death, steps, pattern, oom_killed, said):
         last = "; its last line is: %s" % said if said else "; it printed nothing"
         return "setup", "the command ended, and no step was seen: no line matches step_pattern %r%s" % (pattern, last)
     return "completed", ""
+
+
+# ---------------------------------------------------------------- failure reason
+
+
+LONGEST = 300
+NEAR_THE_END = 10
+HEADER = "Traceback (most recent call last)"
+# Colours and other terminal sequences, and control characters.
+ORDERS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+
+
+def last_words(text, step=None):
+    """Return the last meaningful line, "" if there is none; after a traceback, the line that names the exception.
+
+    `step` is a pattern: lines that match it are progress, not a reason.
+    """
+    lines = [ORDERS.sub("", line).rstrip() for line in re.split(r"[\r\n]+", text)]
+    lines = [line for line in lines if line.strip() and not (step and step.search(line))]
+    return (_exception(lines[-NEAR_THE_END:]) or (lines or [""])[-1]).strip()[:LONGEST]
+
+
+def _exception(lines):
+    """Return the first line after the frames of the last traceback; later lines continue the exception's text."""
+    headers = [number for number, line in enumerate(lines) if HEADER in line]
+    frames = lines[headers[-1] + 1 :] if headers else []
+    return next((line for line in frames if not line[0].isspace()), "")

@@ -289,7 +289,7 @@ def _left_out(row: VersionRow, trials: Sequence[Sequence[Trial]], *, searched: b
     or against a baseline that was not measured.
     """
     series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
-    compared = not searched and scenario.limits.step_time is not None
+    compared = not searched and scenario.limits.of("step_time") is not None
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(row.cells[number].image.version for number in apart)
     usual = baseline_of(row)

@@ -92,6 +92,7 @@ from harness.model.signals import (
     TIMES,
     Group,
     Signal,
+    log_of,
     signal_of,
     unit_after,
 )

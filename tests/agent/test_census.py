@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import walk_limits, wire
-from harness.agent.probes import file_sizes, kept_waiting, process_counts, tree
+from harness.agent import wire
+from harness.agent.probes import file_sizes, processes
 from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 from tests.own_place import in_own_shm, own_shm
@@ -161,30 +161,32 @@ def test_a_scenario_that_became_another_user_is_still_run(tmp_path: Path) -> Non
 def test_a_tree_that_ended_is_not_counted_as_nothing() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert process_counts.count_held(child.pid) is None
+        assert processes.count_held(child.pid) is None
 
 
 def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:
-            monkeypatch.setattr(process_counts, "Bounds", lambda: walk_limits.Bounds(3))
-            assert "open_files" not in (process_counts.count_held(child.pid) or {})
+            bounds = processes.Bounds
+            monkeypatch.setattr(processes, "Bounds", lambda *_: bounds(3))
+            assert "open_files" not in (processes.count_held(child.pid) or {})
         finally:
             child.kill()
-    with pytest.raises(walk_limits.Beyond):
-        tree.descendants(1, walk_limits.Bounds(0))
-    with pytest.raises(walk_limits.Beyond):
-        spend(walk_limits.Bounds(1 << 20, -1.0))
+    monkeypatch.undo()
+    with pytest.raises(processes.Beyond):
+        processes.descendants(1, processes.Bounds(0))
+    with pytest.raises(processes.Beyond):
+        spend(processes.Bounds(1 << 20, -1.0))
 
 
 def test_on_a_busy_machine_no_count_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk of 2 ms took 60 ms under load, and the counts of that trial had gaps."""
     kept_s = iter([0.0, 60.0, 60.0])
-    monkeypatch.setattr(kept_waiting, "kept_waiting_s", lambda: next(kept_s))
-    spend(walk_limits.Bounds(1 << 20, -1.0))
+    monkeypatch.setattr(processes, "kept_waiting_s", lambda: next(kept_s))
+    spend(processes.Bounds(1 << 20, -1.0))
 
 
-def spend(limits: walk_limits.Bounds) -> None:
+def spend(limits: processes.Bounds) -> None:
     for _ in range(100):
         limits.count()
 
@@ -228,7 +230,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     monkeypatch.setattr(file_sizes, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]
-    monkeypatch.setattr(process_counts, "written_bytes", lambda: written[0])
+    monkeypatch.setattr(processes, "written_bytes", lambda: written[0])
     output = wire.Output()
     places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
     before = disk_kib(places)
@@ -240,7 +242,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     written[0] += 8192 + 16384 + 500
     output.add(b"x" * 500)
     assert disk_kib(places) == before + 8 + 16
-    monkeypatch.setattr(process_counts, "written_bytes", lambda: None)
+    monkeypatch.setattr(processes, "written_bytes", lambda: None)
     assert disk_kib(places) == before + 16
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.agent import samples
-from harness.agent.cost_limit import Pace
+from harness.agent.due import Pace
 from harness.agent.gpu import devices, monitor, nvml
 from harness.flows.judge import judge_file
 from harness.judge.trace.gpu_memory import with_gpu

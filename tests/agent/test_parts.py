@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harness.agent import ending, failure, libc, samples, wire
-from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
+from harness.agent.probes import cgroup, memory, processes
+from harness.agent.probes.processes import Bounds
 from harness.agent.scenario import stepping
-from harness.agent.supervisor import bursts, failure_reason, hello, timers
+from harness.agent.supervisor import child, command, supervisor
 from harness.agent.supervisor.child import Death
-from harness.agent.walk_limits import Bounds
 from harness.judge.cell.cell_summary import gist
 
 
@@ -168,7 +168,7 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
 )
 def test_last_words(text: str, told: str) -> None:
     """A flag that argparse refuses was reported only as "exit code 2"."""
-    assert failure_reason.last_words(text, re.compile("^step ")) == told
+    assert ending.last_words(text, re.compile("^step ")) == told
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_last_words(text: str, told: str) -> None:
     ],
 )
 def test_output_that_is_held_back_is_told_from_steps(came: list[tuple[Any, ...]], told: str) -> None:
-    heard = bursts.Bursts()
+    heard = command.Bursts()
     for each in came:
         heard.came(*each)
     assert heard.words().startswith(told)
@@ -278,12 +278,12 @@ def test_a_descriptor_is_raised_as_far_as_the_limit_allows(limit: int | None, le
 
 def test_resident_memory_that_cannot_be_read_is_nan(tmp_path: Path) -> None:
     (tmp_path / "statm").write_text("10 5 1")
-    read = rss.rss_reader(str(tmp_path / "statm"))
-    assert read() == 5 * rss.PAGE_KIB
+    read = memory.rss_reader(str(tmp_path / "statm"))
+    assert read() == 5 * memory.PAGE_KIB
     (tmp_path / "statm").write_text("something else")
     assert read() != read()
-    assert rss.rss_reader(str(tmp_path / "none")) is None
-    assert status.read_status(str(tmp_path / "none")) == {}
+    assert memory.rss_reader(str(tmp_path / "none")) is None
+    assert memory.read_status(str(tmp_path / "none")) == {}
 
 
 # ---------------------------------------------------------------- the loop
@@ -397,7 +397,7 @@ def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
 
 
 def test_a_countdown_stands_still_while_paused() -> None:
-    countdown = timers.Countdown(10, 100)
+    countdown = child.Countdown(10, 100)
     countdown.pause(104)
     assert countdown.left(150) == 6
     countdown.resume(150)
@@ -408,25 +408,25 @@ def test_a_countdown_stands_still_while_paused() -> None:
 
 
 def test_a_count_of_32_bits_is_followed_beyond_them() -> None:
-    unwrapped, true = heap.Unwrapped(), 0
+    unwrapped, true = memory.Unwrapped(), 0
     generator = random.Random(2)
     for _ in range(1000):
         true = max(0, true + generator.randrange(-(1 << 29), 1 << 30))
-        assert unwrapped(true % heap.WRAP) == true
+        assert unwrapped(true % memory.WRAP) == true
 
 
 def test_heap_sees_what_is_allocated_by_either_function() -> None:
     import ctypes
 
-    narrow = heap._reader(libc.symbol("mallinfo"), ctypes.c_uint, heap.Unwrapped(), heap.Unwrapped())
-    readers = [heap.heap_reader(None), narrow]
+    narrow = memory._reader(libc.symbol("mallinfo"), ctypes.c_uint, memory.Unwrapped(), memory.Unwrapped())
+    readers = [memory.heap_reader(None), narrow]
     before = [read() for read in readers]
     held = [ctypes.create_string_buffer(50 << 10) for _ in range(100)]
     grown = [read() - start for read, start in zip(readers, before, strict=True)]
 
     assert len(held) == 100
     assert grown == [pytest.approx(5000, abs=100)] * 2
-    assert heap.heap_reader("libjemalloc.so.2") is None
+    assert memory.heap_reader("libjemalloc.so.2") is None
 
 
 def _cgroup_files(root: Path, files: dict[str, str]) -> None:
@@ -485,8 +485,8 @@ def test_libraries_of_interest() -> None:
         "libcrypto.so.3",
         "libm.so",
     ]
-    assert [name for name in names if libraries.INTEREST.match(name)] == names[:5]
-    assert libraries.mapped(pid=1 << 30) == set()
+    assert [name for name in names if processes.INTEREST.match(name)] == names[:5]
+    assert processes.mapped(pid=1 << 30) == set()
 
 
 def test_both_ways_to_find_descendants_agree() -> None:
@@ -495,15 +495,15 @@ def test_both_ways_to_find_descendants_agree() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 30 & echo; wait"], stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
-        scanned, listed, bounds = tree._by_scan(), tree._children_by_file, Bounds()
+        scanned, listed, bounds = processes._by_scan(), processes._children_by_file, Bounds()
         try:
             (sleeper,) = listed(shell.pid, bounds)
             assert scanned(shell.pid, bounds) == [sleeper]
-            assert sleeper in tree.descendants(shell.pid)
-            assert tree.rss_kib([sleeper]) > 0
+            assert sleeper in processes.descendants(shell.pid)
+            assert processes.rss_kib([sleeper]) > 0
         finally:
             os.kill(sleeper, signal.SIGKILL)
-    assert tree.rss_kib([sleeper]) == 0
+    assert processes.rss_kib([sleeper]) == 0
 
 
 def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
@@ -515,7 +515,7 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
     (tmp_path / "second/flat.egg-info").write_text("Name: flat\nVersion: 4\n")
     places = [str(tmp_path / "first"), str(tmp_path / "missing.zip"), str(tmp_path / "second")]
 
-    assert hello.package_versions(places) == {
+    assert supervisor.package_versions(places) == {
         "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
     }  # fmt: skip
 
@@ -536,7 +536,7 @@ def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
     installed("hollow", own, "hollow/fallback.py,sha256=x,9\n")
     (tmp_path / "old-1.0-py3.6.egg-info").mkdir()
 
-    assert hello.wheel_tags([str(tmp_path)]) == {
+    assert supervisor.wheel_tags([str(tmp_path)]) == {
         "pure-one": "py2-none-any",
         "public": "cp311-cp311-manylinux_2_17_x86_64",
         "built": "cp311-cp311-linux_x86_64",

@@ -432,7 +432,7 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
     remedy: str,
 ) -> None:
     """A launch that counted no step ran until its `timeout` of 20 minutes before it said so."""
-    pack_with(monkeypatch, tmp_path, "supervisor/unseen.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
+    pack_with(monkeypatch, tmp_path, "supervisor/program.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.agent.inside import optrace, optrace_torch, valgrind
+from harness.agent.inside import optrace, valgrind
 from harness.agent.wrapping import PIECE, text_parts
 from tests.agent.driver import Agent, Told, pack, pack_with
 
@@ -238,7 +238,7 @@ class FakeProfiler:
 def test_of_torch_s_events_only_operations_count() -> None:
     profiler = SimpleNamespace(profile=FakeProfiler, ProfilerActivity=SimpleNamespace(CPU="cpu"))
     torch = SimpleNamespace(profiler=profiler, cuda=SimpleNamespace(is_available=lambda: False))
-    result, events = optrace_torch.tracer(torch)(lambda: 7)
+    result, events = optrace.tracer(torch)(lambda: 7)
     assert (result, events) == (7, [optrace.Event("aten::conv2d", "aten::conv2d", "CPU", 10, 15, 0)])
 
 

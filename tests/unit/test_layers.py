@@ -40,15 +40,15 @@ ALLOWED = {
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate", "reasons"},
     "probes": BASE,
-    "narrow": BASE | {"failure_rate", "reasons"},
-    "schedule": BASE | {"judge", "run", "failure_rate", "compat", "narrow", "reasons"},
+    "narrow": BASE | {"failure_rate", "flows", "judge", "masking", "probes", "reasons", "run", "schedule", "store"},
+    "schedule": BASE | {"judge", "run", "failure_rate", "compat", "reasons"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"atomic_files", "facts", "index", "narrow", "package_index", "masking", "reasons", "safe_files"},
-    "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
+    | {"atomic_files", "facts", "index", "package_index", "masking", "reasons", "safe_files"},
+    "cli": BASE | {"flows", "narrow", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -78,15 +78,21 @@ ROOMS = {
     "schedule": (
         ("bisect", "priority", "confirming", "cost", "aa_replicate"),
         ("compatibility", "oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
     ),
-    "narrow": (("search",), ("",)),
+    "narrow": (
+        ("inventory", "evidence", "isolate"),
+        ("coupling", "search"),
+        ("hybrids", "launches"),
+        ("question",),
+        ("flow",),
+    ),
     "flows": (
         ("parts",),
         ("running",),
         ("sweep",),
         ("first",),
-        ("evidence", "narrow", "runs", "upkeep", ""),
+        ("evidence", "runs", "upkeep", ""),
     ),
 }
 

@@ -9,8 +9,8 @@ import collections
 import time
 
 from .. import samples
-from ..cost_limit import Pace
-from ..probes import tree
+from ..due import Pace
+from ..probes import processes
 from .devices import visible_cards
 
 MEMORY, OWN = samples.COLUMNS.index("gpu_kib"), samples.COLUMNS.index("gpu_process_kib")
@@ -100,12 +100,12 @@ class Monitor(object):
         return sum(used for used, _ in memories) / 1024.0, self._own_kib()
 
     def _own_kib(self):
-        processes = [item for card in self._cards for item in (card.device.processes() or {}).items()]
-        processes = [(pid, used) for pid, used in processes if used is not None]
-        if not processes:
+        used_by = [item for card in self._cards for item in (card.device.processes() or {}).items()]
+        used_by = [(pid, used) for pid, used in used_by if used is not None]
+        if not used_by:
             return None
-        pids = set(tree.descendants())
-        own = [used for pid, used in processes if pid in pids]
+        pids = set(processes.descendants())
+        own = [used for pid, used in used_by if pid in pids]
         return sum(own) / 1024.0 if own else None
 
     def _sample_state(self):

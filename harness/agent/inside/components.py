@@ -8,8 +8,8 @@ import platform
 import re
 import sys
 
-from ..probes import libraries, tree
-from ..supervisor import hello
+from ..probes import processes
+from ..supervisor import supervisor
 
 FORMAT = 1
 READ_BYTES = 1 << 20
@@ -26,8 +26,8 @@ class Components(object):
 
     def look(self):
         """Note which libraries the descendants of this process have mapped now."""
-        for pid in tree.descendants():
-            self._mapped |= {path for path in libraries.mapped(pid) if LIBRARY.search(os.path.basename(path))}
+        for pid in processes.descendants():
+            self._mapped |= {path for path in processes.mapped(pid) if LIBRARY.search(os.path.basename(path))}
 
     def files(self):
         """Return {file name: text}."""
@@ -36,7 +36,7 @@ class Components(object):
             "format": FORMAT,
             "python": platform.python_version(),
             "implementation": platform.python_implementation(),
-            "libc": hello.libc(),
+            "libc": supervisor.c_library(),
             "machine": platform.machine(),
             "distributions": list(distributions(sys.path)),
             "mapped": {path: digest for path, digest in hashes.items() if digest},
@@ -58,7 +58,7 @@ def sha256(path):
 
 def distributions(places):
     """Yield a dict for each installed distribution; if several have the same name, for the first, which is imported."""
-    for name, version, path in hello.installed_packages(places):
+    for name, version, path in supervisor.installed_packages(places):
         metadata = _head(os.path.join(path, "METADATA")) or _head(os.path.join(path, "PKG-INFO")) or _head(path)
         yield {
             "name": name,

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from ..probes import rss
+from ..probes import memory
 from ..wrapping import ProbeError
 
 
@@ -25,7 +25,7 @@ class LineTables(object):
         if not functions:
             raise ProbeError("lines: profile is empty; name a function of the script" + _script_of(module))
         self._sources = {_code(function, what, module): _source(function, what, module) for function in functions}
-        self._resident_kib = rss.rss_reader()
+        self._resident_kib = memory.rss_reader()
         self.memory = Ledger(self._resident_kib)
         self.time = Ledger(time.perf_counter)
 

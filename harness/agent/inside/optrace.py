@@ -179,3 +179,29 @@ def _own_event(op, start_s, took_s):
     if not math.isfinite(start_us) or not 0 <= took_us < math.inf:
         raise ValueError(start_s, took_s)
     return Event(str(op), str(op), "scenario", start_us, took_us, 0)
+
+
+# ---------------------------------------------------------------- optrace torch
+
+
+NOT_OPS = ("[memory]",)  # an allocation outside of any operation
+
+
+def tracer(torch):
+    """Return a function that runs a step and returns (its result, its events)."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+
+    def trace(step):
+        with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
+            result = step()
+        return result, [_event(event) for event in profiler.events() if event.name not in NOT_OPS]
+
+    return trace
+
+
+def _event(event):
+    span = event.time_range
+    size = max(0, getattr(event, "cpu_memory_usage", 0) or 0)
+    return Event(event.name, event.name, str(event.device_type), span.start, span.end - span.start, int(size))

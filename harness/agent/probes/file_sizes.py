@@ -6,8 +6,8 @@ import os
 import stat
 import time
 
-from ..walk_limits import MOST_ENTRIES, MOST_S, Beyond, Bounds
-from . import process_counts
+from . import processes
+from .processes import MOST_ENTRIES, MOST_S, Beyond, Bounds
 
 FIRST_WALK_S = 5 * MOST_S  # the first walk takes longer, because it reads the disk; nothing runs yet
 CLOCK_STEP_S = 0.02  # the kernel's clock for time stamps lags behind by up to this
@@ -66,13 +66,13 @@ class Places(object):
 
     def _deleted_bytes(self):
         """Return the bytes of deleted files in all places that a process of the trial still holds open."""
-        held = process_counts.deleted_files(Bounds())
+        held = processes.deleted_files(Bounds())
         return sum(_taken(file_stat) for path, file_stat in held if any(_is_in(path, place) for place in self._places))
 
     def _written_there(self, own, others):
         """Return how many bytes in shared places may be this trial's: what it has written since the first count,
         without its output, its messages to the supervisor and the files in its own folder."""
-        written = process_counts.written_bytes()
+        written = processes.written_bytes()
         if written is None:
             return 0
         written -= self._output.bytes + self._output.event_bytes + own

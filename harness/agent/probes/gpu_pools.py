@@ -8,7 +8,7 @@ framework raises any exception, the numbers are None: a probe never fails the ru
 import os
 import re
 
-from .process_counts import target
+from .processes import target
 
 DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
 NAN = float("nan")

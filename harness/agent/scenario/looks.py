@@ -2,7 +2,7 @@
 
 import gc
 
-from ..probes import heap, status, tree
+from ..probes import memory, processes
 
 
 class Looker(object):
@@ -20,18 +20,18 @@ class Looker(object):
         fields = self._sample("_before")
         gc.collect()
         fields.update(self._sample(""))
-        fields.update(status.read_status())
+        fields.update(memory.read_status())
         fields.update(self._pool.look())
         fields["cpu_s"] = self._cpu.spent_s
         fields["cgroup_kib"] = self._cgroup.usage_kib()
-        fields["children_kib"] = tree.rss_kib(tree.descendants())
+        fields["children_kib"] = processes.rss_kib(processes.descendants())
         return fields
 
     def last_look(self):
         """Return the same, with a second sample after the allocator has released free memory, which could disturb later
         steps."""
         fields = self.look()
-        if heap.trim():
+        if memory.trim():
             fields.update(self._sample("_trimmed", until=2))
         return fields
 

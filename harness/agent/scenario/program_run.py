@@ -19,7 +19,7 @@ import sys
 import time
 import types
 
-from .. import due_looks, failure, samples
+from .. import due, failure, samples
 from ..probes import cgroup
 from . import hooks, importing, looks, script_run, ticking
 from .hooks import function, printed
@@ -37,7 +37,7 @@ class ProgramRun(script_run.ScriptRun):
         self._program = program
         self._steps_are = program["steps_are"]
         self._readers_made = {}
-        self._due_looks = due_looks.DueLooks(job)
+        self._due_looks = due.DueLooks(job)
         self._rows_sent = 0
         self._looker = None
         self._ticker = None

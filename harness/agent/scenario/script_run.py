@@ -19,8 +19,8 @@ import sys
 import time
 import types
 
-from .. import due_looks, ending, failure, samples, wrapping
-from ..probes import cgroup, gpu_pools, heap, libraries, rss
+from .. import due, ending, failure, samples, wrapping
+from ..probes import cgroup, gpu_pools, memory, processes
 from . import looks, stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
@@ -166,8 +166,8 @@ class ScriptRun(object):
     def _readers(self):
         """Return column -> function that reads it, None if there is nothing to read."""
         return {
-            "rss_kib": rss.rss_reader(),
-            "heap_kib": heap.heap_reader(libraries.foreign_allocator()),
+            "rss_kib": memory.rss_reader(),
+            "heap_kib": memory.heap_reader(processes.foreign_allocator()),
             "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
         }
 
@@ -202,7 +202,7 @@ class ScriptRun(object):
 
     def _step_and_look(self, stepper, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
-        left, first_s, is_whole = due_looks.DueLooks(self.job), stepper.busy_s, False
+        left, first_s, is_whole = due.DueLooks(self.job), stepper.busy_s, False
         while not is_whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
             is_whole = left.take(stepper.steps, stepper.busy_s - first_s)

@@ -9,7 +9,7 @@ import os
 import time
 
 from .. import samples
-from ..probes import cpu
+from ..probes import processes
 
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
 # the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
@@ -31,7 +31,7 @@ class Stepper(object):
     def __init__(self, step, table, readers, tell_metric=None):
         self.steps = 0
         self.busy_s = 0.0
-        self.cpu = cpu.Meter()  # of the steps after the first
+        self.cpu = processes.Meter()  # of the steps after the first
         self.metrics = Metrics(table, tell_metric)
         self._step = step
         self._table = table

@@ -9,10 +9,10 @@ that, every second one is dropped, and from then on rows are taken half as often
 import time
 
 from .. import wire
-from ..cost_limit import Pace
-from ..probes import process_counts
+from ..due import Pace
+from ..probes import processes
 
-COUNTED = (*process_counts.COUNTED, "shm", "disk")
+COUNTED = (*processes.COUNTED, "shm", "disk")
 PERIOD_S = 0.05
 SHARE = 0.005  # of the time, for each of the two paces
 MOST_PACED = 256
@@ -64,7 +64,7 @@ class Census(object):
         return columns
 
     def _take(self, step, with_files, kept):
-        counts = process_counts.count_held(self._pid)
+        counts = processes.count_held(self._pid)
         if counts is None:
             return  # the process has ended
         if with_files:

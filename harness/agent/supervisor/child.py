@@ -1,4 +1,7 @@
-"""Starts the process under test, notices its end, and kills it with all its descendants."""
+"""Starts the process under test, notices its end, and kills it with all its descendants.
+
+`Countdown` is the time limit, and `signals_as_fd` wakes the supervisor after a signal.
+"""
 
 import collections
 import os
@@ -7,7 +10,7 @@ import subprocess
 import time
 
 from .. import libc
-from ..probes import tree
+from ..probes import processes
 
 KILL_ROUNDS = 100
 KILL_PAUSE_S = 0.02
@@ -65,7 +68,7 @@ class Child(object):
         """Kill every descendant of this supervisor, in any session. Return False if one is left."""
         for _ in range(KILL_ROUNDS):
             self.reap()
-            pids = tree.descendants()
+            pids = processes.descendants()
             if not pids:
                 return True
             for pid in pids:
@@ -98,3 +101,36 @@ def set_oom_score(score):
             file.write(str(score))
     except OSError:
         return
+
+
+# ---------------------------------------------------------------- timers
+
+
+class Countdown(object):
+    """Counts down seconds; it can be paused."""
+
+    def __init__(self, seconds, now):
+        self._end = now + seconds
+        self._paused_at = None
+
+    def left(self, now):
+        """Return the seconds left; less than 0 once they are over."""
+        return self._end - (now if self._paused_at is None else self._paused_at)
+
+    def pause(self, now):
+        self._paused_at = now
+
+    def resume(self, now):
+        self._end += now - self._paused_at
+        self._paused_at = None
+
+
+def signals_as_fd():
+    """Return a file descriptor that becomes readable after a signal: the death of a child, or a request to end."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: None)
+    return reader

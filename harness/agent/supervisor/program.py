@@ -1,8 +1,11 @@
-"""Supervises a program (scenario/program_run.py). Unlike a script, a program may make no step that the agent sees."""
+"""Supervises a program (scenario/program_run.py). Unlike a script, a program may make no step that the agent sees:
+`why_unseen` then explains why.
+"""
 
-from .. import samples
-from ..probes import tree
-from . import failure_reason, unseen
+import re
+
+from .. import ending, samples
+from ..probes import processes
 from .script import ScriptWatch
 
 
@@ -19,7 +22,7 @@ class ProgramWatch(ScriptWatch):
     def open(self):
         ScriptWatch.open(self)
         if self._steps_are == "auto":
-            self._unseen_at = self.clock() + unseen.WAIT_S
+            self._unseen_at = self.clock() + WAIT_S
 
     # -------------------------------------------------------------- events of the scenario process
 
@@ -35,16 +38,14 @@ class ProgramWatch(ScriptWatch):
             self._leave_after_steps(end)
         else:
             self._made_its_steps = self._verdict is None
-            self._leave((end, unseen.SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+            self._leave((end, SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
         the output (as printed by argparse) is then taken for the reason."""
         if exits and event["setup"]:
             self.drain()
-            event["message"] = ": ".join(
-                filter(None, (event["message"], failure_reason.last_words(self.output.tail())))
-            )
+            event["message"] = ": ".join(filter(None, (event["message"], ending.last_words(self.output.tail()))))
         ScriptWatch._on_failed(self, **event)
 
     # -------------------------------------------------------------- no step was seen
@@ -60,12 +61,12 @@ class ProgramWatch(ScriptWatch):
         if self.done is not None or self._verdict is not None or not self._in_setup():
             return
         stacks = self._ask_stacks()
-        if unseen.is_starting(stacks):
-            self._starting_s += unseen.WAIT_S
-            self._unseen_at = now + unseen.WAIT_S
+        if is_starting(stacks):
+            self._starting_s += WAIT_S
+            self._unseen_at = now + WAIT_S
             self._forget_stacks()
         else:
-            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, remedy="slow")
+            self._end_unseen(self._starting_s + WAIT_S, stacks, remedy="slow")
 
     def _setup_overdue(self, limit_s):
         self._end_unseen(limit_s, self._ask_stacks())
@@ -76,21 +77,69 @@ class ProgramWatch(ScriptWatch):
             return
         self.shortfall = "no_step"
         starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
-        why = self._why_unseen(len(tree.descendants()) > 1, remedy)
+        why = self._why_unseen(len(processes.descendants()) > 1, remedy)
         message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
         self.end("setup", message, stacks=stacks)
 
     def _why_unseen(self, others, remedy="function"):
         elsewhere = int(self.table.header[samples.ELSEWHERE])
         self.remedy = "" if elsewhere else remedy
-        return unseen.why_unseen(self._steps_are, self._hooked, elsewhere, others)
+        return why_unseen(self._steps_are, self._hooked, elsewhere, others)
 
     def _end_replaced(self, death=None):
         self.shortfall, self.remedy = "no_step", "command"
-        self.end("setup", unseen.REPLACED, death=death)
+        self.end("setup", REPLACED, death=death)
 
     def _died_without_a_word(self, death):
         if self._replaced and death.signal is None:
             self._end_replaced(death)
         else:
             ScriptWatch._died_without_a_word(self, death)
+
+
+# ---------------------------------------------------------------- unseen
+
+
+WAIT_S = 60.0  # in which a program must make its first step, unless it imports or compiles
+STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
+
+CALLS = {
+    "torch": "an optimizer's step",
+    "keras": "a batch of fit",
+    "tf1": "a Session.run that trains",
+    "jax": "a compiled function whose name says that it trains",
+    "lightning": "a training batch",
+    "transformers": "a step of Trainer",
+}
+OWN_PROCESS = "let it train in its own process"
+OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
+SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
+REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
+
+
+def why_unseen(steps_are, hooked, elsewhere, others):
+    """Return why no step was seen.
+
+    `hooked`: framework -> whether its imported modules could be changed. `elsewhere`: the number of steps made in
+    processes that the program forked. `others`: whether it ran other processes.
+    """
+    if elsewhere:
+        return "%d steps were made in processes that it forked; %s" % (elsewhere, OWN_PROCESS)
+    return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else ""]))
+
+
+def _hooks(steps_are, hooked):
+    if ":" in steps_are:
+        module = steps_are.partition(":")[0]
+        return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module
+    if not hooked:
+        return "it did not import %s" % ("any known framework" if steps_are == "auto" else steps_are)
+    unknown = sorted(kind for kind in hooked if not hooked[kind])
+    if unknown:
+        return "this version of %s is not known" % " and ".join(unknown)
+    return "%s: none was made" % " or ".join(CALLS[kind] for kind in sorted(hooked) if kind in CALLS)
+
+
+def is_starting(stacks):
+    """Return whether a thread is importing or compiling, which may take minutes before the first step."""
+    return STARTS.search(stacks) is not None

@@ -7,7 +7,7 @@ import sys
 import time
 
 from .. import ending, libc, samples, wire, wrapping
-from ..probes import tree
+from ..probes import processes
 from .trial_watch import Watch
 
 AFTER_END_S = 30.0
@@ -82,7 +82,7 @@ class ScriptWatch(Watch):
         During exec, and while the process ends, its command line is empty for a moment.
         """
         for _ in range(COMMAND_LINE_TURNS):
-            words = tree.command_line(self.child.pid)
+            words = processes.command_line(self.child.pid)
             if words:
                 return os.fsencode(os.path.join(self.root, "start.py")) not in words
             self.child.reap()

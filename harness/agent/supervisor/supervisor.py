@@ -1,14 +1,18 @@
 """Runs the supervisor: it reads the job, sends `hello`, and watches one trial to its end."""
 
+import fnmatch
 import json
 import os
+import platform
+import re
+import resource
 import sys
 
-from .. import libc, wire
+from .. import PROTOCOL, VERSION, libc, wire
 from ..gpu import devices
 from ..probes import cgroup
-from . import child, hello
-from .command_steps import CommandWatch
+from . import child
+from .command import CommandWatch
 from .program import ProgramWatch
 from .script import ScriptWatch
 
@@ -24,9 +28,137 @@ def main(root):
     if devices.visible_cards(gpus.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts()))
+    outbox.send("hello", **dict(facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts()))
     kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
     kind(job, root, outbox, gpus).run()
     if outbox.pending:
         sys.stderr.write("the harness did not read all messages of the agent\n")
     return 1 if outbox.pending else 0
+
+
+# ---------------------------------------------------------------- hello
+
+
+LONGEST_VALUE = 4096
+NOTHING_COMPILED = ", nothing compiled"
+
+
+def facts(patterns, environment, cgroup):
+    """Return the fields of `hello`. `patterns`: fnmatch patterns of the variables whose values may be reported."""
+    shown = {
+        name: value[:LONGEST_VALUE]
+        for name, value in environment.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    return {
+        "protocol": PROTOCOL,
+        "agent": VERSION,
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "libc": c_library(),
+        "packages": package_versions(sys.path),
+        "wheels": wheel_tags(sys.path),
+        "cpu": _cpu(),
+        "page_kib": os.sysconf("SC_PAGE_SIZE") // 1024,
+        "huge_pages": _huge_pages(),
+        "rlimits": _rlimits(),
+        "cgroup": {"version": cgroup.version, "limit_bytes": cgroup.limit_bytes()},
+        "environment": shown,
+        "environment_names": sorted(set(environment) - set(shown)),
+    }
+
+
+def package_versions(places):
+    """Return normalised name -> version of the packages, mostly from the names of their folders."""
+    return {name: version for name, version, _ in installed_packages(places)}
+
+
+def wheel_tags(places):
+    """Return normalised name -> the tag of its wheel, such as `py3-none-any`; if there are several tags, the first.
+
+    A wheel for this platform alone (`linux_x86_64`) was usually built by the installer, and may contain nothing
+    compiled despite its tag: NOTHING_COMPILED is then appended. Takes about 15 us per package.
+    """
+    tags = {}
+    for name, _, path in installed_packages(places):
+        match = re.search(r"^Tag:\s*(\S+)", _read(os.path.join(path, "WHEEL")), re.MULTILINE)
+        if match:
+            tag = match.group(1)
+            tags[name] = tag + NOTHING_COMPILED if _is_hollow(tag, path) else tag
+    return tags
+
+
+def _is_hollow(tag, path):
+    """Return whether a package that should contain a compiled library has none: its build had no working compiler."""
+    record = _read(os.path.join(path, "RECORD")) if tag.split("-")[-1].startswith("linux_") else ""
+    return bool(record) and re.search(r"\.so[.,]", record) is None
+
+
+def installed_packages(places):
+    """Yield the normalised name, version and folder (or file) of each package; if several have the same name, only the
+    first.
+    """
+    seen = set()
+    for place in places:
+        for entry in _listed(place):
+            stem, kind = os.path.splitext(entry)
+            if kind in (".dist-info", ".egg-info", ".egg"):
+                path = os.path.join(place, entry)
+                name, version = _split(stem, path)
+                name = re.sub(r"[-_.]+", "-", name).lower()
+                if name not in seen:
+                    seen.add(name)
+                    yield name, version, path
+
+
+def _split(stem, path):
+    """Split `name-version` of wheels, `name-version-pyX.Y` of eggs, `name` alone of development installs."""
+    words = stem.split("-")
+    if len(words) > 1:
+        return words[0], words[1]
+    return stem, _version_inside(path)
+
+
+def _version_inside(path):
+    text = _read(os.path.join(path, "PKG-INFO")) or _read(path)
+    match = re.search(r"^Version:\s*(\S+)", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def _listed(place):
+    try:
+        return sorted(os.listdir(place or "."))
+    except OSError:
+        return []  # a zip file, or an entry of sys.path that does not exist
+
+
+def c_library():
+    """Return the C library and its version, from the library itself if it reports that; musl does not."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
+    except (OSError, ValueError):
+        return "musl" if any("musl" in name for name in _listed("/lib")) else "unknown"
+
+
+def _cpu():
+    match = re.search(r"^(?:model name|Model|CPU part)\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    return match.group(1) if match else platform.machine()
+
+
+def _huge_pages():
+    match = re.search(r"\[(\w+)\]", _read("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return match.group(1) if match else None
+
+
+def _rlimits():
+    """Return name -> "soft:hard"; -1 means unlimited."""
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name[len("RLIMIT_") :].lower(): "%d:%d" % resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

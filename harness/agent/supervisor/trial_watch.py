@@ -11,8 +11,8 @@ import traceback
 
 from .. import ending, samples, wire, wrapping
 from ..gpu import monitor
-from ..probes import cgroup, file_sizes, libraries
-from . import census, child, timers
+from ..probes import cgroup, file_sizes, processes
+from . import census, child
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
@@ -50,7 +50,7 @@ class Watch(object):
         self._progress_at = self.clock() + PROGRESS_S
         self._sent = 0
         self._selector = selectors.PollSelector()
-        self._signals = timers.signals_as_fd()
+        self._signals = child.signals_as_fd()
         self._gpus = gpus
 
     def measure_in(self, table):
@@ -90,7 +90,7 @@ class Watch(object):
             os.environ.update(self.wrapper.environment)
         places = file_sizes.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
-        self.countdown = timers.Countdown(self.job["timeout_s"], self.clock())
+        self.countdown = child.Countdown(self.job["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
         self.listen(self.child.output, self._output)
 
@@ -197,7 +197,7 @@ class Watch(object):
             "ready",
             setup_s=setup_s,
             first_step_s=first_step_s,
-            libraries=libraries.of_interest(self.child.pid),
+            libraries=processes.of_interest(self.child.pid),
             probes=probes + (["gpu"] if self.monitor.columns else []),
             stride=self.stride,
         )

@@ -9,9 +9,9 @@ from harness.judge.comparison.aa_noise import floor, spread_of
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.flaky import MISS
-from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
+from harness.judge.history.level_changes import LevelRule, signal_changes, step_time_changes
 from harness.judge.history.transitions import growth_changes, memory_changes, outcome_changes, slowdown_changes
-from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise
+from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, log_of
 
 
 def find_changes(
@@ -76,7 +76,7 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
 
 
 def _step_times(row: _Row) -> list[Change]:
-    limit = row.limits.step_time
+    limit = row.limits.of("step_time")
     if limit is None:
         return []
     medians, best = row.compared.tables.get("step_time"), row.compared.best

@@ -35,7 +35,7 @@ def visible(
         least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
-    most = acquitted(compared.launches, limit=limits.step_time)
+    most = acquitted(compared.launches, limit=limits.of("step_time"))
     if most is not None:
         seen["step_time"] = logs.share_of(most)
     is_late_compared = "late_step_time" in compared_limits(limits)

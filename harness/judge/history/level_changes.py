@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,20 +23,9 @@ FAMILY_ALPHA = 0.01
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 
-def log_of(name: str, share: float) -> float:
-    """Convert a relative change to the log that is compared; for a signal that is worse if it falls, it is a drop."""
-    if not SIGNALS[name].falls:
-        return math.log1p(share)
-    return -math.log1p(-min(share, LARGEST_DROP))
-
-
 def signal_share_of(name: str, log: float) -> float:
     """Convert a log to a relative change: the inverse of `log_of`."""
     return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
-
-
-LARGEST_DROP = 0.999
-"""Largest drop that is converted to a log: a drop to zero has no finite log."""
 
 
 def strictest(name: str, *, rows: int) -> float:

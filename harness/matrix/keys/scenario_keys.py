@@ -42,43 +42,39 @@ class StepsEntry(Shape):
     """Maximum time in steps: 5m. A look comes after its steps or its share of this time, whichever is first."""
 
 
-class _OwnLimits(Shape):
-    """The limits that need more than an entry in the table of signals."""
+class _OtherLimits(Shape):
+    """The limits that are of no signal."""
 
-    leak: Annotated[LeakLimit, Field(json_schema_extra={"default": "0.5KiB"})] = model.Limits().leak_kib_per_step
-    """Memory growth per step that counts as a leak: 0.5KiB."""
-    slowdown: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().slowdown
+    slowdown: Annotated[Share, Field(json_schema_extra={"default": f"{model.Limits.slowdown:.0%}"})] = (
+        model.Limits.slowdown
+    )
     """Rise of the step time within a trial: 10%."""
-    step_time: Annotated[ShareOrNone, Field(json_schema_extra={"default": "10%"})] = model.Limits().step_time
-    """Rise of the step time over the preceding version: 10%; none: step times are not compared."""
-    peak_memory: Annotated[ShareOrNone, Field(json_schema_extra={"default": "10%"})] = model.Limits().peak_memory
-    """Rise of the peak memory over the preceding version: 10%; none: peaks are not compared."""
     setup: Literal["bad", "untested"] = "untested"
     """bad: a failure before the first step counts as a crash, not as untested."""
-
-
-OWN = {"memory", "step_time", "peak_memory"}
-"""The signals whose limits are written out above."""
-_UNITS: dict[str, Any] = {"share": ShareOrNone, "size a step": LeakOrNone, "count a step": CountOrNone}
 
 
 def _limit_field(signal: model.Signal) -> Any:
     """Return a key of `limits`, made from the table of signals."""
     assert signal.limit is not None, "only signals with a limit have a key"
+    unit, never_off = signal.limit_unit, signal.name == "memory"
+    kinds: dict[str, Any] = {"share": ShareOrNone, "size a step": LeakOrNone, "count a step": CountOrNone}
     written = {"share": f"{signal.limit:.0%}", "size a step": f"{signal.limit:g}KiB", "count a step": signal.limit}
-    what = f"{signal.title[:1].upper()}{signal.title[1:]}: {signal.help}; none: not judged."
-    shown: dict[str, Any] = {"default": written[signal.limit_unit]}
-    return Annotated[_UNITS[signal.limit_unit], Field(description=what, json_schema_extra=shown)], signal.limit
+    what = f"{signal.title[:1].upper()}{signal.title[1:]}: {signal.help}{'' if never_off else '; none: not judged'}."
+    shown: dict[str, Any] = {"default": written[unit]}
+    kind = LeakLimit if never_off else kinds[unit]
+    return Annotated[kind, Field(description=what, json_schema_extra=shown)], signal.limit
 
 
+KEYS_OF_LIMITS: dict[str, str] = {"leak" if name == "memory" else name: name for name in model.LIMITED}
+"""The signal of each key."""
 if TYPE_CHECKING:
-    Limits = _OwnLimits
+    Limits = _OtherLimits
 else:
     Limits = create_model(
         "Limits",
-        __base__=_OwnLimits,
+        __base__=_OtherLimits,
         __doc__="What counts as bad.",
-        **{name: _limit_field(model.SIGNALS[name]) for name in model.LIMITED if name not in OWN},
+        **{key: _limit_field(model.SIGNALS[name]) for key, name in KEYS_OF_LIMITS.items()},
     )
 
 

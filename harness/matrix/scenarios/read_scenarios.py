@@ -90,19 +90,12 @@ def _scenario(
 
 def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     limits = entry.limits
-    given = limits.model_fields_set - keys.OWN
-    off = set(model.TIMES) - given if limits.step_time is None else set()
+    given = {name: getattr(limits, key) for key, name in keys.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
+    off = model.TIMES if given.get("step_time", 0.0) is None else ()
     return model.Limits(
-        others=tuple(
-            (name, None if name in off else getattr(limits, name))
-            for name in model.LIMITED
-            if name in given | off - keys.OWN
-        ),
+        signals={**dict.fromkeys(off), **given},
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
-        leak_kib_per_step=limits.leak,
         slowdown=limits.slowdown,
-        step_time=limits.step_time,
-        peak_memory=limits.peak_memory,
         setup_bad=limits.setup == "bad",
     )
 

@@ -42,7 +42,7 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED) is None
     seen = visible(of_row(trials), limits=LIMITS)
     assert seen is not None
-    assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
+    assert 0.01 < seen["step_time"] < LIMITS.of("step_time")  # type: ignore[operator]
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
 

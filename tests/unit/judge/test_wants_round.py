@@ -53,13 +53,15 @@ def test_no_p_value_ends_the_rounds():
 
 def test_a_tighter_limit_takes_more_rounds():
     trials = row([1] * 6)
-    assert wanted(trials, limits=Limits(step_time=0.01)) is not None
+    assert wanted(trials, limits=Limits(signals={"step_time": 0.01})) is not None
 
 
 def test_what_the_limits_leave_out_is_not_compared():
     """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
-    others = (("tail", None), ("cpu_time", None))
-    trials, limits = row([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
+    trials, limits = (
+        row([1, 1, 1, 1, 3, 3], spread=0.3),
+        Limits(signals=dict.fromkeys(("step_time", "tail", "cpu_time"))),
+    )
     assert wanted(trials, limits=limits) is None
     assert list(visible(of_row(trials), limits=limits) or {}) == ["peak_memory"]
     slower = row([1, 1, 1, 1, 3, 3])
@@ -132,7 +134,7 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
         step = 1 + quiet["step_time"]
         slower = row([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
         compared = of_row(slower)
-        found += bool(find_changes(compared, limits=Limits(step_time=0.01)))
+        found += bool(find_changes(compared, limits=Limits(signals={"step_time": 0.01})))
     three = visible(of_row(row([1] * versions)), limits=LIMITS)
     assert three is not None
     assert min(seen) > three["step_time"]

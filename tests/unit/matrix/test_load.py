@@ -108,7 +108,7 @@ def test_settings_of_scenarios(load: Load) -> None:
     assert scenario.ulimits == (("nofile", 1024, 1024), ("memlock", 5, -1))
     assert (scenario.network, scenario.cap_add, scenario.environment) == (True, ("SYS_PTRACE",), (("A", "b"),))
     assert scenario.files == (Path("signal.py"), Path("image"))
-    assert (scenario.limits.slowdown, scenario.limits.step_time, scenario.limits.setup_bad) == (0.05, 0.2, True)
+    assert (scenario.limits.slowdown, scenario.limits.of("step_time"), scenario.limits.setup_bad) == (0.05, 0.2, True)
 
 
 def test_variables_in_texts(load: Load) -> None:

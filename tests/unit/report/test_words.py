@@ -278,7 +278,7 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
     """Otherwise "ok" would mean that no version is slower."""
     result = build.quiet()
     assert gaps.not_looked_at(result) == []
-    limits = Limits(step_time=None)
+    limits = Limits(signals={"step_time": None})
 
     def without(entry: CellResult) -> CellResult:
         scenario = replace(entry.cell.variant.scenario, limits=limits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NO_TIMES = ("late_step_time", "tail", "cpu_time", "throughput", "setup_time", "first_step")
-MEMORY_ONLY = Limits(step_time=None, others=tuple((name, None) for name in NO_TIMES))
+MEMORY_ONLY = Limits(signals=dict.fromkeys(("step_time", *NO_TIMES)))
 GIB = float(1 << 30)
 
 
@@ -52,9 +51,7 @@ def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib:
 @pytest.mark.parametrize("name", ["step_time", *NO_TIMES])
 def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
     """Other launches would make a version look slower than the one before."""
-    own = replace(MEMORY_ONLY, step_time=0.1) if name == "step_time" else replace(
-        MEMORY_ONLY, others=tuple((each, 0.5 if each == name else None) for each in NO_TIMES)
-    )  # fmt: skip
+    own = Limits(signals={**MEMORY_ONLY.signals, name: 0.5})
     assert compares_times(Scenario(name="s", where=WHERE, limits=own))
     assert not compares_times(Scenario(name="s", where=WHERE, limits=MEMORY_ONLY))
 

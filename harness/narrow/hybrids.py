@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from harness.model import LIBRARIES, Graft, Image, Install
 from harness.model.answers.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
-from harness.narrow.differing_components import libraries
-from harness.narrow.inventory import Distribution, Inventory
+from harness.narrow.inventory import Distribution, Inventory, libraries
 from harness.reasons import NarrowName, NarrowReason
 
 MOST_NAMED = 3

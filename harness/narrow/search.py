@@ -1,4 +1,8 @@
-"""Runs the whole search: measures both ends, isolates a difference, proves it, and looks for further causes.
+"""Searches for the component at fault: decides on the fewest hybrids that identify and prove it. Pure.
+
+    outcomes -> decide -> make and launch these hybrids -> outcomes -> decide -> ... -> conclude
+
+The search measures both ends, isolates a difference, proves it, and looks for further causes.
 
 Each decision replays the search from the beginning with all outcomes, so that a launch that changes the result of a
 hybrid changes all that followed from it, and an interrupted search resumes where it stopped.
@@ -6,8 +10,9 @@ hybrid changes all that followed from it, and an interrupted search resumes wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.model.answers.narrowed import (
     ComponentGroup,
@@ -16,15 +21,15 @@ from harness.model.answers.narrowed import (
     Hybrid,
     HybridOutcome,
     HybridResult,
+    HybridState,
     Narrowed,
     NarrowedVerdict,
+    ProofCell,
+    ProofRole,
+    Side,
 )
-from harness.narrow.search.hybrid_evidence import HybridEvidence
-from harness.narrow.search.isolate import Ask, Bounds, GroupNeeds, Isolation, Swaps
-from harness.narrow.search.method import SHAMS, MethodChangesIt, MethodCheck
-from harness.narrow.search.next_hybrid import Groups
-from harness.narrow.search.prove import Prover, Tested, kind_of
-from harness.narrow.search.search_records import NarrowRules, NextHybrids, NextKind
+from harness.narrow.evidence import HybridEvidence, NarrowRules
+from harness.narrow.isolate import Ask, Bounds, GroupNeeds, Groups, Isolation, NextKind, Prover, Swaps, Tested, kind_of
 from harness.reasons import NarrowReason
 
 MOST_CAUSES = 4
@@ -265,3 +270,104 @@ class _Replay:
             open=open_,
             reason=reason,
         )
+
+
+# ---------------------------------------------------------------- the method of swapping
+
+
+SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
+"""Each version with its own parts put in again, and its state if the method changes nothing."""
+Checking = Generator[Ask, HybridResult, None]
+
+
+class MethodChangesIt(Exception):
+    """Raised if a sham swap changes the state of a version, so that no hybrid proves anything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodCheck:
+    """The sham swaps of one search. `apart`: single groups can be put in again, not only all of them together."""
+
+    swaps: Swaps
+    apart: bool
+    cells: list[ProofCell] = field(default_factory=list)
+
+    def check(self, groups: Groups) -> Checking:
+        """Take groups out of each version and put them in again, unless an earlier sham swap of that version gave a
+        result. Raises MethodChangesIt.
+
+        The search first checks all groups together. If that gives no result, it checks the groups that are about to be
+        named.
+        """
+        checked = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
+        for base, role, own in SHAMS:
+            if role in checked or (sham := self.swaps.sham(base, groups)) is None:
+                continue
+            result = yield from self._put_in_again(base, role, sham.sham)
+            if result.state not in (own, "unresolved"):
+                yield from self._find(base, role, own, self.swaps.listed(sham.sham))
+                raise MethodChangesIt
+
+    def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
+        """Halve the groups until one is left that changes the version; then test the others, and that one alone."""
+        everything = frozenset(left)
+        while self.apart and len(left) > 1:
+            half = left[: len(left) // 2]
+            result = yield self._ask(base, frozenset(half), sure=False)
+            if result.state == "unresolved":
+                return
+            left = left[len(half) :] if result.state == own else half
+        if len(everything) > 1 and len(left) == 1:
+            yield from self._put_in_again(base, role, everything - set(left))
+            yield from self._put_in_again(base, role, frozenset(left))
+
+    def _put_in_again(self, base: Side, role: ProofRole, groups: Groups) -> Generator[Ask, HybridResult, HybridResult]:
+        result = yield self._ask(base, groups, sure=True)
+        self.cells.append(ProofCell(role=role, groups=self.swaps.listed(groups), result=result))
+        return result
+
+    def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
+        names = self.swaps.in_words(groups)
+        reason = NarrowReason.SHAM(groups=names, state="good" if base == "A" else "bad")
+        return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)
+
+
+# ---------------------------------------------------------------- the cost
+
+
+PROOF_HYBRIDS = 4
+"""Hybrids in addition to the halving: A with the culprit, B without it, and both sham swaps."""
+LAUNCHES_OF_HYBRID = 2
+"""Approximate number of launches of a hybrid: one during the search, more for a proof."""
+LAUNCHES_OF_ENDS = 8
+"""Approximate number of launches of A and B themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextHybrids:
+    """The hybrids to launch next, side by side in one round, and the reason. `launch` is empty once the search is over.
+
+    A and B are hybrids, too. A hybrid that was requested before is launched again.
+    """
+
+    launch: tuple[Hybrid, ...]
+    kind: NextKind
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchCost:
+    """The approximate numbers of hybrids and launches for one culprit, A and B included, and the `most` launches."""
+
+    hybrids: int
+    launches: int
+    most: int
+
+
+def expected_cost(groups: int, *, is_level: bool, rules: NarrowRules) -> SearchCost:
+    """Return the expected cost of one culprit among `groups` groups: each hybrid halves the groups that are left. For a
+    level, A and B are launched along with each hybrid.
+    """
+    hybrids = math.ceil(math.log2(max(2, groups))) + PROOF_HYBRIDS
+    launches = LAUNCHES_OF_ENDS + LAUNCHES_OF_HYBRID * hybrids * (3 if is_level else 1)
+    return SearchCost(hybrids=hybrids, launches=launches, most=rules.most_launches)

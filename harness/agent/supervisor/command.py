@@ -8,9 +8,8 @@ harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from .. import due_looks, ending, samples, wire, wrapping
-from ..probes import cpu, kept_waiting, status, tree
-from . import bursts, failure_reason
+from .. import due, ending, samples, wire, wrapping
+from ..probes import memory, processes
 from .trial_watch import Watch
 
 BEAT_S = 0.1
@@ -27,12 +26,12 @@ class CommandWatch(Watch):
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
         self._lines = wire.Lines()
-        self._due_looks = due_looks.DueLooks(job)
+        self._due_looks = due.DueLooks(job)
         self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
-        self._bursts = bursts.Bursts()
+        self._bursts = Bursts()
         self._cpu_before_s = 0.0
-        self._kept_before_s = kept_waiting.kept_waiting_s()
+        self._kept_before_s = processes.kept_waiting_s()
 
     def open(self):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
@@ -62,11 +61,11 @@ class CommandWatch(Watch):
             if self._counts():
                 self._step(now, now - self._last_at, self.resident())
             self._last_at = now
-        self._kept_before_s = kept_waiting.kept_waiting_s()
+        self._kept_before_s = processes.kept_waiting_s()
 
     def _steps_came(self, count, now):
         """Record `count` steps that arrived in one read."""
-        kept_s = kept_waiting.kept_waiting_s() - self._kept_before_s
+        kept_s = processes.kept_waiting_s() - self._kept_before_s
         if self._counts():
             took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
             for _ in range(count):
@@ -91,7 +90,7 @@ class CommandWatch(Watch):
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
-            self._cpu_before_s = 0.0 if together else cpu.children_s()
+            self._cpu_before_s = 0.0 if together else processes.children_s()
             self.ready(None, now - self._opened_at, ["rss"])
         else:
             self._busy_s += took_s
@@ -115,12 +114,12 @@ class CommandWatch(Watch):
         The peak is the larger of the kernel's peak of the largest process and the largest row: the peak of the sum
         between rows is unknown.
         """
-        statuses = [status.read_status("/proc/%d/status" % pid) for pid in tree.descendants()]
+        statuses = [memory.read_status("/proc/%d/status" % pid) for pid in processes.descendants()]
         peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
         return {
             "rss_kib": self.resident() or self.table.last(RSS_KIB),
             "rss_peak_kib": max([*peaks_kib, self._peak_rss_kib() or 0]) or None,
-            "cpu_s": cpu.children_s() - self._cpu_before_s,
+            "cpu_s": processes.children_s() - self._cpu_before_s,
         }
 
     # -------------------------------------------------------------- events
@@ -159,10 +158,60 @@ class CommandWatch(Watch):
     def _said(self):
         """Return the last line of the command's output that is not a step."""
         pattern = self.job["step_pattern"]
-        return failure_reason.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
+        return ending.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
 
     def about_output(self):
         return dict(Watch.about_output(self), buffered=self._bursts.words())
 
     def resident(self):
-        return tree.rss_kib(tree.descendants())
+        return processes.rss_kib(processes.descendants())
+
+
+# ---------------------------------------------------------------- steps or a buffer's bursts
+#
+# A step is known only by the time at which its line arrives. If a program writes each line immediately, its lines
+# arrive one by one; several arrive together only if the supervisor was busy with earlier ones, and then without a wait.
+# If the supervisor waits and then several lines arrive together, they were held back: that is a burst. Lines that may
+# have come one by one while other processes kept the supervisor from reading count as neither. Rows do not count as
+# steps if more than half of the steps came in bursts, or if the first step took more than nine tenths of the whole
+# time, and most of the steps came together in few reads: they were written line by line, but all at the end. A program
+# that takes that long to start and then makes steps of a few microseconds looks the same: its steps cannot be timed
+# either.
+
+
+WAIT_S = 0.01  # longer than the supervisor's other work keeps it from reading
+FIRST_SHARE = 0.9
+
+
+class Bursts(object):
+    """Notes when the lines of the steps arrive, to detect lines that were held back in a buffer and came in bursts."""
+
+    def __init__(self):
+        self._first_s = self._all_s = 0.0
+        self._steps = self._bursts = self._together = 0
+        self._most = self._most_wait_s = 0
+
+    def came(self, count, took_s, waited_s, kept_s=0.0):
+        """Record `count` steps that arrived in one read, `took_s` after the previous read. The supervisor had waited
+        for `waited_s`; in the last `kept_s` of them, it was ready to read, but other processes ran."""
+        if not self._steps:
+            self._first_s = took_s
+        self._steps += count
+        self._all_s += took_s
+        if count > 1 and 2 * kept_s < took_s:
+            self._together += count
+            if waited_s - kept_s >= WAIT_S:
+                self._bursts += count
+                self._most, self._most_wait_s = max((self._most, self._most_wait_s), (count, waited_s))
+
+    def words(self):
+        """Return why the rows do not count as steps; "" if they do."""
+        if 2 * self._bursts > self._steps:
+            return "%d of %d steps came in bursts, up to %d at once after %.3g s: it buffers its output" % (
+                self._bursts, self._steps, self._most, self._most_wait_s,
+            )  # fmt: skip
+        if 2 * self._together > self._steps and self._first_s > FIRST_SHARE * self._all_s:
+            return "%d of %d steps came together, and the first took %.3g of %.3g s: it may buffer its output" % (
+                self._together, self._steps, self._first_s, self._all_s,
+            )  # fmt: skip
+        return ""

@@ -1,0 +1,301 @@
+"""Reads from /proc what the processes of a trial hold and use: memory, processor time, open files, threads, children,
+and the libraries that they have mapped. Walks are limited, because a trial may have any number of processes and files.
+"""
+
+import collections
+import os
+import re
+import resource
+import time
+
+from .memory import PAGE_KIB
+
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+Process = collections.namedtuple("Process", "pid state parent cpu_s threads")
+Process.__doc__ = "What the kernel reports of a process; cpu_s is its own time and that of the children it waited for."
+
+
+def descendants(pid=None, bounds=None):
+    """Return the pids of all descendants of a process, by default of this one, without itself. Dead ones count until
+    they are reaped. Raises Beyond if there are more than `bounds` allow."""
+    children_of = _children_by_file if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _by_scan()
+    bounds = bounds or Bounds(float("inf"), float("inf"))
+    pids, waiting = [], [pid or os.getpid()]
+    while waiting:
+        children = children_of(waiting.pop(), bounds)
+        pids += children
+        waiting += children
+    return pids
+
+
+def rss_kib(pids):
+    """Return the sum of the processes' resident memory; shared pages count once per process."""
+    return sum(_rss_kib(pid) for pid in pids)
+
+
+def _rss_kib(pid):
+    try:
+        with open("/proc/%d/statm" % pid, "rb") as file:
+            return int(file.read().split()[1]) * PAGE_KIB
+    except (OSError, IndexError):
+        return 0.0  # it has ended
+
+
+def cpu_s(pids):
+    """Return the processor seconds of the processes and of the children that they waited for."""
+    return sum(process.cpu_s for process in map(look_at, pids) if process)
+
+
+def look_at(pid):
+    """Return the process as a Process; None once it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        ticks = sum(int(field) for field in fields[11:15])
+        return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _children_by_file(pid, bounds):
+    """Return the children from the kernel's own lists, one per thread."""
+    pids = []
+    for task in _listed("/proc/%d/task" % pid):
+        bounds.count()
+        try:
+            with open("/proc/%d/task/%s/children" % (pid, task)) as file:
+                pids += [int(word) for word in file.read().split()]
+        except OSError:
+            continue  # the thread has ended
+    return pids
+
+
+def _by_scan():
+    """Return a function like `_children_by_file` for kernels without those lists: it scans all processes once."""
+    parents = {}
+    for name in _listed("/proc"):
+        if name.isdigit():
+            process = look_at(int(name))
+            parents.setdefault(process and process.parent, []).append(int(name))
+    return lambda pid, bounds: parents.get(pid, [])
+
+
+def _listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def command_line(pid):
+    """Return the arguments with which a process was started, as bytes; [] for a dead process."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
+# ---------------------------------------------------------------- walk limits
+
+
+MOST_ENTRIES = 20000
+MOST_S = 0.05
+
+
+class Beyond(Exception):
+    """A walk exceeded its limits, so the count is unknown."""
+
+
+class Bounds(object):
+    """Limits the entries and the time of one walk; time in which other processes ran instead does not count."""
+
+    def __init__(self, entries=MOST_ENTRIES, seconds=MOST_S):
+        self._entries = entries
+        self._until = time.perf_counter() + seconds
+        self._kept_s = kept_waiting_s()
+
+    def count(self):
+        """Count one more entry. Raises Beyond if it exceeds the limit, or if the time is over."""
+        self._entries -= 1
+        if self._entries < 0 or (self._entries % 64 == 0 and self._is_over(time.perf_counter())):
+            raise Beyond()
+
+    def _is_over(self, now):
+        if now > self._until:
+            kept_s = kept_waiting_s()
+            self._until, self._kept_s = self._until + kept_s - self._kept_s, kept_s
+        return now > self._until
+
+
+# ---------------------------------------------------------------- kept waiting
+
+
+def kept_waiting_s():
+    """Return the seconds for which this process was ready to run but others ran; 0 if the kernel does not report it."""
+    try:
+        with open("/proc/self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+# ---------------------------------------------------------------- process counts
+
+
+COUNTED = ("open_files", "sockets", "pipes", "threads", "processes", "zombies")
+KINDS = {"socket": "sockets", "pipe": "pipes"}
+DELETED = " (deleted)"
+
+
+def count_held(pid):
+    """Return name -> count over the tree of process `pid`, a child of the supervisor; None once it has ended.
+
+    The tree is all descendants of the supervisor, which adopts orphans. Values that cannot be counted are missing.
+    """
+    bounds = Bounds()
+    try:
+        processes = [process for process in map(look_at, descendants(bounds=bounds)) if process]
+    except Beyond:
+        return {}
+    living = [process for process in processes if process.state not in "ZX"]
+    if pid not in [process.pid for process in living]:
+        return None
+    counts = {
+        "threads": sum(process.threads for process in living),
+        "processes": len(living) - 1,
+        # A dead child of the supervisor is not a zombie of the scenario.
+        "zombies": sum(process.state == "Z" and process.parent != os.getpid() for process in processes),
+    }
+    try:
+        counts.update(_open_files([process.pid for process in living], bounds))
+    except (Beyond, OSError):  # too many to count, or a process of another user
+        return counts
+    return counts
+
+
+def written_bytes():
+    """Return the bytes that the tree and its reaped processes have written by system calls; None if unreadable."""
+    written = 0
+    for pid in descendants():
+        try:
+            with open("/proc/%d/io" % pid, "rb") as file:
+                written += int(file.read().split(b"wchar:")[1].split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        except (OSError, IndexError, ValueError):
+            return None
+    return written
+
+
+def deleted_files(bounds):
+    """Yield (path, stat) of every deleted file that the tree holds open: it takes space, but is in no folder."""
+    seen = set()
+    for pid in descendants(bounds=bounds):
+        for entry in _descriptors(pid):
+            bounds.count()
+            path = target(entry.path)
+            if not path.endswith(DELETED):
+                continue
+            try:
+                file_stat = os.stat(entry.path)
+            except OSError:
+                continue  # it was closed meanwhile
+            inode = (file_stat.st_dev, file_stat.st_ino)
+            if file_stat.st_nlink == 0 and inode not in seen:
+                seen.add(inode)
+                yield path[: -len(DELETED)], file_stat
+
+
+def _descriptors(pid):
+    try:
+        with os.scandir("/proc/%d/fd" % pid) as entries:
+            yield from entries
+    except OSError:
+        return  # it has ended, or belongs to another user
+
+
+def _open_files(pids, bounds):
+    counts = {"open_files": 0, "sockets": 0, "pipes": 0}
+    for pid in pids:
+        try:
+            with os.scandir("/proc/%d/fd" % pid) as entries:
+                for entry in entries:
+                    bounds.count()
+                    counts["open_files"] += 1
+                    kind = KINDS.get(target(entry.path).partition(":")[0])
+                    if kind:
+                        counts[kind] += 1
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return counts
+
+
+def target(path):
+    """Return the target of a link in /proc; "" if the link is gone."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # it was closed meanwhile
+
+
+# ---------------------------------------------------------------- cpu
+
+
+def children_s():
+    """Return the processor seconds of the descendants: exact for reaped ones, to a clock tick for living ones."""
+    waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return waited_for.ru_utime + waited_for.ru_stime + cpu_s(descendants())
+
+
+_thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
+
+
+class Meter(object):
+    """Adds up the processor time of this process and its descendants while it runs."""
+
+    def __init__(self):
+        self.spent_s = 0.0
+        self._since_s = 0.0
+        self._thread_since_s = 0.0
+
+    def resume(self):
+        before_s = children_s()
+        self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
+
+    def pause(self, overhead):
+        """Stop the clock. `overhead` is the share of the time that the agent took; that share of this thread's
+        processor time is subtracted. Time lost to other processes affects both parts in proportion."""
+        own_s = overhead * (_thread_s() - self._thread_since_s)
+        self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)
+
+
+# ---------------------------------------------------------------- libraries
+
+
+INTEREST = re.compile(
+    r"^lib(cu|nv|nccl|tensorflow|torch|onnxruntime|mkl|openblas|jemalloc|tcmalloc|mimalloc|c-|c\.so|c\.musl)|^ld-musl"
+)
+ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
+
+
+def mapped(pid="self"):
+    """Return the set of the paths of the files that a process has mapped; empty if it is gone or not readable."""
+    try:
+        with open("/proc/%s/maps" % pid, "rb") as file:
+            return {os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if b" /" in line}
+    except OSError:
+        return set()
+
+
+def of_interest(pid):
+    """Return the sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
+    names = {os.path.basename(path) for path in mapped(pid)}
+    return sorted(name for name in names if INTEREST.match(name))
+
+
+def foreign_allocator():
+    """Return the preloaded allocator that replaces malloc, or None. Call it before importing the scenario."""
+    names = {os.path.basename(path) for path in mapped()}
+    return next((name for name in names if ALLOCATORS.match(name)), None)
