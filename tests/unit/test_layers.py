@@ -62,7 +62,6 @@ ROOMS = {
         ("trace",),
         ("comparison",),
         ("cell",),
-        ("history.changepoints",),
         ("history",),
         ("attribution",),
         ("changed_signals", "signal_verdicts", "unpaired"),

@@ -18,13 +18,12 @@ def find_changes(
     compared: Compared,
     *,
     limits: Limits,
-    seed: int,
     baseline: int | None = None,
     noise: Noise | None = None,
     exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
-    """Return all changes of one row. The same seed gives the same answer.
+    """Return all changes of one row.
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
     `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
@@ -35,7 +34,7 @@ def find_changes(
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if exit_only:
         return outcome
-    row = _Row(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
+    row = _Row(compared=compared, limits=limits, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
     step_time = [change for change in _merged(_step_times(row), slowdown) if not _is_symptom(change, memory, cells)]
@@ -48,7 +47,6 @@ class _Row:
 
     compared: Compared
     limits: Limits
-    seed: int
     baseline: int | None
     noise: Noise | None
 
@@ -56,7 +54,7 @@ class _Row:
         """Return the rule for a table: a change must reach the limit and exceed the lane's A/A noise."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
-        return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
+        return LevelRule(least=least, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:

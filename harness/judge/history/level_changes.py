@@ -11,7 +11,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparison.round_effects import Spread, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
+from harness.judge.history.changepoints import Changepoint, Levels, find_levels
 from harness.model import LEVELS, SIGNALS, Change, Effect, FindingKind, Interval, Metric, signal_of
 
 ALPHA = 0.008
@@ -49,7 +49,6 @@ class LevelRule:
     """
 
     least: float
-    seed: int
     baseline: int | None = None
     noise: Spread | None = None
     drifting: Collection[int] = field(default_factory=frozenset)
@@ -62,7 +61,7 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
-        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, noise=rule.noise)
         for shift, change in level_changes("step_time", table, levels, rule=rule):
             is_real = change.after in rule.drifting or _agrees(other, shift)
             is_small = _step_of("step_time", medians, shift) <= SIGNALS["step_time"].least
@@ -73,7 +72,7 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
 
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
     """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
-    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
+    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
     changes = level_changes(metric, table, levels, rule=rule)
     return [change for shift, change in changes if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
