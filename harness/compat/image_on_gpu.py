@@ -11,7 +11,7 @@ from harness.compat.ngc_table import shipped
 from harness.compat.requirements import is_met
 from harness.compat.versions import Numbers, major_minor, numbers, sm
 from harness.model import HostState
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 CompatibilityState = Literal["runs", "incompatible", "unknown"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from harness.compat.gpu_classes import is_data_centre
 from harness.compat.versions import Numbers, numbers
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 CONDITION = re.compile(r"(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(\S+)")
 COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {

@@ -14,9 +14,9 @@ from harness.model import (
     Host,
     Image,
     Install,
+    NodeRequest,
     Pull,
     Scenario,
-    SlurmRequest,
     Source,
     Steps,
     Trial,
@@ -51,8 +51,8 @@ def host(kind: str) -> Host:
     if not kind.startswith("slurm"):
         return Host(name="here", engine=kind, gpus="none", where=where)
     _, _, container = kind.partition(":")
-    asked = SlurmRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
-    return Host(name="here", engine="slurm", gpus="none", where=where, slurm=asked)
+    asked = NodeRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
+    return Host(name="here", engine="slurm", gpus="none", where=where, request=asked)
 
 
 def image(source: Source, **fields: Any) -> Image:

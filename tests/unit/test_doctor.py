@@ -21,7 +21,7 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
 from harness.registry.registry_client import PublishedImage

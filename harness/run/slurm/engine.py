@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
-from harness.model import Host, Image, SlurmRequest
+from harness.model import Host, Image, NodeRequest
 from harness.model.answers.doctor import HostCondition
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
@@ -49,7 +49,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     return SlurmEngine(host, environ=environ, version=version)
 
 
-def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
+def _images_of(request: NodeRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
     if request.container in WITH_FILES:
         return ImageFiles(held, environ=environ)
     if request.container != "none":
@@ -62,13 +62,13 @@ class SlurmEngine:
     """Runs trials on one node of the cluster. `version`: Slurm's name and version."""
 
     def __init__(self, host: Host, *, environ: Mapping[str, str], version: str) -> None:
-        assert host.slurm is not None
-        self._request, self._environ = host.slurm, environ
+        assert host.request is not None
+        self._request, self._environ = host.request, environ
         self._place = str(host.where)
         if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
-        images = self._images = _images_of(host.slurm, self._hold, environ=environ)
+        images = self._images = _images_of(host.request, self._hold, environ=environ)
         self.look, self.holds = images.look, images.holds
         self.size_bytes, self.kept = images.size_bytes, images.kept
         self.remove, self.remove_images = images.remove, images.remove_images

@@ -351,7 +351,7 @@ def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them
     text = GOOD.replace("here: {engine: docker}", "here: {engine: slurm, nodes: [gpu01, gpu02], select: {gres: gpu:1}}")
     matrix = load(text.replace("    memory: 8GiB", "    memory: 8GiB\n    hosts: [here, venv]"))
     assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]
-    first = matrix.hosts[0].slurm
+    first = matrix.hosts[0].request
     assert first is not None
     assert (first.node, first.select, first.exclusive, first.time_s) == ("gpu01", (("gres", "gpu:1"),), True, 4 * 3600)
     assert matrix.scenarios[0].hosts == ("here.gpu01", "here.gpu02", "venv")
@@ -361,6 +361,6 @@ def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -
     matrix = load(
         GOOD.replace("{engine: docker}", "{engine: slurm, images: /shared/harness, hold: {exclusive: false}}")
     )
-    asked = matrix.hosts[0].slurm
+    asked = matrix.hosts[0].request
     assert asked is not None
     assert (str(asked.images), asked.exclusive, asked.node) == ("/shared/harness", False, None)

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Pull, Scenario, SlurmRequest, Where
-from harness.model.gpus import Gpu
+from harness.model import Image, NodeRequest, Pull, Scenario, Where
+from harness.model.matrix import Gpu
 from harness.registry.registry_client import Registry
 from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
@@ -86,11 +86,11 @@ def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
 
 
 def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
-    request = SlurmRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
+    request = NodeRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
     asked = salloc_options(request, node="n1")
     assert {"--gres=gpu:1", "--mem=8G", "--time=1:30", "--nodelist=n1", "--exclusive"} <= set(asked)
     assert "--mem=0" not in asked
-    shared = salloc_options(SlurmRequest(container="none", exclusive=False), node=None)
+    shared = salloc_options(NodeRequest(container="none", exclusive=False), node=None)
     assert not {"--exclusive", "--mem=0"} & set(shared)
 
 
@@ -296,7 +296,7 @@ def test_a_registry_that_does_not_answer_is_a_network_error(
         raise error
 
     monkeypatch.setattr(Registry, "digest", digest)
-    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    hold = SimpleNamespace(request=NodeRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
     where = Where(file="m.yaml", line=7, key="series.s")
     image = Image(series="s", version="1", source=Pull(reference="r.example/x:1"), where=where)
     with pytest.raises(ImageUnavailable, match=r"r\.example") as caught:
@@ -305,7 +305,7 @@ def test_a_registry_that_does_not_answer_is_a_network_error(
 
 
 def test_an_image_that_was_removed_is_told_with_its_host(tmp_path: Path) -> None:
-    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    hold = SimpleNamespace(request=NodeRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
     store = ImageFiles(hold, environ={})  # type: ignore[arg-type]
     gone = SimpleNamespace(reference=str(tmp_path / "gone.sqsh"))
     told = r"^m\.yaml:4: hosts\.a: .*another run removed this image"

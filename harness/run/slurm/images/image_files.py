@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, SlurmRequest
+from harness.model import Image, NodeRequest
 from harness.model.answers.doctor import Room
 from harness.model.watching import Say
 from harness.registry.image_references import DIGEST, RegistryName, parse
@@ -245,7 +245,7 @@ class ImageFiles:
         return is_free
 
 
-def check_folder(request: SlurmRequest, *, place: str) -> None:
+def check_folder(request: NodeRequest, *, place: str) -> None:
     """Raise EngineUnreachable if the folder that the matrix file names is missing. It is not made, because it may be on
     a file system that is not mounted."""
     if request.images is not None and not request.images.is_dir():

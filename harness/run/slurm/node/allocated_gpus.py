@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.errors import InfrastructureError
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 
 def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tuple[Gpu, ...]:

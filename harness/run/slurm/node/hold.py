@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import InfrastructureError
-from harness.model import Host, SlurmRequest
+from harness.model import Host, NodeRequest
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
 from harness.run.slurm.node.container_commands import VERSIONS, options_of
@@ -36,7 +36,7 @@ WAITING = Waiting("waiting for a Slurm node")
 LEAST_LEFT_S = 30.0
 """Smallest remaining time of an allocation, in seconds, with which another trial is started."""
 
-_HOLDS: dict[tuple[str, str, SlurmRequest], Hold] = {}
+_HOLDS: dict[tuple[str, str, NodeRequest], Hold] = {}
 _LOCK = threading.Lock()
 
 
@@ -46,7 +46,7 @@ class Hold:
     number of engines that share the hold."""
 
     place: str
-    request: SlurmRequest
+    request: NodeRequest
     environ: Mapping[str, str]
     version: str
     users: int = 0
@@ -115,7 +115,7 @@ class Hold:
                 return self._asked(say, node=self.request.preferred, request=soon)
         return self._asked(say)
 
-    def _asked(self, say: Say, *, node: str | None = None, request: SlurmRequest | None = None) -> Allocation:
+    def _asked(self, say: Say, *, node: str | None = None, request: NodeRequest | None = None) -> Allocation:
         """Request a node from the queue and return it. A node that is not exclusive may already belong to another place
         of this pool: it is released, and another one is requested.
         """
@@ -183,12 +183,12 @@ def _container(allocation: Allocation, container: str) -> str:
 
 def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:
     """Return the hold of a host for one more engine. This requests nothing from the cluster yet."""
-    assert host.slurm is not None
-    key = (host.name, environ.get("SLURM_CONF", ""), host.slurm)
+    assert host.request is not None
+    key = (host.name, environ.get("SLURM_CONF", ""), host.request)
     with _LOCK:
         hold = _HOLDS.get(key)
         if hold is None:
-            hold = Hold(place=str(host.where), request=host.slurm, environ=environ, version=version)
+            hold = Hold(place=str(host.where), request=host.request, environ=environ, version=version)
             _HOLDS[key] = hold
         hold.users += 1
         return hold

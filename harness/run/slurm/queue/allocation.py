@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import EngineUnreachable, InfrastructureError
-from harness.model import SlurmRequest
+from harness.model import NodeRequest
 from harness.model.watching import Say, Waiting
 from harness.run.process import leftovers
 from harness.run.slurm.queue.slurm_commands import (
@@ -90,7 +90,7 @@ class Allocation:
 
 
 def allocate(
-    request: SlurmRequest,
+    request: NodeRequest,
     *,
     place: str,
     environ: Mapping[str, str],
@@ -115,7 +115,7 @@ def allocate(
         raise
 
 
-def salloc_options(request: SlurmRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
+def salloc_options(request: NodeRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
     chosen = dict(request.select)
     if without:
         chosen["exclude"] = ",".join(filter(None, [chosen.get("exclude", ""), *without]))
@@ -134,7 +134,7 @@ class _Waiting:
     for the wait."""
 
     holder: subprocess.Popen[bytes]
-    request: SlurmRequest
+    request: NodeRequest
     place: str
     environ: Mapping[str, str]
     say: Say
