@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import EngineUnreachable
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import World
 from tests.slurm.cluster import Cluster
 

@@ -1,35 +1,40 @@
-"""Keeps images as files in a folder that this machine shares with the nodes. There is one file for each digest, and a
-node imports it.
+"""Keeps a Slurm host's images: as files in a folder that this machine shares with the nodes (`ImageFiles`), or in the
+container engine of a node (`NodeImages`).
 
-An import writes to a temporary name. The file gets its final name when the node has reported its whole size, so that
-the partial file of a killed import or of a lost node is never taken for an image.
+There is one image file for each digest, and a node imports it to a temporary name. The file gets its final name when
+the node has reported its whole size, so that the partial file of a killed import or of a lost node is never taken for
+an image.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, NodeRequest
+from harness.model import Image, Install, NodeRequest, Pull
 from harness.model.answers.doctor import Room
-from harness.model.watching import Say
+from harness.model.watching import Say, unheard
 from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import PublishedImage, Registry
 from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Kept, Prepared, remove_all
+from harness.run.images import our_images
 from harness.run.images.needs import architecture_of
+from harness.run.images.our_images import EngineImage, familiar
 from harness.run.process import environments, leftovers
 from harness.run.process.item_locks import locked, protected, reason_of, removable
 from harness.run.process.store import room_of
 from harness.run.retrying import NetworkTrouble, unavailable
-from harness.run.slurm.images.node_images import PULL_S, pull_reference
-from harness.run.slurm.node.hold import Hold
-from harness.run.slurm.node.steps import printed_on_node
+from harness.run.slurm.hold import Hold
+from harness.run.slurm.steps import ANSWER_S, printed_on_node
+from harness.run.waiting import Beat, silent
 
 FOLDER = "containers"
 MOST_RECORD_BYTES = 1 << 20
@@ -279,3 +284,176 @@ def _write(file: Path, record: Record) -> None:
 
 def _reason(error: Exception) -> str:
     return reason_of(error) if isinstance(error, OSError) else str(error)
+
+
+# ---------------------------------------------------------------- images in a node's engine
+
+
+PULL_S = 4 * 3600.0
+
+
+class NodeImages:
+    """An ImageStore that uses `docker` or `podman` on the node that is held. Images that the harness pulled stay on the
+    node until they are removed; a second name marks them as the harness's.
+    """
+
+    def __init__(self, hold: Hold, *, program: str) -> None:
+        self._hold, self._program = hold, program
+        self.api = NodeApi(program, self._printed)
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        reference = pull_reference(image, container=self._program)
+        self._hold.node(say)
+        try:
+            entry = self._inspected(reference, say) or self._pulled(reference, say)
+        except InfrastructureError as error:
+            raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
+        if entry is None:
+            raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
+        return _prepared(image, entry)
+
+    def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
+        before = our_images.entries(self, inner=True)
+        pull = (self._program, "pull", "--quiet", reference)
+        self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
+        entry = self._inspected(reference, say)
+        if entry is not None:
+            our_images.note_pull(self, entry, before=before)
+        return entry
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        if self._hold.allocation is None:  # a look is not worth requesting a node
+            return None
+        try:
+            entry = self._inspected(pull_reference(image, container=self._program), say)
+        except ImageUnavailable:  # `prepare` reports it
+            return None
+        return None if entry is None else _prepared(image, entry)
+
+    def holds(self, prepared: Prepared) -> bool:
+        return self._inspected(prepared.reference, unheard) is not None
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        entry = self._inspected(prepared.reference, unheard)
+        if entry is None:
+            raise InfrastructureError(f"{prepared.reference}: was removed from the node", place=prepared.image.where)
+        return int(entry["Size"])
+
+    def kept(self) -> tuple[Kept, ...]:
+        """Return the harness's images with their whole sizes: the engine's command does not report shared layers."""
+        return tuple(
+            Kept(
+                reference=str(entry["Id"]),
+                name=our_images.shown_name(entry),
+                made=our_images.is_made(entry),
+                layers={str(entry["Id"]): entry["Size"]},
+            )
+            for entry in our_images.entries(self).values()
+            if our_images.is_ours(entry)
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return our_images.remove(self, kept.reference, say=say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        return remove_all(self, say)
+
+    def room(self) -> Room | None:
+        return None
+
+    def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
+        """Return the engine's record of an image; None if the engine does not have the image. Raises
+        InfrastructureError."""
+        script = '"$0" image inspect "$1" 2>/dev/null || { "$0" version >/dev/null && echo "[]"; }'
+        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking for it"))
+        try:
+            entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
+            return dict(entries[0]) if entries else None
+        except (ValueError, TypeError, IndexError) as error:
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}", place=self._hold.place) from error
+
+    def _printed(self, *command: str, limit_s: float = ANSWER_S, beat: Beat = silent) -> str:
+        return printed_on_node(self._hold.node(unheard), *command, limit_s=limit_s, beat=beat)
+
+
+def pull_reference(image: Image, *, container: str) -> str:
+    """Return the name of an image in its registry. Raises ImageUnavailable if the image is built or installed."""
+    match image.source:
+        case Pull(reference=reference):
+            return reference
+        case Install(base=reference, packages=()):
+            return reference
+    raise ImageUnavailable(
+        f"on a Slurm host with container: {container}, images must come from a registry: build it elsewhere and push"
+        " it, or use container: none for `install`",
+        place=image.place,
+    )
+
+
+def _prepared(image: Image, entry: dict[str, Any]) -> Prepared:
+    config = entry.get("Config") or {}
+    digests = [name.partition("@")[2] for name in entry.get("RepoDigests") or ()]
+    pulled = isinstance(image.source, Pull) and digests
+    return Prepared(
+        image=image,
+        reference=str(entry["Id"]),
+        digest=digests[0] if pulled else f"sha256:{str(entry['Id']).removeprefix('sha256:')}",
+        labels=config.get("Labels") or {},
+        environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
+    )
+
+
+LIST = (
+    'ids=$("$0" image ls --quiet --no-trunc $1 | sort -u) || exit 1;'
+    ' [ -z "$ids" ] && echo "[]" || "$0" image inspect $ids'
+)
+HUB = "docker.io/"
+
+
+class NodeApi:
+    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns its
+    output. All methods raise InfrastructureError.
+    """
+
+    def __init__(self, program: str, run: Callable[..., str]) -> None:
+        self._program, self._run = program, run
+        self._names: dict[str, str] = {}
+        """The names of images as the engine writes them, by their familiar names."""
+
+    def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
+        """Return the engine's images; if `all` is true, also the unnamed images that others are based on."""
+        answer = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
+        try:
+            records = json.loads(answer)
+        except ValueError as error:
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}") from error
+        for record in records:
+            for name in (*(record.get("RepoTags") or ()), *(record.get("RepoDigests") or ())):
+                self._names[familiar(name)] = name
+        return [_entry(record) for record in records]
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        """Give an image a name, with the address of Docker Hub: Podman would otherwise prefix `localhost/`."""
+        self._run(self._program, "tag", image, f"{HUB}{repository}:{tag}")
+
+    def containers(self, *, all: bool, filters: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:  # noqa: A002
+        """Return the names of the containers that match the filters, as the SDK returns them."""
+        chosen = [word for name, value in filters.items() for word in ("--filter", f"{name}={value}")]
+        some = ["--all"] if all else []
+        listed = self._run(self._program, "ps", *some, *chosen, "--format", "{{.Names}}")
+        return [{"Names": [f"/{name}"]} for name in listed.split()]
+
+    def remove_image(self, name: str) -> None:
+        """Remove a name of an image; removing the last name removes the image."""
+        self._run(self._program, "rmi", self._names.get(name, name))
+
+
+def _entry(image: Mapping[str, Any]) -> EngineImage:
+    config = image.get("Config") or {}
+    return {
+        "Id": str(image["Id"]),
+        "RepoTags": image.get("RepoTags") or [],
+        "RepoDigests": image.get("RepoDigests") or [],
+        "Labels": config.get("Labels") or {},
+        "Size": int(image.get("Size") or 0),
+    }
