@@ -21,9 +21,9 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Image, Install, NodeRequest, Pull
 from harness.model.answers.doctor import Room
 from harness.model.watching import Say, unheard
+from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import PublishedImage, Registry
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.images.needs import architecture_of

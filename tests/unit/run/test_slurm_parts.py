@@ -15,8 +15,8 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, NodeRequest, Pull, Scenario, Where
 from harness.model.matrix import Gpu
+from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
 from harness.run.retrying import NetworkTrouble
 from harness.run.slurm import container_commands, queue, steps
