@@ -1,7 +1,7 @@
 """Records golden runs and their answers.
 
-python -m tests.golden.record RUN MATRIX NAME [bisect]   makes runs/NAME.json.gz from the directory of a run and its matrix file
-python -m tests.golden.record                            writes the answers of all golden runs again: only after a change on purpose
+python -m tests.golden.record RUN MATRIX NAME [bisect]   makes runs/NAME.json.gz from a run's directory and its matrix
+python -m tests.golden.record                            writes all answers again: only after a change on purpose
 """
 
 from __future__ import annotations
@@ -50,11 +50,8 @@ def launch_of(trial: Trial, cell: Cell, *, replicate: bool) -> dict[str, Any]:
         launch["samples"] = _lists({"step": trial.trace.step, **trial.trace.columns})
         launch["looks"] = {name: [look[name] for look in looks] for name in names or ["step"]}
         launch["counts"] = _lists(trial.trace.counts)
-    return {
-        name: value
-        for name, value in launch.items()
-        if name in ("gpu", "params", "replicate", "round") or value not in (None, "", {}, False)
-    }
+    always = {"gpu", "params", "replicate", "round"}
+    return {name: value for name, value in launch.items() if name in always or value not in (None, "", {}, False)}
 
 
 def _plain(text: str) -> str:
