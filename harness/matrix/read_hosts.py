@@ -55,13 +55,13 @@ def _hosts(name: str, entry: shape.HostEntry, context: Context) -> list[model.Ho
     if isinstance(entry.nodes, int) and entry.nodes > 1:
         if not isinstance(host.gpus, str):
             _check_no_uuids(host.gpus, ("hosts", name, "gpus"), context)
-        return [replace(host, slurm=asked, pool=("slurm",) * entry.nodes)]
+        return [replace(host, request=asked, pool=("slurm",) * entry.nodes)]
     if not nodes:
-        return [replace(host, slurm=asked)]
-    return [replace(host, name=f"{name}.{node}", slurm=replace(asked, node=node)) for node in nodes]
+        return [replace(host, request=asked)]
+    return [replace(host, name=f"{name}.{node}", request=replace(asked, node=node)) for node in nodes]
 
 
-def _request(name: str, entry: shape.HostEntry, context: Context) -> model.SlurmRequest:
+def _request(name: str, entry: shape.HostEntry, context: Context) -> model.NodeRequest:
     key, hold = ("hosts", name), entry.hold or shape.HoldEntry()
     for position, node in enumerate(_nodes(entry)):
         if _nodes(entry).index(node) < position:
@@ -70,7 +70,7 @@ def _request(name: str, entry: shape.HostEntry, context: Context) -> model.Slurm
         context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
     images = None if entry.images is None else context.folder / entry.images
-    return model.SlurmRequest(
+    return model.NodeRequest(
         container=entry.container or "none",
         select=tuple(chosen.items()),
         time_s=hold.time,

@@ -55,7 +55,7 @@ from harness.matrix.values import (
     Versions,
     Whole,
 )
-from harness.registry.order import is_bound
+from harness.registry.image_references import is_bound
 
 # ---------------------------------------------------------------- hosts
 
@@ -98,9 +98,9 @@ class SelectEntry(Shape):
 class HoldEntry(Shape):
     """The time for which a node is held for the sweep, and the time to wait for one."""
 
-    time: Annotated[Duration, Field(ge=60, json_schema_extra={"default": "4h"})] = model.SlurmRequest.time_s
+    time: Annotated[Duration, Field(ge=60, json_schema_extra={"default": "4h"})] = model.NodeRequest.time_s
     """The time limit of an allocation; a sweep that takes longer requests another one on the same node."""
-    wait: Annotated[Duration, Field(json_schema_extra={"default": "24h"})] = model.SlurmRequest.wait_s
+    wait: Annotated[Duration, Field(json_schema_extra={"default": "24h"})] = model.NodeRequest.wait_s
     """How long to wait in the queue before the host counts as lost."""
     exclusive: Truth = True
     """false: other jobs may run on the node at the same time, and may disturb what is measured."""

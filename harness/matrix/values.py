@@ -232,21 +232,22 @@ def scalar(value: Any) -> str | int | float | bool | None:
     raise ValueError(f"must be text, a number, true, false or null, not {kind(value)}")
 
 
-ENGINE = re.compile(
-    r"docker|process|slurm|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+"
-)
-ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
+ADDRESS = re.compile(r"context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
+ADDRESSES = "context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 
 
 def engine_address(engine: str) -> str:
     """Return the address of an engine, checked."""
-    if not ENGINE.fullmatch(engine):
-        raise ValueError(f"unknown engine {shown(engine)}; allowed: {ALLOWED}")
+    if model.engine_kind(engine) and engine in model.ENGINES:
+        return engine
+    allowed = f"{', '.join(model.ENGINES)}, {ADDRESSES}"
+    if not ADDRESS.fullmatch(engine):
+        raise ValueError(f"unknown engine {shown(engine)}; allowed: {allowed}")
     try:
         address = urlsplit(engine)
         port = address.port
     except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
-        raise ValueError(f"{shown(engine)} is not an address: {error}; allowed: {ALLOWED}") from error
+        raise ValueError(f"{shown(engine)} is not an address: {error}; allowed: {allowed}") from error
     if address.password is not None:  # do not show it: it is a secret
         raise ValueError("a password does not belong in an address; use a key, and ssh://USER@HOST")
     if address.scheme == "tcp" and not (address.hostname and port):

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.model.image import Scalar, Where
 from harness.model.signals import LIMITED, SIGNALS, log_of
+
+Scalar = str | int | float | bool | None
+
+
+def written(value: Scalar) -> str:
+    """Return a param's value as the matrix file writes it: `true`, not `True`."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """A place in a matrix file, or a whole file if `key` is "". `str()` begins every message about it:
+    `matrix.yaml:14: hosts.new.gpus`."""
+
+    file: str
+    line: int
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}" if self.key else self.file
+
 
 MetricRule = Literal["equal", "change", "drop", "rise", "none"]
 

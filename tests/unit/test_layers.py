@@ -39,7 +39,7 @@ ALLOWED = {
     "traces": BASE | {"columns", "safe_files", "store"},
     "judge": BASE | {"reasons"},
     "probes": BASE,
-    "narrow": BASE | {"flows", "judge", "masking", "probes", "reasons", "run", "schedule", "store"},
+    "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
     "schedule": BASE | {"judge", "run", "compat", "reasons"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"facts", "masking", "reasons", "safe_files"},
@@ -89,7 +89,6 @@ ROOMS = {
         ("parts",),
         ("running",),
         ("sweep",),
-        ("first",),
         ("evidence", "runs", "upkeep", ""),
     ),
 }

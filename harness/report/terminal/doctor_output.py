@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.model import Noise
 from harness.model.answers.doctor import Checkup, HostCheck, ImageFit, Wanted
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.report.terminal.console_text import console_text
 from harness.report.text import numbers, words
 from harness.report.text.harmless_text import spelled

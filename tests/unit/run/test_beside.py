@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.model import Cell, End, Host, Image, Install, Lane, Limits, Scenario, SlurmRequest, Trial, Variant, Where
-from harness.model.gpus import Gpu
+from harness.model import Cell, End, Host, Image, Install, Lane, Limits, NodeRequest, Scenario, Trial, Variant, Where
+from harness.model.matrix import Gpu
 from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
 from harness.run.hosts.doubts import add_trial
 from harness.run.hosts.gate import Gate
@@ -72,7 +72,7 @@ def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
         (host(parallel=True), {"cpus": 8}, (), 1),
         (host(), {"cpus": 8}, ("GPU-1", "GPU-2", "GPU-1"), 2),
         (host(machine="gpu1"), {"cpus": 8}, (), 1),
-        (host(engine="slurm", slurm=SlurmRequest(container="none")), {"cpus": 8}, (), 1),
+        (host(engine="slurm", request=NodeRequest(container="none")), {"cpus": 8}, (), 1),
     ],
 )
 def test_a_host_has_as_many_launches_as_it_has_room_for(

@@ -27,7 +27,7 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
