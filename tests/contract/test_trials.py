@@ -222,7 +222,7 @@ def test_nothing_outlives_a_killed_harness(world: World) -> None:
 
 
 def runs(world: World, agent: int) -> bool:
-    if world.kind == "process":
+    if world.kind in ("process", "local"):
         return psutil.pid_exists(agent)
     if world.kind == "slurm":
         folders = Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*_{agent}_*")
