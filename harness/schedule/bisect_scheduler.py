@@ -40,10 +40,6 @@ class BisectScheduler:
     conclusion: str = ""
     """The result in one sentence; empty until the search is over."""
 
-    def early(self) -> tuple[Batch, ...]:
-        """Return nothing, because only earlier launches show which launches are worthwhile."""
-        return ()
-
     def next(self) -> Batch:
         doubted = self._doubted_baseline()
         if doubted is not None:

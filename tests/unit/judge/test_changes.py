@@ -486,7 +486,7 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
                 ms=1.5 if place >= 3 else 1.0,
                 seed=place,
                 steps=1000,
-                pulled="" if n or place in alone else "awaited",
+                pulled=not (n or place in alone),
             )
             for n in range(3)
         ]
