@@ -250,6 +250,18 @@ def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
         compare_runs([first, second])
 
 
+@pytest.mark.parametrize("limit", [0, -0.5])
+def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, limit: float) -> None:
+    """Such a plan.json was damaged or changed by hand."""
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    plan = json.loads((second / "plan.json").read_text())
+    plan["scenarios"][0]["settings"]["limits"]["signals"]["step_time"] = limit
+    (second / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=r"plan\.json: .*a limit is above zero, not") as refused:
+        compare_runs([first, second])
+    assert "\n" not in str(refused.value)
+
+
 def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:
     def rebuilt(one: Trial) -> Trial:
         return replace(one, image_digest="sha256:new") if one.image_digest == "sha256:22.12" else one
