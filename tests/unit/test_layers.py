@@ -88,10 +88,13 @@ ROOMS = {
         ("flow",),
     ),
     "flows": (
-        ("parts",),
-        ("running",),
+        ("context",),
+        ("hosts",),
+        ("reread", "running", "index"),
+        ("pool",),
+        ("deciding",),
         ("sweep",),
-        ("evidence", "runs", "upkeep", ""),
+        ("",),
     ),
 }
 
