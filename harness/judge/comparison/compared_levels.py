@@ -11,18 +11,15 @@ import numpy as np
 
 from harness.judge import logs
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
-    BothWays,
     Columns,
     RoundTable,
     best_table,
     level_columns,
     never_side_by_side,
     often,
-    step_time_launches,
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow
@@ -70,11 +67,6 @@ class Compared:
         return best_table(self.working, steps=self.steps)
 
     @cached_property
-    def launches(self) -> Sequence[BothWays]:
-        """Return the step times of each version's launches: those in turn, and those that waited for images."""
-        return step_time_launches(self.working, steps=self.steps)
-
-    @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
         """Return the tables of the level signals that can be compared, by name."""
         by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
@@ -117,13 +109,13 @@ class Compared:
         metric = self.not_finite.get(place)
         return "" if metric is None else ValueReason.NOT_FINITE(name=metric)
 
-    def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
+    def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
-        common rounds, or over all launches if the equivalence test clears every version.
+        common rounds.
         """
-        table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
-        if clear or table is None:
-            return clear
+        table = self.tables.get(name)
+        if table is None:
+            return {}
         return {
             place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
         }
@@ -143,11 +135,6 @@ class Compared:
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
 
-    def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
-        if acquitted(self.launches, limit=limit) is None:
-            return {}
-        return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
-
 
 def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
     """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
@@ -164,7 +151,7 @@ def with_compared(compared: Compared, *, limits: Limits, searched: bool = False)
 
 
 def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
-    levels = compared.own_levels(name) if searched else compared.levels(name, limit=limits.of(name))
+    levels = compared.own_levels(name) if searched else compared.levels(name)
     return levels if len(levels) > 1 else {}
 
 
@@ -176,11 +163,8 @@ def level_of(figures: Sequence[float]) -> LevelEstimate:
 def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
     step, step_ci = _scaled(step_s, 1000.0)
     peak, peak_ci = _scaled(peak_kib, 1 / 1024)
-    own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
     return replace(
         cell,
-        step_ms=own[0],  # a cell whose launches all ran during pulls has none of its own
-        step_ms_ci=own[1],
         compared_step_ms=step,
         compared_step_ms_ci=step_ci,
         compared_peak_mib=peak,
