@@ -19,7 +19,7 @@ from rich.console import Console
 from harness.cli import cli
 from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.compare import compare_runs
+from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
     CellResult,
