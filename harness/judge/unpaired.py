@@ -76,7 +76,7 @@ def _countable(side: ComparedCell) -> Sequence[Trial]:
     turn, launches that waited for an image count like the others, because the equivalence test rested on them.
     """
     in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
-    if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
+    if not side.verdict.of("step_time").is_compared or in_turn >= FEWEST_ROUNDS:
         return side.trials
     return [replace(trial, pulled="") for trial in side.trials]
 
@@ -175,8 +175,8 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
     level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
     return Measured(
         metric="memory",
-        one=one.verdict.rate_kib_per_step,
-        other=other.verdict.rate_kib_per_step,
+        one=one.verdict.of("memory").value,
+        other=other.verdict.of("memory").value,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         standing=level if level in ("more", "less") else _standing(one, other, only="leak"),

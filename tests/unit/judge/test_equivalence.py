@@ -12,11 +12,12 @@ import pytest
 
 from harness.judge.cell.cell_verdict import needs_whole_budget
 from harness.judge.cell.trial_verdict import judge_launches
-from harness.judge.comparison.compared_levels import Compared, with_compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import wants_round
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import Measured, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trial_of
@@ -43,8 +44,8 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     seen = visible(of_row(trials), limits=LIMITS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < LIMITS.of("step_time")  # type: ignore[operator]
-    told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
-    assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
+    told = with_signals(Compared(cells=cells, trials=trials, steps=STEPS), {}, Resolution(limits=LIMITS, visible={}))
+    assert [cell.of("step_time").value for cell in told] == [pytest.approx(0.001, rel=0.03)] * 6
 
 
 def step_time(sides: list[ComparedCell]) -> Measured:
@@ -56,11 +57,12 @@ def test_what_is_cleared_has_step_times_elsewhere() -> None:
     """Without them, a cell was undecided in comparisons of hosts and in attributions."""
     trials = in_wait([1.0] * 6)
     compared = of_row(trials)
+    asked = Resolution(limits=LIMITS, visible=visible(compared, limits=LIMITS) or {})
     sides = [
         ComparedCell(verdict=cell, trials=each)
-        for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
+        for cell, each in zip(with_signals(compared, {}, asked), trials, strict=True)
     ]
-    assert all(side.verdict.step_ms is not None for side in sides)
+    assert all(side.verdict.of("step_time").is_compared for side in sides)
     assert step_time(sides).ratio == pytest.approx(1.0, rel=0.05)
     alone = [replace(side, verdict=cell_of(list(side.trials))) for side in sides]
     assert step_time(alone).ratio is None
@@ -81,8 +83,8 @@ def test_versions_that_differ_are_measured_side_by_side_and_not_accused(trials: 
     assert reason == "only 0 of 3 rounds have the step time of every version"
     cells = [cell_of(each) for each in trials]
     assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS) == ()
-    told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
-    assert all(cell.step_level[0] is None for cell in told[1:-1])
+    told = with_signals(Compared(cells=cells, trials=trials, steps=STEPS), {}, Resolution(limits=LIMITS, visible={}))
+    assert not any(cell.of("step_time").is_compared for cell in told[1:-1])
 
 
 def test_rounds_beside_a_pull_are_rounds() -> None:
