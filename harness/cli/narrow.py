@@ -113,9 +113,8 @@ def _of_files(
 ) -> Narrowed | None:
     from harness.cli.shared.results import swept
     from harness.flows.sweep import SweepOptions
-    from harness.matrix.drafts.two_files import Files, matrix_of_files
     from harness.narrow import flow
-    from harness.narrow.question import question_of
+    from harness.narrow.question import Files, matrix_of_files, question_of
     from harness.plan.cells import make_plan, select
 
     is_script = len(words) == 1 and words[0].endswith(".py")

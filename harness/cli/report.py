@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -112,3 +114,27 @@ def frontier(*, run: str, out: Path) -> None:
     RunDirectory(path).write("frontier.svg", frontier_report.svg(settings))
     with to_stdout():
         click.echo(frontier_report.table(settings))
+
+
+# ---------------------------------------------------------------- authoring
+
+
+SUMMARY = files("harness") / "data" / "summary.schema.json"
+
+
+@click.command()
+@click.argument("of", type=click.Choice(["matrix", "summary"]), default="matrix")
+def schema(*, of: str) -> None:
+    """Print the JSON Schema of matrix.yaml, for editors; or of summary.json, for programs that read it.
+
+    \b
+    For example:
+      harness schema > matrix.schema.json
+      harness schema summary
+
+    Exit status: 0.
+    """
+    from harness.matrix import schema as matrix_schema
+
+    with to_stdout():
+        print_json(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()))

@@ -17,9 +17,9 @@ from packaging.version import InvalidVersion, Version
 from harness import model, package_index
 from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
 from harness.matrix.shape import VERSION, Built, Installed, Listed, Locks, MatrixFile, Repository, SeriesEntry, TagRange
-from harness.registry.order import in_range
+from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
+from harness.registry.image_references import in_range
 from harness.registry.registry_client import TagSource
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 from harness.safe_files import read_regular
 
 PIN = re.compile(

@@ -55,7 +55,7 @@ from harness.matrix.values import (
     Versions,
     Whole,
 )
-from harness.registry.order import is_bound
+from harness.registry.image_references import is_bound
 
 # ---------------------------------------------------------------- hosts
 

@@ -290,12 +290,11 @@ class Trials:
 class Stop:
     """The conditions that end a sweep before every result is as certain as it can be: after the first confirmed
     finding (`first_bad`), after one round and the launches that confirm what looks bad (`quick`), or after a time
-    (`time_s`). A running launch is not cut off. `first_look`: `quick` was set by `harness init`, not by the user.
+    (`time_s`). A running launch is not cut off.
     """
 
     first_bad: bool = False
     quick: bool = False
-    first_look: bool = False
     time_s: float | None = None
 
 

@@ -63,5 +63,4 @@ class SkipReason(Reason):
 
     STOPPED_AT_FIRST_BAD = "stopped by --until first-bad"
     STOPPED_BY_QUICK = "stopped by --quick"
-    STOPPED_AFTER_LOOK = "stopped after a first look"
     STOPPED_BY_TIME = "stopped by --time"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.model import (
+    ENGINES,
     ContainerKind,
     Host,
     Image,
@@ -27,7 +28,9 @@ from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest, Prepared
 from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
+from tests.contract import local_engine
 
+ENGINES["local"] = local_engine.KIND
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
 SCRIPT = Path(__file__).parent / "faults.py"
 ROOT = Path(__file__).parents[2]

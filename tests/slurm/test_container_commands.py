@@ -19,7 +19,7 @@ from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm.node import steps
+from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.own_place import ENGINES
 from tests.slurm.cluster import Cluster

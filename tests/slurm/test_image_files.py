@@ -22,7 +22,7 @@ from harness.model import ContainerKind, Host, Image, NodeRequest, Steps
 from harness.run import open_engine
 from harness.run.engine import Engine, Prepared
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import DIGEST, REPOSITORY, registry

@@ -15,7 +15,7 @@ from harness.flows.upkeep import clean as clean_flow
 from harness.model import Host
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.conftest import what_remains
 from tests.contract.test_trials import cmdline
 from tests.contract.world import ROOT

@@ -147,11 +147,6 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
 
 
-def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
-    result, _ = swept(tmp_path, Stop(quick=True, first_look=True))
-    assert headline.sentence(result).startswith("Stopped after a first look. Nothing bad found, but 12 of 12 cells")
-
-
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:
     result, launched = swept(tmp_path, Stop(time_s=1e-9))
     assert not launched

@@ -40,7 +40,8 @@ ALLOWED = {
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate", "reasons"},
     "probes": BASE,
-    "narrow": BASE | {"failure_rate", "flows", "judge", "masking", "probes", "reasons", "run", "schedule", "store"},
+    "narrow": BASE
+    | {"failure_rate", "flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
     "schedule": BASE | {"judge", "run", "failure_rate", "compat", "reasons"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"facts", "masking", "reasons", "safe_files"},
@@ -90,7 +91,6 @@ ROOMS = {
         ("parts",),
         ("running",),
         ("sweep",),
-        ("first",),
         ("evidence", "runs", "upkeep", ""),
     ),
 }

@@ -31,7 +31,7 @@ FOREIGN = {
     "run/images/build_images.py": "the engine",
     "run/images/find_images.py": "the engine",
     "run/images/overlay.py": "pip",
-    "run/slurm/queue/allocation.py": "Slurm",
+    "run/slurm/queue.py": "Slurm",
 }
 """The files that read words, and whose words they are."""
 

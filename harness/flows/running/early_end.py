@@ -44,4 +44,4 @@ class Ending:
 
     @property
     def _quick(self) -> str:
-        return (SkipReason.STOPPED_AFTER_LOOK if self.asked.first_look else SkipReason.STOPPED_BY_QUICK)()
+        return SkipReason.STOPPED_BY_QUICK()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
 from harness.matrix.read_series import RUNNING_PYTHON
 from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
-from harness.model import Build, Install, Matrix, Pull, Variant
+from harness.model import ENGINES, Build, Install, Matrix, Pull, Variant
 from harness.plan.cells import make_plan, select
 from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
@@ -223,6 +224,24 @@ def test_a_command_takes_its_params_by_name(load: Load) -> None:
 def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
     text = "{install: ['tool @ https://files.local/{version}.zip'], versions: [main, 4f2a]}"
     assert versions(load(with_series(text)), "s") == ["main", "4f2a"]
+
+
+@pytest.mark.parametrize(("broken", "accepted"), [(False, True), (True, False)])
+def test_an_installed_package_may_bring_an_engine(
+    load: Load, monkeypatch: pytest.MonkeyPatch, broken: bool, accepted: bool
+) -> None:
+    """A package that cannot be imported brings none, and the matrix file's error lists the engines that there are."""
+    value = "no.such.module:KIND" if broken else "tests.contract.local_engine:KIND"
+    brought = EntryPoint(name="theirs", value=value, group="harness.engines")
+    monkeypatch.setattr("harness.model.matrix.entry_points", lambda *, group, name: [brought] * (name == "theirs"))
+    monkeypatch.setattr("harness.model.matrix.ENGINES", known := dict(ENGINES))
+    monkeypatch.setattr("harness.model.ENGINES", known)
+    text = GOOD.replace("engine: docker", "engine: theirs")
+    if accepted:
+        assert (load(text).hosts[0].engine, load(text).hosts[0].in_environments) == ("theirs", True)
+    else:
+        with pytest.raises(MatrixError, match="unknown engine 'theirs'; allowed: docker, process, slurm, "):
+            load(text)
 
 
 # ---------------------------------------------------------------- schema, docs, and the file at the top

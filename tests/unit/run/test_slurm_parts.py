@@ -15,17 +15,16 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, NodeRequest, Pull, Scenario, Where
 from harness.model.matrix import Gpu
+from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
 from harness.run.retrying import NetworkTrouble
-from harness.run.slurm.images.image_files import IMPORT, ImageFiles
-from harness.run.slurm.node import container_commands, steps
-from harness.run.slurm.node.allocated_gpus import allocated_gpus
-from harness.run.slurm.node.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
-from harness.run.slurm.node.inside import is_outside
-from harness.run.slurm.queue import slurm_commands
-from harness.run.slurm.queue.allocation import Allocation, salloc_options
+from harness.run.slurm import container_commands, queue, steps
+from harness.run.slurm.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
+from harness.run.slurm.engine import allocated_gpus
+from harness.run.slurm.images import IMPORT, ImageFiles
+from harness.run.slurm.inside import is_outside
+from harness.run.slurm.queue import Allocation, salloc_options
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
 
@@ -64,7 +63,7 @@ def test_a_card_that_the_driver_does_not_list_is_told() -> None:
     ],
 )
 def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:
-    line = slurm_commands.slurm_complaint(said)
+    line = queue.slurm_complaint(said)
     assert told in line
     assert "\n" not in line
     assert "salloc: error" not in line
@@ -75,13 +74,13 @@ def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
     (tmp_path / "sinfo").chmod(0o755)
     with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
-        slurm_commands.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
+        queue.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
     """SLURM_MEM_PER_NODE of the job in which the harness runs would be an option of the harness's own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
-    kept = slurm_commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
+    kept = queue.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
     assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
 
 
