@@ -83,10 +83,10 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     return [
         replace(verdict, value=little[place], ci=None)
         if place in little and verdict.value is not None
-        else replace(verdict, value=cell.of(name).value, ci=cell.of(name).ci)
-        if verdict.value is None
+        else replace(verdict, value=own.value, ci=own.ci, apart=True)
+        if verdict.value is None and own.value is not None
         else verdict
-        for place, (verdict, cell) in enumerate(zip(verdicts, cells, strict=True))
+        for place, (verdict, own) in enumerate(zip(verdicts, (cell.of(name) for cell in cells), strict=True))
     ]
 
 

@@ -61,7 +61,8 @@ class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
     for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
-    `apart`: it was measured in other rounds than the other versions, so that more launches would not settle it.
+    `apart`: the figure cannot be compared with those of other versions, however many launches there are: it comes from
+    other rounds, or from launches that do not count.
     """
 
     seen: SignalState
@@ -83,7 +84,7 @@ class SignalVerdict:
     @property
     def is_compared(self) -> bool:
         """Return whether the figure of a level was compared with those of other versions."""
-        return self.value is not None and self.seen != "none" and not self.is_uncompared
+        return self.value is not None and not self.apart and not self.is_uncompared
 
 
 NOT_JUDGED = SignalVerdict(seen="none")

@@ -72,7 +72,7 @@ def summarized(
 
 def _own_level(values: Sequence[float]) -> SignalVerdict:
     """Return the median of a version's own launches: its level unless it is compared with the other versions'."""
-    return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values))
+    return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values), apart=True)
 
 
 def _step_s(launches: Sequence[JudgedTrial]) -> list[float]:

@@ -419,7 +419,9 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
 
 
 def test_what_was_not_compared_says_so() -> None:
-    alone = build.told(build.told(build.flat(), "memory", visible=None), "step_time", seen="none", visible=None)
+    alone = build.told(
+        build.told(build.flat(), "memory", visible=None), "step_time", seen="none", visible=None, apart=True
+    )
     (row,) = version_table.tables(one_row(alone))[0].verdicts
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
 
@@ -446,7 +448,9 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
 
 def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
     """One row had a step time and the next had none, and nothing said that the launches ran side by side."""
-    result = one_row(build.told(build.flat(), "step_time", seen="none", why="the limit is none", visible=None))
+    result = one_row(
+        build.told(build.flat(), "step_time", seen="none", why="the limit is none", visible=None, apart=True)
+    )
     (some,) = version_table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
     assert (
         "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: the limit is none; "
