@@ -22,9 +22,10 @@ from benchmarks.generators import Generator
 from harness.assess import findings
 from harness.assess.row_verdicts import JudgedRow
 from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.schedule.bisect.bisect_records import Evidence, Rules, VersionEvidence
+from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
 from harness.schedule.bisect.conclude import conclude
 from harness.schedule.bisect.decide import decide
 from harness.schedule.bisect_changes import with_boundaries

@@ -201,9 +201,6 @@ class Rounds:
         self.done += 1
         return Batch(runs=self.runs if self.done <= self.rounds else (), round=self.done, record={"kind": "round"})
 
-    def early(self) -> Sequence[Batch]:
-        return ()
-
 
 @dataclass(kw_only=True)
 class Simulation:

@@ -50,7 +50,7 @@ def with_signals(compared: Compared, values: Mapping[str, Values], asked: Resolu
 
 def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
     limit = asked.limits.of(name)
-    own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
+    own, levels = compared.own_levels(name), compared.levels(name)
     figures = {**own, **levels}
     highest = max((level for level, _ in figures.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)

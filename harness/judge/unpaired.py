@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,7 +17,7 @@ from harness.judge import logs
 from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.round_effects import NEGLIGIBLE
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
+from harness.judge.comparison.round_tables import level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.model import (
     BAD,
@@ -63,22 +63,12 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
     Step time and peak memory differ if they differ by more than the A/A noise. Any other level must also differ by at
     least its limit, at a significance level divided by the number of levels (Bonferroni).
     """
-    both = [_countable(one), _countable(other)]
+    both = [one.trials, other.trials]
     outcome = Measured(metric="outcome", one=None, other=None, standing=_standing(one, other))
     levels = [_level(name, one, other, both, steps=steps, limit=limits.of(name)) for name in LEVELS]
     states = [_state(name, one.verdict, other.verdict) for name in (*GROWTHS, *_values(one.verdict, other.verdict))]
     found = (outcome, _growth(one, other, steps=steps, limits=limits), *levels, *states)
     return tuple(measured for measured in found if measured is not None)
-
-
-def _countable(side: ComparedCell) -> Sequence[Trial]:
-    """Return the trials of a side. If the cell's step times were compared with fewer than FEWEST_ROUNDS launches in
-    turn, launches that waited for an image count like the others, because the equivalence test rested on them.
-    """
-    in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
-    if not side.verdict.of("step_time").is_compared or in_turn >= FEWEST_ROUNDS:
-        return side.trials
-    return [replace(trial, pulled="") for trial in side.trials]
 
 
 def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:

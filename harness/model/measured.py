@@ -158,10 +158,8 @@ class Trial:
     `run` and `round` identify the trials that ran side by side, whose times may be compared. `image_digest` and
     `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
     launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
-    reduced). `pulled`: `beside` if an image was pulled at the same time, which is ordinary noise; `awaited` if images
-    of its round were not ready yet, so that the choice of versions that ran during a pull was not random. `beside` is
-    the largest number of other launches that ran on the host at the same time; the times of such a trial are not
-    compared.
+    reduced). `pulled`: an image was pulled at the same time. `beside`: the largest number of other launches that ran on
+    the host at the same time. The times of a trial with one of these three are not compared.
 
     `time_asked_s` is the requested limit on the seconds in steps; None: there was no limit.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `oom_in_setup`: memory ran out
@@ -203,7 +201,7 @@ class Trial:
     image_bytes: int | None = None
     stacks: str = ""
     disturbed: str = ""
-    pulled: Literal["", "beside", "awaited"] = ""
+    pulled: bool = False
     beside: int = 0
     image_digest: str = ""
     reference: str = ""

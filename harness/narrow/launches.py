@@ -46,9 +46,6 @@ class NarrowScheduler:
     _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
     _rounds: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def early(self) -> Sequence[Batch]:
-        return ()
-
     def next(self) -> Batch:
         while True:
             decision = self.search.decide(self.outcomes())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
+from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.reasons import BisectReason
@@ -16,7 +17,6 @@ from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
     Decision,
-    Evidence,
     RowVersions,
     Rules,
     VersionEvidence,
@@ -39,10 +39,6 @@ class BisectScheduler:
     baseline: int | None = None
     conclusion: str = ""
     """The result in one sentence; empty until the search is over."""
-
-    def early(self) -> tuple[Batch, ...]:
-        """Return nothing, because only earlier launches show which launches are worthwhile."""
-        return ()
 
     def next(self) -> Batch:
         doubted = self._doubted_baseline()

@@ -8,20 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.judge.cell import cell_verdict
-from harness.judge.comparison.equivalence import may_hold
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
 from harness.judge.history.wants_round import differs_late, wants_round
 from harness.model import Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
-from harness.schedule.aa_replicate import AAReplicate, is_compared
+from harness.schedule.aa_replicate import AAReplicate
 from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import judge_so_far, judge_trials, row_fails_late
-
-REFERENCES = 2
-"""Launches that the oldest version that waited for images has in its turn, without waiting, as a reference."""
 
 
 @dataclass(kw_only=True)
@@ -71,26 +66,6 @@ class FullScheduler:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
         return replace(batch, whole=row_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
 
-    def early(self) -> list[Batch]:
-        """Return the launches to make while images are prepared. If step times are compared, enough launches are left
-        for rounds in which every version has its turn; once those rounds are needed, only the first launch of each
-        version is made, which runs the whole budget.
-        """
-        if self.only is not None:
-            return []
-        enough = self.asked.least
-        if self._compares_steps:
-            enough = min(enough if self._may_be_equivalent() else 1, self.asked.most - self.asked.least)
-        return [
-            Batch(
-                runs=(run,),
-                round=self._label(self._rounds_of(run)),
-                record=_record("round", LaunchReason.WAITING_FOR_IMAGE(number=len(run.trials) + 1)),
-            )
-            for run in self.runs
-            if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
-        ]
-
     # ------------------------------------------------------------ batches
 
     def _confirm(self, able: Sequence[CellRun]) -> Batch | None:
@@ -123,10 +98,6 @@ class FullScheduler:
             return None
         number = min(done[run.cell.id] for run in behind)
         runs = [run for run in behind if done[run.cell.id] == number]
-        if number and self._has_waited:
-            if not self._may_be_equivalent():
-                return self._round(able, next_round(self.runs), reason=LaunchReason.STEP_TIMES_DIFFER())
-            runs = [*self._reference(able, runs), *runs]
         reason = LaunchReason.ROUND(number=number + 1, least=self.asked.least)
         batch = self._round(runs, self._label(number), reason=reason)
         return replace(batch, depth=self._depth(number))
@@ -151,32 +122,7 @@ class FullScheduler:
         """Return the number under which the trials of a round are kept; the numbers in `extra` are already taken."""
         return next(itertools.islice((label for label in itertools.count() if label not in self.extra), number, None))
 
-    def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
-        this shows how waiting affects step times. Once it has had all its launches, no other version replaces it.
-        """
-        compared = [run for run in self.runs if run.runnable and is_compared(run)]
-        waited = [run for run in compared if _awaited(run)]
-        if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
-            return []
-        had_its_turn = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
-        return [] if had_its_turn or waited[0] in runs or waited[0] not in able else waited[:1]
-
-    @property
-    def _has_waited(self) -> bool:
-        """Return whether step times are to be compared although launches waited for images."""
-        return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
-
-    def _may_be_equivalent(self) -> bool:
-        """Return whether launches that waited for images may still show equivalence, which makes rounds needless."""
-        trials = [run.measured if run.runnable else [] for run in self.runs]
-        launches = step_time_launches(trials, steps=self._scenario.steps)
-        return may_hold(launches, limit=self._scenario.limits.of("step_time") or 0.0, wanted=self.asked.least)
-
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
-        reference = self._reference(able, []) if self._has_waited else []
-        if reference and self._may_be_equivalent():
-            return self._round(reference, next_round(self.runs), reason=LaunchReason.WAITING_UNKNOWN())
         always = self._always_fail()
         reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
@@ -217,13 +163,6 @@ class FullScheduler:
             trials, limits=scenario.limits, steps=scenario.steps,
             trials_asked=self.asked, noise=self.noise(), rows=self.rows,
         )  # fmt: skip
-
-    def _has_to_confirm(self, run: CellRun) -> bool:
-        """Return whether the next launch must run the whole budget again; it then waits for its turn."""
-        scenario = self._scenario
-        return not scenario.judge_exit and cell_verdict.needs_whole_budget(
-            run.measured, limits=scenario.limits, steps=scenario.steps
-        )
 
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
@@ -278,11 +217,6 @@ class FullScheduler:
 def _is_measured(run: CellRun) -> bool:
     """Return whether the peaks of a run can be compared, even if its step times cannot."""
     return any(trial.trace is not None for trial in run.measured)
-
-
-def _awaited(run: CellRun) -> int:
-    """Return how many launches waited for images."""
-    return sum(trial.pulled == "awaited" for trial in run.measured)
 
 
 def _record(kind: str, reason: str) -> dict[str, Any]:

@@ -153,28 +153,6 @@ class RowQueue:
                 for place in by_urgency([entry.state for entry in entries], launch_s=self._launch_s())
             ]
 
-    def claim(self, row: RowRun, worker: Worker) -> bool:
-        with self._lock:
-            entry = self._entries.get(row)
-            if entry is None or entry.busy or entry.turns or entry.worker not in (None, worker):
-                return False
-            is_new, entry.busy = self._give(entry, worker), True
-            entry.turns += 1
-        if is_new:
-            self.begin(worker, row)
-        self.recall(row)
-        return True
-
-    def again(self, row: RowRun) -> None:
-        """Give back a claimed row after its launch. The row is judged again if it had a turn before."""
-        entry = self._entry(row)
-        if entry.proposal is not None:
-            self.put_back(row)
-            return
-        with self._lock:
-            entry.turns, entry.busy = 0, False
-            self._lock.notify_all()
-
     def resume(self, worker: Worker) -> None:
         """Continue the rows on which a worker was working when it was lost."""
         for entry in [entry for entry in self._begun.get(worker, {}).values() if entry.busy]:

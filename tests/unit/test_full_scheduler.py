@@ -189,19 +189,6 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
     assert "every version" in str(batches[-1].record["reason"])
 
 
-def test_what_settles_a_cause_needs_no_step_times_again() -> None:
-    """With --decide, versions that had waited for images in an earlier run were launched along with
-    the requested one.
-    """
-    runs = row(3)
-    measure = timed(lambda run: 1e-3)
-    for run in runs[:2]:
-        run.trials = [changed(measure(run, number), pulled="awaited", run="before") for number in range(3)]
-        run.adopted = 3
-    scheduler = FullScheduler(runs=runs, asked=Trials(least=3, most=8), only=frozenset(run.cell.id for run in runs))
-    assert [names(batch) for batch in play(scheduler, measure)] == [{"2"}] * 3
-
-
 def test_versions_of_another_day_are_not_measured_again() -> None:
     """A weekly sweep runs what is new; --fresh asks for measuring all of it side by side."""
     runs = row(3)

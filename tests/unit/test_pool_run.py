@@ -223,9 +223,6 @@ class Pairs:
     def next(self) -> Batch:
         return Batch(runs=self.runs, round=0, record={"kind": "round"})
 
-    def early(self) -> tuple[()]:
-        return ()
-
 
 def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:
     out = io.StringIO()

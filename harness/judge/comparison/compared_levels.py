@@ -11,18 +11,15 @@ import numpy as np
 
 from harness.judge import logs
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
-    BothWays,
     Columns,
     RoundTable,
     best_table,
     level_columns,
     never_side_by_side,
     often,
-    step_time_launches,
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow
@@ -70,11 +67,6 @@ class Compared:
         return best_table(self.working, steps=self.steps)
 
     @cached_property
-    def launches(self) -> Sequence[BothWays]:
-        """Return the step times of each version's launches: those in turn, and those that waited for images."""
-        return step_time_launches(self.working, steps=self.steps)
-
-    @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
         """Return the tables of the level signals that can be compared, by name."""
         by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
@@ -117,13 +109,13 @@ class Compared:
         metric = self.not_finite.get(place)
         return "" if metric is None else ValueReason.NOT_FINITE(name=metric)
 
-    def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
+    def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
-        common rounds, or over all launches if the equivalence test clears every version.
+        common rounds.
         """
-        table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
-        if clear or table is None:
-            return clear
+        table = self.tables.get(name)
+        if table is None:
+            return {}
         return {
             place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
         }
@@ -142,11 +134,6 @@ class Compared:
         figure = rule.prepare(launches)
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
-
-    def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
-        if acquitted(self.launches, limit=limit) is None:
-            return {}
-        return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
 
 
 def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:

@@ -20,8 +20,8 @@ from harness.judge.comparison.which_launches import (
     common_steps,
     ended_as_slow,
     is_clean,
-    is_in_turn,
     is_measured,
+    is_timed,
     is_warm,
     is_whole,
     longest_steps,
@@ -286,11 +286,11 @@ def _output(trial: Trial) -> float | None:
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
+    "step_time": FigureRule(usable=is_timed, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
-    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
-    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
-    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
+    "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
+    "cpu_time": FigureRule(usable=is_timed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
+    "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
     "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s")), absent=SignalReason.NO_SETUP),
     "first_step": FigureRule(
         usable=is_warm, prepare=_of_itself(_fact("first_step_s")), absent=SignalReason.NO_STEP_TIMED
@@ -306,4 +306,4 @@ RULES: Mapping[str, FigureRule] = {
     "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
-BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
+BEST = FigureRule(usable=is_timed, prepare=_of_steps(best_step_s))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from harness.judge import logs
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.compared_levels import Compared
-from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import least_found, noise_within
 from harness.judge.history.level_changes import signal_share_of, strictest
@@ -26,8 +25,8 @@ def visible(
     """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
 
     It is computed from all versions and rounds together, and is never below the lane's A/A noise. Metrics that were not
-    compared are left out; None if no metric was compared. For step times that the equivalence test cleared, it is the
-    bound of that test; for late step times without a table, it follows from the variation within single launches.
+    compared are left out; None if no metric was compared. For late step times without a table, it follows from the
+    variation within single launches.
     """
     seen: dict[str, float] = {}
     for metric in compared_limits(limits):
@@ -35,9 +34,6 @@ def visible(
         least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
-    most = acquitted(compared.launches, limit=limits.of("step_time"))
-    if most is not None:
-        seen["step_time"] = logs.share_of(most)
     is_late_compared = "late_step_time" in compared_limits(limits)
     if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
         seen["late_step_time"] = logs.share_of(OF_TWO_LAUNCHES * compared.late_spread)

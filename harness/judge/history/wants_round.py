@@ -12,7 +12,6 @@ import numpy as np
 
 from harness.judge import logs
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -20,7 +19,6 @@ from harness.judge.comparison.round_tables import (
     level_columns,
     level_table,
     rounds_in_common,
-    step_time_launches,
 )
 from harness.judge.history.detectable_effect import compared_limits, least_detectable
 from harness.judge.history.level_changes import signal_share_of
@@ -51,8 +49,6 @@ def wants_round(
     if unsure is not None:
         return unsure
     for metric, limit in _asking(limits).items():
-        if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
-            continue
         lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
         if lacking is not None:
             return lacking
@@ -84,18 +80,18 @@ def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Ste
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
-    """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or launches
-    waited for images.
+    """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or images were
+    pulled at the same time.
 
-    None if no round has every version and no launch waited: versions were then added on another day, and the user
+    None if no round has every version and no image was pulled: versions were then added on another day, and the user
     decides (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
     common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
         return None
-    is_awaited = any(trial.pulled == "awaited" for version in trials for trial in version)
-    if not common and not (is_awaited and metric == "step_time" and wanted >= FEWEST_ROUNDS):
+    is_pulled = any(trial.pulled for version in trials for trial in version)
+    if not common and not (is_pulled and metric == "step_time" and wanted >= FEWEST_ROUNDS):
         return None
     return RoundReason.INCOMPLETE_ROUNDS(signal=SIGNALS[metric].title, common=common, wanted=wanted)
 

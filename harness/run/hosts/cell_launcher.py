@@ -96,9 +96,8 @@ class CellLauncher:
 
     # ------------------------------------------------------------ trials
 
-    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], awaited: bool) -> None:
-        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial;
-        `awaited`: the lane waits for an image of its batch.
+    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int]) -> None:
+        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial.
 
         A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
         cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler first
@@ -115,12 +114,15 @@ class CellLauncher:
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         reviewed, description = self._reviewed_launch(run, run.prepared, batch, number=number)
-        trial = replace(reviewed.trial, beside=others())
-        trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
+        trial = replace(
+            reviewed.trial,
+            beside=others(),
+            pulled=self.images.pulled_since(begun_s),
+            cold=run.prepared.digest in self.cold,
+            image_bytes=run.image_bytes,
+        )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
-        if self.images.busy_since(begun_s):
-            trial = replace(trial, pulled="awaited" if awaited else "beside")
         for changed in self._settled(run, trial):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]

@@ -57,7 +57,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 
-@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 16), (0.05, None), (0.01, None)])
+@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 23), (0.05, None), (0.01, None)])
 def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
     """With a limit of 10 %, the advice for a host where only 890 % would have shown was `--trials 12`."""
     noisy = [
@@ -292,7 +292,7 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
     trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(row(), sizes, strict=True)]
     values = [cell.signals["output"].value for cell in told(trials)]
     assert values == pytest.approx([size / 1000 for size in sizes])
-    assert of_row(trials).levels("output", limit=1.0)[0][0] == pytest.approx(HARDLY)
+    assert of_row(trials).levels("output")[0][0] == pytest.approx(HARDLY)
 
 
 def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
