@@ -60,7 +60,6 @@ from harness.model.matrix import (
     Build,
     ContainerKind,
     EngineKind,
-    Excluded,
     Graft,
     Host,
     Image,

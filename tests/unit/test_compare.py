@@ -19,7 +19,7 @@ from rich.console import Console
 from harness.cli import cli
 from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.compare import compare_runs
+from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
     CellResult,
@@ -248,6 +248,18 @@ def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
     (second / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(UsageError, match=r'limits .*"memory": 0\.5.*"memory": 0\.05'):
         compare_runs([first, second])
+
+
+@pytest.mark.parametrize("limit", [0, -0.5])
+def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, limit: float) -> None:
+    """Such a plan.json was damaged or changed by hand."""
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    plan = json.loads((second / "plan.json").read_text())
+    plan["scenarios"][0]["settings"]["limits"]["signals"]["step_time"] = limit
+    (second / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=r"plan\.json: .*a limit is above zero, not") as refused:
+        compare_runs([first, second])
+    assert "\n" not in str(refused.value)
 
 
 def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:

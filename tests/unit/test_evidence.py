@@ -21,10 +21,8 @@ from harness.cli import cli
 from harness.cli import run as main
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
-from harness.flows.evidence.diff import difference
-from harness.flows.evidence.issue import issue
-from harness.flows.evidence.repro import recipe
-from harness.flows.parts.reread import read_result
+from harness.flows.evidence import difference, issue, recipe
+from harness.flows.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.answers.evidence import Container, EnvironmentDifference, Machine

@@ -13,7 +13,7 @@ import pytest
 from harness.assess.row_verdicts import thinned_cell
 from harness.cli.shared.results import FORMATS, write_result
 from harness.errors import UsageError
-from harness.flows.parts import reread
+from harness.flows import reread
 from harness.judge.attribution.cause import attribute
 from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip
 from harness.model.matrix import Gpu

@@ -170,7 +170,7 @@ def why(result: CellResult) -> str:
     A problem that kept the cell from being measured as planned comes first.
     """
     if result.cell.excluded is not None:
-        return f"excluded: {result.cell.excluded.why}"
+        return f"excluded: {result.cell.excluded}"
     problem, reason = result.problem, result.verdict.why
     return reason if problem in ("", reason) else f"{HINDERED}: {problem}; {reason}"
 

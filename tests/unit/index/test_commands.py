@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.cli.history import VERDICTS
 from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.indexed_runs import list_drifts, remember
+from harness.flows.index import list_drifts, remember
 from harness.index import FILE
 from harness.index.index_schema import TABLES
 from harness.model import VerdictName

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, SignalVerdict, Skip, Variant
+from harness.model import CellResult, CellVerdict, Lane, Limits, SignalVerdict, Skip, Variant
 from harness.report.content import totals, version_table
 from harness.report.exports import markdown
 from harness.report.page import html_page
@@ -46,7 +46,7 @@ def test_a_cell_says_how_often_and_why() -> None:
 
 def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
     entry = build.quickstart().cells[0]
-    left_out = replace(entry, cell=replace(entry.cell, excluded=Excluded(why="too long for a weekly run")),
+    left_out = replace(entry, cell=replace(entry.cell, excluded="too long for a weekly run"),
                        verdict=build.unknown("untested", ""))  # fmt: skip
     assert words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
 
