@@ -17,13 +17,13 @@ from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
+from harness.judge.history.returned_nan import nan_versions
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (
     GOOD,
     LEVELS,
-    METRIC_PREFIX,
     CellResult,
     Change,
     Install,
@@ -104,7 +104,7 @@ def judge_row(
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps)
-    if not_finite := _not_finite(values):
+    if not_finite := {} if scenario.judge_exit else nan_versions(compared.alike, scenario.limits):
         named = {place: ", ".join(names) for place, names in not_finite.items()}
         compared = replace(compared, not_finite=named)
     changes = _changes(row, compared, noise=noise, searched=searched)
@@ -128,15 +128,6 @@ def judge_row(
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
     levels = [name for name in compared.tables if limits.of(name) is not None]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
-
-
-def _not_finite(values: Mapping[str, Values]) -> Mapping[int, Sequence[str]]:
-    """Return, by position, the metrics whose NaN makes the version bad."""
-    named: dict[int, list[str]] = {}
-    for signal, metric in values.items():
-        for place in metric.not_finite:
-            named.setdefault(place, []).append(signal.removeprefix(METRIC_PREFIX))
-    return named
 
 
 def noise_place_of(row: VersionRow) -> tuple[str, str]:

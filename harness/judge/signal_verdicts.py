@@ -13,7 +13,6 @@ from itertools import pairwise
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.round_tables import Round
-from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
@@ -112,7 +111,7 @@ def _absent(name: str, compared: Compared, place: int) -> str:
         return rule.absent()
     if badness := compared.badness(place):
         return SignalReason.BAD_VERSION(verdict=badness)
-    return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()
+    return rule.unusable()
 
 
 def _of_place(
