@@ -56,7 +56,7 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
     rng = np.random.default_rng([seed, number, *entry.cell.image.version.encode()])
     steps = np.arange(1.0, 521.0)
     pace = step_s * float(np.exp(rng.normal(0, 0.01)))
-    rate = entry.verdict.rate_kib_per_step or 0.0
+    rate = entry.verdict.of("memory").value or 0.0
     columns = {"step_s": pace * np.exp(rng.normal(0, 0.01, len(steps))), "rss_kib": 30_000 + np.round(rate * steps)}
     return Trial(
         cell_id=entry.cell.id,
@@ -486,7 +486,7 @@ def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
     [
         (build.flat(), "flat ≤0.017", "both good"),
         (replace(build.flat(), provisional=True), "flat ≤0.017 so far", "neither is bad"),
-        (replace(build.flat(), signals={"step_time": SignalVerdict(seen="blind")}), "flat ≤0.017", "neither is bad"),
+        (build.told(build.flat(), "step_time", seen="blind"), "flat ≤0.017", "neither is bad"),
     ],
 )
 def test_a_side_that_is_not_decided_is_not_called_good(verdict: CellVerdict, shown: str, together: str) -> None:
