@@ -8,13 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.judge.cell.agreement import AGREE
 from harness.judge.comparison.which_launches import Launches
 from harness.judge.history.transitions import transitions
 from harness.model import Change, Limits, Metric, Trial
 from harness.model.measured import AGENT_COLUMNS
-
-AGREE = 2
-"""Launches that must agree: on NaN, or on exact values."""
 
 
 def returned_names(trial: Trial) -> set[str]:
