@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.assess.earlier_runs import known_trial, newest_runs
-from harness.judge.comparison.aa_noise import Replicates, noise_of, pooled
+from harness.judge.comparison.noise import Replicates, noise_of, pooled
 from harness.model import Host, Noise, Plan, Trial, VersionRow
 from harness.store.trial_json import trial_files
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import exit_codes
 from harness.assess.compare.refused import CellOfRun, refused_fields, row_name
-from harness.judge.comparison.aa_noise import noise_of, pooled
+from harness.judge.comparison.noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import Column, Measured, Noise, Pair, RunResult, Steps, VersionRow, signal_of
 from harness.reasons import CompareReason
