@@ -16,8 +16,7 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, marked
-from harness.run.docker.dead_containers import UNCHECKED_AGE_S, living, remove_dead
+from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, living, marked, remove_dead
 from harness.run.hosts import owner
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images.our_images import IMAGE_LABEL

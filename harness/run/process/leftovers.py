@@ -1,6 +1,6 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`docker/dead_containers.py` does the same for containers. The name of each item contains its owner; items of a living
+`docker/containers.py` does the same for containers. The name of each item contains its owner; items of a living
 owner are not touched.
 """
 
