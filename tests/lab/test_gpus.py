@@ -21,7 +21,7 @@ from harness.model.matrix import Gpu
 from harness.plan.lanes import choose_lanes
 from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import world
 from tests.lab.daemon import HOOK, Daemon

@@ -13,7 +13,7 @@ from harness.model import Cell, Variant
 from harness.model.watching import unheard
 from harness.probes.looked import Looked, SentFiles
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 

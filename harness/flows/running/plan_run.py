@@ -18,7 +18,7 @@ from harness.flows.running.pool_run import PoolRun
 from harness.flows.running.running_rows import RunningRows
 from harness.model import Host, Plan
 from harness.plan.explain import most_launches, typical_launches
-from harness.run.hosts.beside import compares_times
+from harness.run.hosts.side_by_side import compares_times
 from harness.run.run_interfaces import RowRun
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory

@@ -19,7 +19,7 @@ from harness.model import Plan
 from harness.model.watching import unheard
 from harness.plan.cells import including
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.keys import trial_key
+from harness.run.trial.payload import trial_key
 from harness.schedule.compatibility import cannot_run
 from harness.store import RunDirectory
 

@@ -18,7 +18,7 @@ from harness.flows.parts.hosts.threads import in_threads
 from harness.model import Scenario, Steps, Variant
 from harness.run.engine import LaunchRequest, Prepared
 from harness.run.process import leftovers
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 SCRIPT = '''"""The control: a loop of Python, and a copy of 16 MiB."""

@@ -28,8 +28,8 @@ from harness.run.docker.attach import AttachedSession, close_stream, open_stream
 from harness.run.docker.docker_client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import LaunchRequest, Payload
-from harness.run.hosts import owner
-from harness.run.waiting import Beat, waited
+from harness.run.hosts import holders
+from harness.run.interruptible import Beat, waited
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
@@ -129,7 +129,10 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     therefore is the harness's only if its label NAME_LABEL equals its name.
     """
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
-    return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
+    return {
+        "name": name,
+        "labels": {**(labels or {}), holders.OWNER_LABEL: str(holders.this_process()), NAME_LABEL: name},
+    }
 
 
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
@@ -334,7 +337,7 @@ def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, b
     return output.decode(errors="replace")
 
 
-# ---------------------------------------------------------------- dead containers
+# ---------------------------------------------------------------- leftovers of dead runs
 
 
 UNCHECKED_AGE_S = 600
@@ -368,15 +371,15 @@ def living(client: docker.DockerClient) -> list[str]:
 
 
 def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
-    labelled = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
+    labelled = client.api.containers(all=True, filters={"label": [holders.OWNER_LABEL, NAME_LABEL]})
     return [container for container in labelled if is_harness_container(container)]
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float | None = None) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
-    maker = owner.parse(container["Labels"][owner.OWNER_LABEL])
-    lives = None if maker is None else owner.is_alive(maker)
+    maker = holders.parse(container["Labels"][holders.OWNER_LABEL])
+    lives = None if maker is None else holders.is_alive(maker)
     if lives is not None:
         return not lives
     age_s = (time.time() if now_s is None else now_s) - container["Created"]

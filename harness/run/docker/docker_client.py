@@ -20,7 +20,7 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, InvalidVersion
 from docker.utils import kwargs_from_env, version_lt
 from docker.utils.config import find_config_file
-from paramiko import SSHException
+from paramiko import SSHException  # type: ignore[import-untyped]
 from requests import PreparedRequest, Response
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
@@ -207,7 +207,7 @@ def proxies(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in PROXIES if name in environ}
 
 
-# ---------------------------------------------------------------- reachability
+# ---------------------------------------------------------------- time limits, lost engines and remedies
 
 
 REACHED_S = 20.0
@@ -311,7 +311,7 @@ def keep_alive(client: docker.DockerClient) -> None:
                 transport.sock.setsockopt(*option)
 
 
-# ---------------------------------------------------------------- podman
+# ---------------------------------------------------------------- Podman
 
 
 LEAST_PODMAN = (5, 4)  # the first whose API can change a restart policy (needed by the lease) and has device requests

@@ -23,8 +23,8 @@ from harness.run.hosts.host_gpus import first_available
 from harness.run.images import build_images as builds
 from harness.run.images import find_images, grafts, our_images, overlay
 from harness.run.images.disk_budget import total_bytes
+from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
-from harness.run.retrying import WAITS_S, NetworkRetries
 
 
 def open_engine(
@@ -172,11 +172,11 @@ class DockerEngine:
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
             lapsed = lease.lapsed(self._client, place=self._place)
-            return (*containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
+            return (*containers.leftovers(self._client).values(), *((lease.NAME,) if lapsed else ()))
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            removed, lapsed = containers.remove_dead(self._client), lease.lapsed(self._client, place=self._place)
+            removed, lapsed = containers.remove_leftovers(self._client), lease.lapsed(self._client, place=self._place)
             if lapsed is None:
                 return removed
             containers.remove(self._client, lapsed.id)

@@ -75,7 +75,7 @@ def _answer(client: docker.DockerClient, image_id: str, command: list[str], *, w
             return ""
 
 
-# ---------------------------------------------------------------- gpu probe
+# ---------------------------------------------------------------- GPUs
 
 
 SMALLEST_BYTES = 20 << 20

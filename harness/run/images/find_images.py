@@ -17,8 +17,7 @@ from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.docker_client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
-from harness.run.retrying import BUSY, unavailable
-from harness.run.waiting import streamed, waited
+from harness.run.interruptible import BUSY, streamed, unavailable, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64

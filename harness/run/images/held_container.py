@@ -15,11 +15,11 @@ from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.attach import read_stream
 from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
-from harness.run.hosts.owner import OWNER_LABEL
+from harness.run.hosts.holders import OWNER_LABEL
 from harness.run.images import build_errors
 from harness.run.images.find_images import Found, find_python, inspect, local_image
 from harness.run.images.our_images import IMAGE_LABEL
-from harness.run.tail import BoundedTail
+from harness.run.interruptible import BoundedTail
 
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"

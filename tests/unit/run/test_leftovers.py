@@ -17,7 +17,7 @@ import pytest
 
 import harness
 from harness.errors import InfrastructureError
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from harness.run.process.cgroups import TrialCgroup
 
@@ -26,7 +26,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a fold
 
 
 def dead_name(mark: str = "abcd", *, prefix: str = leftovers.PREFIX) -> str:
-    ours = owner.this_process()
+    ours = holders.this_process()
     return f"{prefix}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
 
 

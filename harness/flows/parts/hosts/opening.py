@@ -19,7 +19,7 @@ from harness.model.watching import Say
 from harness.plan.equal_machines import odd_ones
 from harness.plan.lanes import choose_lanes
 from harness.run.engine import Engine, Lease
-from harness.run.hosts import other_sweeps
+from harness.run.hosts import holders
 
 GATHER_S = 10.0
 """Seconds that a pool of a cluster waits for more nodes once it has one. Later nodes join it while it runs."""
@@ -143,7 +143,7 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
-    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    announced = holders.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
     with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
             progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")
