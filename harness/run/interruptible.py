@@ -1,8 +1,9 @@
 """Calls engines and programs so that every wait can be interrupted: `beat` is called every 0.2 s and may raise.
 
 A thread that waits in a call to the engine cannot abandon the call. A long call therefore runs in a separate thread,
-and its connection is shut down from outside; the engine then abandons the operation. Calls that failed because of the network are made again: such an
-error is temporary, while a wrong name or a failed build is permanent. Of a program's output the end is kept.
+and its connection is shut down from outside; the engine then abandons the operation. Calls that failed because of the
+network are made again: such an error is temporary, while a wrong name or a failed build is permanent. Of a program's
+output the end is kept.
 """
 
 from __future__ import annotations
