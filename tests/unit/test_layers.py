@@ -37,12 +37,10 @@ ALLOWED = {
     "masking": set(),
     "facts": BASE | {"reasons"},
     "traces": BASE | {"columns", "safe_files", "store"},
-    "failure_rate": BASE,
-    "judge": BASE | {"failure_rate", "reasons"},
+    "judge": BASE | {"reasons"},
     "probes": BASE,
-    "narrow": BASE
-    | {"failure_rate", "flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
-    "schedule": BASE | {"judge", "run", "failure_rate", "compat", "reasons"},
+    "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
+    "schedule": BASE | {"judge", "run", "compat", "reasons"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
@@ -88,10 +86,13 @@ ROOMS = {
         ("flow",),
     ),
     "flows": (
-        ("parts",),
-        ("running",),
+        ("context",),
+        ("hosts",),
+        ("reread", "running", "index"),
+        ("pool",),
+        ("deciding",),
         ("sweep",),
-        ("evidence", "runs", "upkeep", ""),
+        ("",),
     ),
 }
 

@@ -344,7 +344,8 @@ class Test:
         """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
         three degrees of freedom).
         """
-        return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
+        launches = self.rounds * self.smaller
+        return max(self.spread.cautious(self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
 
     @property
     def seen(self) -> int:

@@ -25,7 +25,7 @@ from harness.run.hosts import holders
 from harness.run.interruptible import BEAT_S
 from harness.safe_files import opened
 
-REMEDY = "free some space there, or set HARNESS_CACHE (`images:` on a Slurm host) to a writable folder"
+REMEDY = "free some space there, or set HARNESS_CACHE (on a cluster, `images:`) to a writable folder"
 
 
 def reason_of(error: OSError) -> str:

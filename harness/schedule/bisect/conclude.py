@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.judge.history.flaky import Reach
 from harness.reasons import SkipReason
 from harness.schedule.bisect.bisect_records import Boundary, RowVersions, Rules, version_name
-from harness.schedule.bisect.flaky_extent import Reach, doubt, reach_of
 from harness.schedule.bisect.level_bisection import level_boundaries
 from harness.schedule.bisect.states import StateChange, changes_of, has_agreeing, is_mixed, metrics_of, version_state
+from harness.schedule.bisect.which_next import doubt, reach_of
 
 
 def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.judge.history.flaky import lucky_runs
 from harness.reasons import BisectReason
-from harness.schedule.bisect import flaky_extent, halving
+from harness.schedule.bisect import which_next
 from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
@@ -29,13 +30,14 @@ from harness.schedule.bisect.states import (
     PATIENCE,
     StateChange,
     changes_of,
-    doubtful_runs,
     enough_failures,
     evidence_of,
+    evidences,
     failures_from,
     has_agreeing,
     is_mixed,
     metrics_of,
+    states_of,
     version_state,
 )
 
@@ -121,7 +123,7 @@ def _believed(version: VersionEvidence, rules: Rules) -> bool:
 def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide to launch good versions between two bad ones again, because they may only have been lucky."""
     for metric in metrics_of(versions):
-        for run in doubtful_runs(versions, metric):
+        for run in lucky_runs(states_of(versions, metric), evidences(versions, metric)):
             able = [place for place in run if versions[place].launchable(rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
@@ -142,10 +144,10 @@ def _between(versions: RowVersions, rules: Rules) -> Decision | None:
 
 
 def _halve(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
-    place = halving.splitting_version(versions, change, rules)
+    place = which_next.splitting_version(versions, change, rules)
     if place is None:
         return _confirm(versions, change, rules)
-    count = len(halving.open_places(versions, change, rules))
+    count = len(which_next.open_places(versions, change, rules))
     sides, version = _sides(versions, change), version_name(versions, place)
     reason = BisectReason.SPLITS(sides=sides, version=version, count=count, s="s" if count > 1 else "")
     return _about(change, "halve", [place], reason)
@@ -177,15 +179,15 @@ def _about(change: StateChange, kind: DecisionKind, launch: Sequence[int], reaso
 
 def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
-    reach = flaky_extent.reach_of(versions, change)
-    place = flaky_extent.most_informative(versions, change, reach, rules)
+    reach = which_next.reach_of(versions, change)
+    place = which_next.most_informative(versions, change, reach, rules)
     if place is None:
         return _confirm(versions, change, rules)
     posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
     seen = evidence_of(versions[change.bad], change.metric)
     bad, version = version_name(versions, change.bad), version_name(versions, place)
     if seen.good:
-        share = reach.fails(max(seen.survived, default=None))
+        share = which_next.fails(reach, max(seen.survived, default=None))
         found = BisectReason.FLAKY(bad=bad, share=share)
     else:
         found = BisectReason.MAYBE_FLAKY(bad=bad)
@@ -195,8 +197,8 @@ def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Deci
 
 def _in_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
-    chance = flaky_extent.doubt(versions, change)
-    place = flaky_extent.settling(versions, change, rules) if chance > rules.alpha else None
+    chance = which_next.doubt(versions, change)
+    place = which_next.settling(versions, change, rules) if chance > rules.alpha else None
     if place is None:
         return None
     good, version = version_name(versions, change.good), version_name(versions, place)

@@ -16,7 +16,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_levels
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
@@ -24,7 +24,7 @@ from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_
 def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     compared = of_row(trials)
     asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
-    return with_levels(compared, compared.cells, asked)
+    return with_signals(compared, {}, asked)
 
 
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
@@ -57,7 +57,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
 
-@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 16), (0.05, None), (0.01, None)])
+@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 23), (0.05, None), (0.01, None)])
 def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
     """With a limit of 10 %, the advice for a host where only 890 % would have shown was `--trials 12`."""
     noisy = [
@@ -193,7 +193,7 @@ def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> C
 )  # fmt: skip
 def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: list[int]) -> None:
     signal = SignalVerdict(seen="good", value=1.0)
-    cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
+    cells = [CellVerdict(verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
     marked = with_changes(cells, [change(*one) for one in kept], [])
     assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
     dropped = with_changes(cells, [], [change(*one) for one in kept])

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.schedule.bisect.bisect_records import Decision, Evidence, Rules, VersionEvidence
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
 from harness.schedule.bisect.conclude import conclude
 from harness.schedule.bisect.decide import decide
 from tests.nightly import many

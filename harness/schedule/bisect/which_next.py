@@ -1,71 +1,95 @@
-"""Estimates the extent of a flaky failure: a posterior over the outermost version that has it."""
+"""Chooses the version whose launch says most about where a state changes.
+
+As long as every launch is believed, that is the version that halves the range between the two sides. If the failure is
+flaky, it is the one with the most information about how far the failure reaches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from harness.model import Floats
-from harness.schedule.bisect.bisect_records import Evidence, RowVersions, Rules, VersionEvidence
-from harness.schedule.bisect.states import StateChange, believed_states, evidence_of
-from harness.schedule.bisect.survival import chance_of_luck, chances, chances_in_time
+from harness.judge.history import flaky
+from harness.judge.history.flaky import Evidence, Reach, believed, chance_of_luck, chances
+from harness.schedule.bisect.bisect_records import RowVersions, Rules, VersionEvidence
+from harness.schedule.bisect.states import (
+    StateChange,
+    evidence_of,
+    evidences,
+    failures_from,
+    may_be_settled,
+    says_nothing,
+    states_of,
+)
 
 NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """The extent that a failure may have. `places` go from the bad version next to the good ones outwards;
-    `outermost[i]` is the probability that places[i] is the last bad one of them. `seen` is the evidence of bad
-    versions.
+# ---------------------------------------------------------------- every launch is believed
+
+
+def open_places(versions: RowVersions, change: StateChange, rules: Rules) -> list[int]:
+    """Return the versions between the two sides that can still be launched."""
+    return [p for p in range(change.before + 1, change.after) if may_be_settled(versions[p], change.metric, rules)]
+
+
+def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
+    """Return the version that halves the range between the two sides, or None if nothing is left to launch.
+
+    With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
+    worst case. If the bad side has failed only once, the part next to it is smaller by one if that costs nothing: if
+    nothing else fails, the launch that is saved confirms the failure. Among these splits, the best is an image at hand
+    (but not close to the edge, which would cost launches on average), then one far from versions that gave no result
+    (their neighbours often give none either), then the middle.
     """
+    places = open_places(versions, change, rules)
+    if not places:
+        return None
+    count = len(places) + 1
+    silent = [p for p in range(change.before + 1, change.after) if says_nothing(versions[p], change.metric)]
+    largest = (1 << (count - 1).bit_length()) // 2
+    spare = count < 2 * largest and failures_from(versions, change) < 2
 
-    places: tuple[int, ...]
-    outermost: Floats
-    seen: tuple[Evidence, ...]
+    def affordable(index: int) -> bool:
+        older, newer = index, count - index
+        beside_bad = newer if change.worse else older
+        return max(older, newer) <= largest and beside_bad <= largest - spare
 
-    def bad(self, index: int) -> float:
-        """Return the probability that places[index] is bad."""
-        return float(self.outermost[index:].sum())
+    def rank(index: int) -> tuple[bool, int, int, int]:
+        place = places[index - 1]
+        cheap = versions[place].at_hand and 4 * min(index, count - index) >= count
+        distance = min((abs(place - other) for other in silent), default=0)
+        return not cheap, versions[place].launches, -min(distance, len(silent) + 1), abs(2 * index - count)
 
-    def fails(self, steps: int | None) -> float:
-        """Return the probability that a launch of `steps` steps fails, if its version is bad."""
-        return 1 - chance_of_luck(self.seen, [_good(steps)])
-
-
-def reach_of(versions: RowVersions, change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
-    """Return the posterior: each version outwards, up to the next bad one, may be bad and have been lucky so far."""
-    outwards = -1 if change.worse else 1
-    states = believed_states(versions, change.metric)
-    places = [change.bad, *_until(states, versions, change.bad, step=outwards, stop=True)]
-    inside = [change.bad, *_until(states, versions, change.bad, step=-outwards, stop=False)]
-    seen = tuple(evidence_of(versions[place], change.metric) for place in inside)
-    fits = by(seen, [evidence_of(versions[place], change.metric) for place in places[1:]])
-    return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=seen)
+    return places[min(filter(affordable, range(1, count)), key=rank) - 1]
 
 
-def _until(states: Sequence[bool | None], versions: RowVersions, start: int, *, step: int, stop: bool) -> list[int]:
-    """Return the testable positions from `start` on, up to the next whose state is `stop`."""
-    places: list[int] = []
-    place = start + step
-    while 0 <= place < len(states) and states[place] is not stop:
-        if versions[place].testable or versions[place].launches:
-            places.append(place)
-        place += step
-    return places
+# ---------------------------------------------------------------- a flaky failure
+
+
+def reach_of(versions: RowVersions, change: StateChange, *, always: bool = False) -> Reach:
+    """Return the posterior of how far the bad side of a change reaches."""
+    seen = evidences(versions, change.metric)
+    states = believed(states_of(versions, change.metric), seen)
+    return flaky.reach_of(states, seen, change.bad, outwards=-1 if change.worse else 1, always=always)
+
+
+def fails(reach: Reach, steps: int | None) -> float:
+    """Return the probability that a launch of `steps` steps fails, if its version is bad."""
+    return 1 - chance_of_luck(reach.seen, [_good(steps)])
 
 
 def most_informative(versions: RowVersions, change: StateChange, reach: Reach, rules: Rules) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     left = [0, *(_left(versions[place], rules) for place in reach.places[1:])]
     steps = _steps(versions, reach.places, change, rules)
-    fails = {each: reach.fails(each) for each in set(steps)}
+    shares = {each: fails(reach, each) for each in set(steps)}
     end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
     bits = {
-        place: _bits(reach.bad(index), fails[steps[index]])
+        place: _bits(reach.bad(index), shares[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
         if left[index] > 0
     }
@@ -93,7 +117,7 @@ def doubt(versions: RowVersions, change: StateChange) -> float:
     """
     if not evidence_of(versions[change.bad], change.metric).timed:
         return 0.0
-    reach = reach_of(versions, change, by=chances_in_time)
+    reach = reach_of(versions, change, always=True)
     return reach.bad(reach.places.index(change.good))
 
 
