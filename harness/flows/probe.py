@@ -28,7 +28,7 @@ from harness.probes import (
     with_size,
 )
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes

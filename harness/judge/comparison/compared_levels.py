@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +12,6 @@ from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
-    WANTED_ROUNDS,
     Columns,
     RoundTable,
     best_table,
@@ -24,7 +22,7 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Steps, Trial
 from harness.reasons import ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
@@ -68,10 +66,13 @@ class Compared:
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
-        """Return the tables of the level signals that can be compared, by name."""
+        """Return the tables of the level signals that can be compared, by name; that of an exact signal has one row."""
         by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
-        by_name |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
-        return {name: table for name, table in by_name.items() if table is not None}
+        return {name: table for name, table in by_name.items() if table is not None} | {
+            name: RoundTable(values=np.log([[level for level, _ in own.values()]]), positions=tuple(own))
+            for name in EXACT
+            if len(own := self.own_levels(name)) > 1
+        }
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
@@ -136,44 +137,6 @@ class Compared:
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
 
 
-def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
-    """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
-    if len(levels) < 2:
-        return None
-    row = [math.log(level) for level, _ in levels.values()]
-    return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
-
-
-def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """Return the cells with their compared step times and memory peaks; `searched`: a bisection has no full rounds."""
-    step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
-    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
-
-
-def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
-    levels = compared.own_levels(name) if searched else compared.levels(name)
-    return levels if len(levels) > 1 else {}
-
-
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
-
-
-def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
-    step, step_ci = _scaled(step_s, 1000.0)
-    peak, peak_ci = _scaled(peak_kib, 1 / 1024)
-    return replace(
-        cell,
-        compared_step_ms=step,
-        compared_step_ms_ci=step_ci,
-        compared_peak_mib=peak,
-        compared_peak_mib_ci=peak_ci,
-    )
-
-
-def _scaled(level: LevelEstimate | None, factor: float) -> tuple[float | None, Interval | None]:
-    if level is None:
-        return None, None
-    value, interval = level
-    return value * factor, None if interval is None else (interval[0] * factor, interval[1] * factor)
