@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from harness import facts
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
@@ -126,7 +127,7 @@ def judge_row(
 
 
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
-    levels = [name for name in compared.tables if limits.of(name) is not None]
+    levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
 
 

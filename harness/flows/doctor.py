@@ -25,7 +25,7 @@ from harness.run.engine import LaunchRequest, Prepared
 from harness.run.images.disk_budget import name_of
 from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, wanted
 from harness.run.process import leftovers
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 

@@ -21,7 +21,7 @@ from harness.probes.largest import search_largest, sizes_of, with_size
 from harness.probes.looked import Looked, SentFiles
 from harness.probes.probe_files import Unreadable
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes

@@ -17,10 +17,10 @@ from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
+from harness.run.interruptible import BEAT_S, Beat
 from harness.run.slurm.container_commands import VERSIONS, options_of
 from harness.run.slurm.queue import Allocation, allocate, run_slurm
 from harness.run.slurm.steps import printed_on_node
-from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
     'echo "GPUs $SLURM_STEP_GPUS/$CUDA_VISIBLE_DEVICES";'

@@ -28,13 +28,12 @@ from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.images.needs import architecture_of
 from harness.run.images.our_images import EngineImage, familiar
+from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
 from harness.run.process import environments, leftovers
-from harness.run.process.item_locks import locked, protected, reason_of, removable
-from harness.run.process.store import room_of
-from harness.run.retrying import NetworkTrouble, unavailable
+from harness.run.process.environments import room_of
+from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.steps import ANSWER_S, printed_on_node
-from harness.run.waiting import Beat, silent
 
 FOLDER = "containers"
 MOST_RECORD_BYTES = 1 << 20

@@ -11,10 +11,10 @@ from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
 from harness.run import memory_limit
 from harness.run.engine import LaunchRequest, Prepared, Session
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import environments, leftovers
 from harness.run.process.engine import environment_of
-from harness.run.process.store import EnvironmentStore
+from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import steps
 from harness.run.slurm.container_commands import (
     BARE,
@@ -198,7 +198,7 @@ UNPACK_S = 3600.0
 def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
     """Unpack an image on the node if this has not been done; return the container's name. Raises
     InfrastructureError."""
-    mine = str(owner.this_process()).replace(":", "_")
+    mine = str(holders.this_process()).replace(":", "_")
     name = f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"  # pyxis adds the prefix `pyxis_`
     if name in allocation.checked:
         return name
