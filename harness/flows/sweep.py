@@ -24,7 +24,7 @@ from harness.matrix import load_matrix
 from harness.model import Explanation, Host, Matrix, Plan, RunResult, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain, most_launches, typical_launches
-from harness.run.hosts.beside import compares_times
+from harness.run.hosts.side_by_side import compares_times
 from harness.run.run_interfaces import RowRun
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
