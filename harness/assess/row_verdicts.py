@@ -26,11 +26,11 @@ from harness.model import (
     LEVELS,
     CellResult,
     Change,
+    Floats,
     Install,
     Limits,
     Noise,
     Observed,
-    Trace,
     Trial,
     VersionRow,
 )
@@ -154,13 +154,24 @@ def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
 
 
 def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
-    """Return the trial with at most `rows` rows in its trace."""
+    """Return the trial with at most `rows` rows in its trace, and as many of its counts."""
     trace = trial.trace
     if trace is None or len(trace.step) <= rows:
         return trial
-    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
-    columns = {name: values[kept] for name, values in trace.columns.items()}
-    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+    return replace(
+        trial,
+        trace=replace(
+            trace,
+            step=_thinned(trace.step, rows),
+            columns={name: _thinned(values, rows) for name, values in trace.columns.items()},
+            counts={name: _thinned(values, rows) for name, values in trace.counts.items()},
+        ),
+    )
+
+
+def _thinned(values: Floats, rows: int) -> Floats:
+    """Return at most `rows` evenly spaced values, the first and the last among them."""
+    return values[np.unique(np.linspace(0, len(values) - 1, rows).astype(np.intp))] if len(values) > rows else values
 
 
 def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:
