@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.assess.row_verdicts import thinned_cell, thinned_trial
-from harness.cli.shared.results import FORMATS, write_result
+from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
 from harness.judge.attribution.cause import attribute
