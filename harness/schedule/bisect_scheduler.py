@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.judge.api import judge_cell_of
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.flaky import Evidence
@@ -23,7 +24,7 @@ from harness.schedule.bisect.bisect_records import (
     VersionEvidence,
 )
 from harness.schedule.bisect.decide import conclude, decide, not_needed
-from harness.schedule.oracle import judge_trials, row_fails_late
+from harness.schedule.oracle import row_fails_late
 
 
 @dataclass(kw_only=True)
@@ -128,7 +129,7 @@ class BisectScheduler:
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
-        return usual_of(judge_trials(run.cell, run.measured))
+        return usual_of(judge_cell_of(run.cell, run.measured))
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario
