@@ -27,11 +27,11 @@ from harness.model import (
     LEVELS,
     CellResult,
     Change,
+    Floats,
     Install,
     Limits,
     Noise,
     Observed,
-    Trace,
     Trial,
     VersionRow,
 )
@@ -155,13 +155,16 @@ def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
 
 
 def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
-    """Return the trial with at most `rows` rows in its trace."""
+    """Return the trial with at most `rows` rows in its trace, and as many of its counts."""
     trace = trial.trace
     if trace is None or len(trace.step) <= rows:
         return trial
-    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
-    columns = {name: values[kept] for name, values in trace.columns.items()}
-    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+
+    def thinned(values: Floats) -> Floats:
+        return values[np.unique(np.linspace(0, len(values) - 1, min(rows, len(values))).astype(np.intp))]
+
+    columns, counts = ({name: thinned(own) for name, own in all_.items()} for all_ in (trace.columns, trace.counts))
+    return replace(trial, trace=replace(trace, step=thinned(trace.step), columns=columns, counts=counts))
 
 
 def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:
