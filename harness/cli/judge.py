@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, option, say, to_stdout
+from harness.cli.common import FILE, option, say, to_stdout
 from harness.errors import UsageError
 
 

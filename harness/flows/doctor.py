@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.assess.earlier_noise import measured_noise
+from harness.assess.estimate import measured_noise
 from harness.assess.image_fits import ImageFits, PresentImages
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext

@@ -16,8 +16,8 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane
 from harness.model.watching import Say
+from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
-from harness.plan.lanes import choose_lanes
 from harness.reasons import MachineReason
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import holders

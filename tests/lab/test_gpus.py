@@ -18,7 +18,7 @@ import pytest
 from harness.errors import InfrastructureError, Interrupted
 from harness.model import Build, Trial
 from harness.model.matrix import Gpu
-from harness.plan.lanes import choose_lanes
+from harness.plan.cells import choose_lanes
 from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.conversation import run_trial

@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
-from harness.plan.lanes import choose_lanes
+from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.conversation import run_trial

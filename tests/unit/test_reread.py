@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.assess.row_verdicts import thinned_cell
-from harness.cli.shared.results import FORMATS, write_result
+from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
 from harness.judge.attribution.cause import attribute

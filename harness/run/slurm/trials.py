@@ -223,15 +223,11 @@ def remove_dead_containers(allocation: Allocation) -> int:
 
 
 def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
-    """Remove the containers for which `is_meant`, given the container's own name, returns true; return their number."""
+    """Remove the harness's containers for which `is_meant` returns true; return their number. `is_meant` gets the name
+    without the prefix of pyxis: `pyxis_`, and the job id if containers belong to a job."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
-    meant = [name for name in names if is_meant(_own_name(name))]
+    ours = [name for name in names if name.startswith("pyxis_") and leftovers.PREFIX in name]
+    meant = [name for name in ours if is_meant(name[name.find(leftovers.PREFIX) :])]
     if meant:
         printed_on_node(allocation, "enroot", "remove", "--force", *meant)
     return len(meant)
-
-
-def _own_name(name: str) -> str:
-    """Return the name without the prefix of pyxis (`pyxis_`, and the job id if containers belong to a job); "" if pyxis
-    did not make the container for the harness."""
-    return name[name.find(leftovers.PREFIX) :] if name.startswith("pyxis_") and leftovers.PREFIX in name else ""
