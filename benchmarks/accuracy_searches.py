@@ -161,7 +161,7 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
     cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
     changes: Sequence[Change] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
     if made.effect != 1:
-        cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
+        cells = [CellVerdict(verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
         changes = ()
     told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
     images = build.series("made", [str(place) for place in range(len(spots))]).images

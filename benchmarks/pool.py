@@ -29,9 +29,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.running.pool_run import PoolRun
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost
+from harness.flows.pool import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
 from harness.schedule.cost import round_limit_s

@@ -25,7 +25,7 @@ from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
 from harness.assess import findings
 from harness.assess.row_verdicts import baseline_of, judge_row
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared

@@ -11,19 +11,19 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared_levels import Compared, with_compared
+from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
+from harness.judge.history.returned_nan import nan_versions
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.remedies import with_remedy
-from harness.judge.signal_verdicts import Resolution, with_levels, with_values
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (
     GOOD,
     LEVELS,
-    METRIC_PREFIX,
     CellResult,
     Change,
     Install,
@@ -104,22 +104,20 @@ def judge_row(
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps)
-    if not_finite := _not_finite(values):
-        cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
+    if not_finite := {} if scenario.judge_exit else nan_versions(compared.alike, scenario.limits):
         named = {place: ", ".join(names) for place, names in not_finite.items()}
-        compared = replace(compared, cells=[cell.verdict for cell in cells], not_finite=named)
+        compared = replace(compared, not_finite=named)
     changes = _changes(row, compared, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
     if not scenario.judge_exit:
-        verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
         asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
-        verdicts = with_values(with_levels(compared, verdicts, asked), values)
+        verdicts = with_signals(compared, values, asked)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         changes = (*_sized(changes, compared), *(change for metric in values.values() for change in metric.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedRow(
-        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=trace_rows) for cell in cells),
+        cells=tuple(thinned_cell(cell, rows=trace_rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
@@ -130,23 +128,6 @@ def judge_row(
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
     levels = [name for name in compared.tables if limits.of(name) is not None]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
-
-
-def _not_finite(values: Mapping[str, Values]) -> Mapping[int, Sequence[str]]:
-    """Return, by position, the metrics whose NaN makes the version bad."""
-    named: dict[int, list[str]] = {}
-    for signal, metric in values.items():
-        for place in metric.not_finite:
-            named.setdefault(place, []).append(signal.removeprefix(METRIC_PREFIX))
-    return named
-
-
-def _without_medians(cell: CellResult, names: Sequence[str]) -> CellResult:
-    """Return the cell with None for these metrics: a median of finite steps alone would look like a result."""
-    if not names:
-        return cell
-    metrics = {**cell.verdict.metrics, **dict.fromkeys(names)}
-    return replace(cell, verdict=replace(cell.verdict, metrics=metrics))
 
 
 def noise_place_of(row: VersionRow) -> tuple[str, str]:
@@ -165,13 +146,6 @@ def _sized(changes: Iterable[Change], compared: Compared) -> Iterator[Change]:
     for change in changes:
         little = compared.little(change.metric) if change.metric in LEVELS else {}
         yield replace(change, effect=None) if little.keys() & {change.before, change.after} else change
-
-
-def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """Return the cell with the minimum detectable effects of the whole comparison, if the cell took part in it."""
-    judged = cell.verdict
-    is_compared = judged.compared_step_ms is not None or judged.compared_peak_mib is not None
-    return replace(cell, verdict=replace(judged, smallest_visible=seen)) if is_compared else cell
 
 
 def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:

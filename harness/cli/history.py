@@ -52,7 +52,7 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.runs.indexed_runs import HistoryQuery, list_runs
+    from harness.flows.index import HistoryQuery, list_runs
     from harness.report.terminal.history_output import runs_lines
 
     stored = None if verdict is None else VERDICTS[verdict]
@@ -102,7 +102,7 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.runs.indexed_runs import HistoryQuery, list_histories
+    from harness.flows.index import HistoryQuery, list_histories
     from harness.report.terminal.history_output import SHOWN, history_lines
 
     if every and last is not None:
@@ -142,7 +142,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 
     Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
     """
-    from harness.flows.runs.publish import publish as write_site
+    from harness.flows.publish import publish as write_site
     from harness.report.site.pages import pages
 
     if url and not url.startswith(("https://", "http://")):
@@ -165,7 +165,7 @@ def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
 def _age(text: str | None) -> timedelta | None:
     if text is None:
         return None
-    from harness.flows.upkeep.old_runs import age
+    from harness.flows.clean import age
 
     return option("--since", age, text)
 

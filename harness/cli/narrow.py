@@ -173,7 +173,7 @@ def _narrow(
 def _keep(found: Narrowed, run: Path) -> None:
     """Keep the answer in the run's directory, and write the run's reports again to include it."""
     from harness.cli.shared import results
-    from harness.flows.parts import reread
+    from harness.flows import reread
     from harness.store import RunDirectory, saved_narrowed
 
     directory = RunDirectory(run)

@@ -39,8 +39,8 @@ def probe(
     """
     from harness.cli.shared.results import write_readable
     from harness.flows import probe as probing
-    from harness.flows.parts import reread
-    from harness.flows.runs.indexed_runs import remember
+    from harness.flows import reread
+    from harness.flows.index import remember
     from harness.flows.sweep import SweepOptions, selected
     from harness.report.terminal import probes_output as probe_report
     from harness.store import RunDirectory

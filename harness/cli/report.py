@@ -46,7 +46,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     path = lookup.find_run(run, out=folder, option="--in")
     from harness.cli.shared import results  # imported only once there is a run, because this takes half a second
-    from harness.flows.parts import reread
+    from harness.flows import reread
     from harness.report.terminal import run_report
 
     result = reread.read_result(path)
@@ -78,7 +78,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.cli.shared.terminal import Terminal
-    from harness.flows.runs.compare import compare_runs
+    from harness.flows.compare import compare_runs
     from harness.report.terminal import compare_output as compare_report
     from harness.store.lookup import find_run
 
@@ -105,7 +105,7 @@ def frontier(*, run: str, out: Path) -> None:
 
     Exit status: 0; 2 if there is no such run.
     """
-    from harness.flows.runs import frontier as frontier_flow
+    from harness.flows import compare as frontier_flow
     from harness.report.terminal import frontier_output as frontier_report
     from harness.store import RunDirectory, lookup
 

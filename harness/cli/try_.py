@@ -202,7 +202,7 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
 def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResult], options: SweepOptions) -> None:
     """If there is an error, remove the runs and the matrix file of the question, and raise the error."""
     from harness.flows import try_ as flow
-    from harness.flows.runs.indexed_runs import remember
+    from harness.flows.index import remember
 
     if error is not None:
         matrix.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def watch(
     Exit status: 0 if nothing is new, else that of the sweep, or 1 if anything drifts over the versions.
     """
     from harness.flows import watch as watch_flow
-    from harness.flows.parts.registries import open_registries
+    from harness.flows.context import open_registries
     from harness.matrix import values
 
     interval_s = None if once else option("--interval", values.seconds, interval)
@@ -81,7 +81,7 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
-    from harness.flows.runs.indexed_runs import list_drifts
+    from harness.flows.index import list_drifts
     from harness.report.exports.history_export import drift_json
     from harness.report.text import life_words
 

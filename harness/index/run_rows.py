@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,30 +163,11 @@ def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
     """Yield a row per signal, in the signal's unit. Memory, step time and peak memory have the figures that reports
     show.
     """
-    shown = _shown(verdict)
-    for name in dict.fromkeys((*verdict.signals, *shown)):
-        signal = verdict.signals.get(name)
-        seen = "none" if signal is None else signal.seen
-        value, ci = shown[name] if name in shown or signal is None else (signal.value, signal.ci)
-        if seen != "none" or value is not None:
-            low, high = (None, None) if ci is None else ci
-            limits = (
-                (None, None) if signal is None else (_number(signal.limit), _number(known_effect(name, signal.visible)))
-            )
-            yield _text(name), seen, _number(value), _number(low), _number(high), *limits
-
-
-def _shown(verdict: CellVerdict) -> dict[str, tuple[float | None, Sequence[float] | None]]:
-    levels = {
-        "memory": ((verdict.rate_kib_per_step, verdict.rate_ci), 1.0),
-        "step_time": (verdict.step_level, 1e-3),
-        "peak_memory": (verdict.peak_level, 1024.0),
-    }
-    return {
-        name: (value * factor, None if ci is None else [bound * factor for bound in ci])
-        for name, ((value, ci), factor) in levels.items()
-        if value is not None
-    }
+    for name, signal in verdict.signals.items():
+        if signal.seen != "none" or signal.value is not None:
+            low, high = (None, None) if signal.ci is None else signal.ci
+            limits = _number(signal.limit), _number(known_effect(name, signal.visible))
+            yield _text(name), signal.seen, _number(signal.value), _number(low), _number(high), *limits
 
 
 def _findings(told: ResultFile) -> Iterator[SqlRow]:

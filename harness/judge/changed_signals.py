@@ -36,7 +36,7 @@ def _is_covered(name: str, signal: SignalVerdict) -> bool:
     """
     if name.startswith(METRIC_PREFIX):
         return True
-    return signal.value is not None and not signal.is_uncompared
+    return signal.is_compared
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:

@@ -13,7 +13,6 @@ from itertools import pairwise
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.round_tables import Round
-from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
@@ -35,20 +34,13 @@ class Resolution:
     searched: bool = False
 
 
-def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
-    """Return the cells of a row, oldest first, with the verdict on each level signal added."""
-    return _with_signals(cells, {name: _level(name, compared, cells, asked) for name in LEVELS})
-
-
-def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
-    """Return the cells of a row with the verdict on each number that the scenario returned added."""
-    return _with_signals(cells, {name: value.seen for name, value in values.items()})
-
-
-def _with_signals(
-    cells: Sequence[CellVerdict], added: Mapping[str, Sequence[SignalVerdict]]
-) -> tuple[CellVerdict, ...]:
-    """Return the cells with these signals added; for each signal, `added` has one verdict per cell."""
+def with_signals(compared: Compared, values: Mapping[str, Values], asked: Resolution) -> tuple[CellVerdict, ...]:
+    """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
+    returned.
+    """
+    cells = compared.cells
+    added = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    added |= {name: list(value.seen) for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(cells)
@@ -88,8 +80,12 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
         verdicts = _with_suspects(name, verdicts, launched, limit=limit, by_one=by_one, apart=apart)
     little = compared.little(name)
     return [
-        replace(verdict, value=little[place], ci=None) if place in little and verdict.value is not None else verdict
-        for place, verdict in enumerate(verdicts)
+        replace(verdict, value=little[place], ci=None)
+        if place in little and verdict.value is not None
+        else replace(verdict, value=own.value, ci=own.ci, apart=True)
+        if verdict.value is None and own.value is not None
+        else verdict
+        for place, (verdict, own) in enumerate(zip(verdicts, (cell.of(name) for cell in cells), strict=True))
     ]
 
 
@@ -115,7 +111,7 @@ def _absent(name: str, compared: Compared, place: int) -> str:
         return rule.absent()
     if badness := compared.badness(place):
         return SignalReason.BAD_VERSION(verdict=badness)
-    return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()
+    return rule.unusable()
 
 
 def _of_place(

@@ -165,8 +165,8 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
     level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
     return Measured(
         metric="memory",
-        one=one.verdict.rate_kib_per_step,
-        other=other.verdict.rate_kib_per_step,
+        one=one.verdict.of("memory").value,
+        other=other.verdict.of("memory").value,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         standing=level if level in ("more", "less") else _standing(one, other, only="leak"),

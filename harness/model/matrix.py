@@ -178,7 +178,8 @@ def engine_kind(engine: str) -> EngineKind:
     if engine not in ENGINES and engine.isidentifier():
         for entry in entry_points(group="harness.engines", name=engine):
             with contextlib.suppress(ImportError, AttributeError):  # the matrix file's reader then knows no such engine
-                ENGINES[engine] = entry.load()
+                if isinstance(kind := entry.load(), EngineKind):
+                    ENGINES[engine] = kind
     return ENGINES.get(engine, ENGINES["docker"])
 
 
@@ -267,13 +268,6 @@ class Lane:
 
     def __str__(self) -> str:
         return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Excluded:
-    """A cell that the matrix leaves out, with the reason that the report shows."""
-
-    why: str
 
 
 MOST_TRIALS = 1000

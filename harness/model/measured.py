@@ -43,6 +43,14 @@ End = Literal[
 ]
 
 
+TRACEBACK = "Traceback (most recent call last)"
+
+
+def gist(message: str) -> str:
+    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
+    return message.strip().splitlines()[-1] if TRACEBACK in message else message
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
     """The measurements of a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.

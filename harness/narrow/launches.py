@@ -13,11 +13,11 @@ from statistics import median
 
 import numpy as np
 
-from harness.judge.cell.cell_summary import TRACEBACK
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
 from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridState
+from harness.model.measured import TRACEBACK
 from harness.narrow.search import ComponentSearch
 from harness.reasons import NarrowReason
 from harness.run.run_interfaces import Batch, CellRun, next_round

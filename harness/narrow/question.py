@@ -125,7 +125,9 @@ def check_finding(finding: Finding) -> None:
     if finding.kind == "first_fixed":
         raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
     if finding.lane.host.request is not None:
-        raise UsageError(f"{place}: narrow makes no hybrids on Slurm hosts yet; run it on a node with --good and --bad")
+        raise UsageError(
+            f"{place}: narrow makes no hybrids on a cluster's nodes yet; run it on a node with --good and --bad"
+        )
     if finding.before is None:
         raise UsageError(f"{place}: is bad from the start, so there is no good version to make hybrids with")
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from harness.errors import UsageError
 from harness.model import (
     Cell,
-    Excluded,
     Host,
     Image,
     Install,
@@ -179,7 +178,7 @@ def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tupl
     )
 
 
-def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> Excluded | None:
+def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str | None:
     axes = {
         **dict(variant.params),
         "series": image.series,
@@ -189,8 +188,8 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> Exc
     }
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
-            return Excluded(why=rule["why"])
-    return Excluded(why=PlanReason.NEEDS_ENGINE()) if _needs_engine(image, host) else None
+            return str(rule["why"])
+    return PlanReason.NEEDS_ENGINE() if _needs_engine(image, host) else None
 
 
 def _needs_engine(image: Image, host: Host) -> bool:

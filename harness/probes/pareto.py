@@ -13,9 +13,9 @@ def frontier_settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
     Throughput is in items per second; the items of a step are the param `batch`, or 1 without it.
     """
     points = [
-        (_label(entry), peak_mib, _rate(entry, step_ms))
+        (_label(entry), peak_kib / 1024, _rate(entry, step_s))
         for entry in cells
-        if (peak_mib := entry.verdict.peak_rss_mib) and (step_ms := entry.verdict.step_ms)
+        if (peak_kib := entry.verdict.of("peak_memory").value) and (step_s := entry.verdict.of("step_time").value)
     ]
     return tuple(
         Setting(name=name, peak_mib=peak, items_a_s=rate, on_frontier=not _beaten(peak, rate, points))
@@ -37,6 +37,6 @@ def _label(entry: CellResult) -> str:
     return f"{entry.cell.image.version} {variant.scenario.name} {params}".strip()
 
 
-def _rate(entry: CellResult, step_ms: float) -> float:
+def _rate(entry: CellResult, step_s: float) -> float:
     items = dict(entry.cell.variant.params).get("batch", 1)
-    return float(items if isinstance(items, int) else 1) * 1e3 / step_ms
+    return float(items if isinstance(items, int) else 1) / step_s

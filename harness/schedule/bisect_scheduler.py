@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.flaky import Evidence
+from harness.judge.history.returned_nan import without_nan
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.reasons import BisectReason
@@ -153,7 +154,9 @@ class BisectScheduler:
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
-        columns = level_columns(LEVEL, [run.measured for run in self.runs], steps=scenario.steps)
+        columns = level_columns(
+            LEVEL, without_nan([run.measured for run in self.runs], scenario.limits), steps=scenario.steps
+        )
         rounds = sorted({key for column in columns.values() for key in column})
         numbers = {key: number for number, key in enumerate(rounds)}
         return {

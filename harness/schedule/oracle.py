@@ -107,7 +107,7 @@ def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     is_quiet = judged.verdict == "inconclusive" and cell_verdict.quiet(
         trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
     )
-    return replace(judged, verdict="flat", verdicts=("flat",)) if is_quiet else judged
+    return replace(judged, verdicts=("flat",)) if is_quiet else judged
 
 
 def row_fails_late(runs: Sequence[CellRun]) -> bool:
@@ -163,15 +163,15 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     """Return the verdict on a cell's run. With fewer than `least` trials, a good one is provisional or inconclusive."""
     cell, trials = run.cell, tuple(run.trials)
     if run.incompatible:
-        judged = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
+        judged = CellVerdict(verdicts=("incompatible",), why=run.incompatible)
     elif not run.measured and (why := run.problem or (run.skipped.why if run.skipped else "")):
-        judged = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
+        judged = CellVerdict(verdicts=("untested",), why=why, trials=len(trials))
     else:
         judged = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
     if problem and judged.verdict in GOOD and len(run.measured) < least:
         why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, why=judged.why)
-        judged = replace(judged, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+        judged = replace(judged, verdicts=("inconclusive",), why=why)
     if not problem and len(run.measured) < least and run.measured:
         judged = judge_so_far(cell, trials)
     stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""

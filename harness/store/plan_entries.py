@@ -12,7 +12,6 @@ from harness.model import (
     Build,
     Cell,
     ContainerKind,
-    Excluded,
     Host,
     Image,
     Install,
@@ -251,7 +250,7 @@ def _row(file: RowFile, series: Series, host: Host, scenario: Scenario) -> Versi
             image=images[cell.image],
             lane=lane,
             variant=variant,
-            excluded=None if cell.excluded is None else Excluded(why=cell.excluded),
+            excluded=cell.excluded or None,
         )
         for cell in file.cells
     )

@@ -132,8 +132,5 @@ def _row_json(row: VersionRow) -> dict[str, Any]:
         "gpu": row.lane.gpu,
         "scenario": row.variant.scenario.name,
         "params": dict(row.variant.params),
-        "cells": [
-            {"id": cell.id, "image": cell.image.version, "excluded": cell.excluded.why if cell.excluded else None}
-            for cell in row.cells
-        ],
+        "cells": [{"id": cell.id, "image": cell.image.version, "excluded": cell.excluded} for cell in row.cells],
     }

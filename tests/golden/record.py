@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.flows.parts.reread import read_result
+from harness.flows.reread import read_result
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
 from harness.store.saved_run import read_run

@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode

@@ -19,7 +19,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress

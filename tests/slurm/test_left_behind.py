@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.flows.upkeep import clean as clean_flow
+from harness.flows import clean as clean_flow
 from harness.model import Host
 from harness.run.hosts import owner
 from harness.run.process import leftovers

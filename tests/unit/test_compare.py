@@ -19,7 +19,7 @@ from rich.console import Console
 from harness.cli import cli
 from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.compare import compare_runs
+from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
     CellResult,
@@ -56,7 +56,7 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
     rng = np.random.default_rng([seed, number, *entry.cell.image.version.encode()])
     steps = np.arange(1.0, 521.0)
     pace = step_s * float(np.exp(rng.normal(0, 0.01)))
-    rate = entry.verdict.rate_kib_per_step or 0.0
+    rate = entry.verdict.of("memory").value or 0.0
     columns = {"step_s": pace * np.exp(rng.normal(0, 0.01, len(steps))), "rss_kib": 30_000 + np.round(rate * steps)}
     return Trial(
         cell_id=entry.cell.id,
@@ -248,6 +248,18 @@ def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
     (second / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(UsageError, match=r'limits .*"memory": 0\.5.*"memory": 0\.05'):
         compare_runs([first, second])
+
+
+@pytest.mark.parametrize("limit", [0, -0.5])
+def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, limit: float) -> None:
+    """Such a plan.json was damaged or changed by hand."""
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    plan = json.loads((second / "plan.json").read_text())
+    plan["scenarios"][0]["settings"]["limits"]["signals"]["step_time"] = limit
+    (second / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=r"plan\.json: .*a limit is above zero, not") as refused:
+        compare_runs([first, second])
+    assert "\n" not in str(refused.value)
 
 
 def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:
@@ -474,7 +486,7 @@ def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
     [
         (build.flat(), "flat ≤0.017", "both good"),
         (replace(build.flat(), provisional=True), "flat ≤0.017 so far", "neither is bad"),
-        (replace(build.flat(), signals={"step_time": SignalVerdict(seen="blind")}), "flat ≤0.017", "neither is bad"),
+        (build.told(build.flat(), "step_time", seen="blind"), "flat ≤0.017", "neither is bad"),
     ],
 )
 def test_a_side_that_is_not_decided_is_not_called_good(verdict: CellVerdict, shown: str, together: str) -> None:

@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 
 from harness.errors import EngineUnreachable, Interrupted
-from harness.flows.parts.context import RunContext
+from harness.flows import doctor
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
-from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.no_engine import Silent, framed
 from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
-from harness.flows.parts.context import RunContext
-from harness.flows.running.early_end import Ending
+from harness.flows.context import RunContext
+from harness.flows.running import Ending
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult, Stop
 from harness.reasons import SkipReason

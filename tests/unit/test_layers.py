@@ -86,10 +86,13 @@ ROOMS = {
         ("flow",),
     ),
     "flows": (
-        ("parts",),
-        ("running",),
+        ("context",),
+        ("hosts",),
+        ("reread", "running", "index"),
+        ("pool",),
+        ("deciding",),
         ("sweep",),
-        ("evidence", "runs", "upkeep", ""),
+        ("",),
     ),
 }
 

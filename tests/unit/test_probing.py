@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 
 from harness.errors import Interrupted, UsageError
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.probe import probe
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host, Probed

@@ -21,8 +21,7 @@ CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
-    "flows/running/early_end.py",
-    "flows/running/running_rows.py",
+    "flows/running.py",
     "judge",
     "narrow/coupling.py",
     "narrow/evidence.py",

@@ -14,7 +14,7 @@ import pytest
 from harness.assess.row_verdicts import thinned_cell
 from harness.cli.shared.results import FORMATS, write_result
 from harness.errors import UsageError
-from harness.flows.parts import reread
+from harness.flows import reread
 from harness.judge.attribution.cause import attribute
 from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop
 from harness.model.matrix import Gpu
@@ -87,7 +87,7 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
 def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
     """A report made again had less than the sweep's: it was read back from an export, which leaves things out."""
     result = with_ids(build.signalled())
-    odd = replace(result.cells[0].verdict, step_drift=math.inf, metrics={"loss": {"rate": 0.1}}, smallest_visible=None)
+    odd = build.told(replace(result.cells[0].verdict, drift=math.inf), "metrics.loss", value=math.inf, ci=(0.1, 0.2))
     result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
     written(result, tmp_path)
     again = reread.read_result(tmp_path)
@@ -185,7 +185,7 @@ def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, ne
     written(replace(result, attribution=attribute(result.plan, result.cells, result.findings)), tmp_path)
     text = (tmp_path / "result.json").read_text()
     assert old in text
-    (tmp_path / "result.json").write_text(text.replace(old, new))
+    (tmp_path / "result.json").write_text(text.replace(old, new, 1))
     with pytest.raises(
         UsageError, match=r"result\.json: an attribution that the plan and the findings do not allow.*$"
     ):

@@ -18,7 +18,7 @@ from harness.report.text.harmless_text import readable
 if TYPE_CHECKING:
     import threading
 
-    from harness.flows.parts.context import RunContext
+    from harness.flows.context import RunContext
 
 Parsed = TypeVar("Parsed")
 FILE = click.Path(path_type=Path)
@@ -63,7 +63,7 @@ def say(text: str) -> None:
 @contextmanager
 def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
     """Show progress on stderr, and yield what a flow needs from outside."""
-    from harness.flows.parts.context import RunContext
+    from harness.flows.context import RunContext
     from harness.report.terminal.progress.plain import open_progress
 
     with open_progress(sys.stderr, os.environ) as progress:

@@ -16,8 +16,8 @@ from harness.cli.shared.interrupt import stop_on_signals
 from harness.cli.shared.so_far import SoFar
 from harness.cli.shared.terminal import Terminal
 from harness.errors import UNSTARTED, Interrupted
-from harness.flows.parts.context import RunContext
-from harness.flows.runs.indexed_runs import remember
+from harness.flows.context import RunContext
+from harness.flows.index import remember
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.plan.cells import Selection

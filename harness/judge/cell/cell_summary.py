@@ -3,51 +3,80 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-import numpy as np
-
+from harness.judge.cell.own_signals import growth_of, memory_of, outcome_of
 from harness.judge.cell.trial_verdict import JudgedTrial, trace_verdicts
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
-from harness.judge.trace.trace_verdict import settled_median
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, VerdictName
+from harness.model import (
+    BAD,
+    GOOD,
+    GROWTHS,
+    UNSURE,
+    CellVerdict,
+    Interval,
+    Limits,
+    SignalVerdict,
+    Steps,
+    TraceVerdict,
+    VerdictName,
+    gist,
+)
 from harness.reasons import CellReason
 
 Number = TypeVar("Number", int, float)
-TRACEBACK = "Traceback (most recent call last)"
 
 
 def summarized(
-    names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
+    names: tuple[VerdictName, ...],
+    *,
+    launches: Sequence[JudgedTrial],
+    support: Sequence[JudgedTrial],
+    limits: Limits,
+    steps: Steps,
 ) -> CellVerdict:
-    """Return the verdict `names` on a cell with its figures. `support` are the launches on which the verdict rests."""
-    judged = trace_verdicts(launches)
-    rated = trace_verdicts(_rated(launches, support=support, steps=steps))
-    times = _known(verdict.step_ms for verdict in judged)
-    signals = _known(launch.trial.signal for launch in support if launch.failure is not None)
+    """Return the verdict `names` on a cell, with the verdicts on its own signals: outcome, memory and counts, and the
+    levels of its own launches, before they are compared. `support` are the launches on which the verdict rests.
+    """
     quoted = _telling(names[0], support)
+    why = _why(names[0], quoted, launches=launches, support=support, steps=steps)
+    signals = {"outcome": outcome_of(names, why, launches, steps)}
+    if not all(launch.exit_only for launch in launches):
+        rated = trace_verdicts(_rated(launches, support=support, steps=steps))
+        plain = SignalVerdict(
+            seen="blind",
+            value=median(_known(verdict.rate_kib_per_step for verdict in rated)),
+            ci=_rate_interval(rated),
+            limit=limits.of("memory"),
+            visible=_excluded(quoted, rated),
+            why=why,
+        )
+        signals["memory"] = memory_of(plain, names, launches, steps=steps)
+        signals |= {name: growth_of(name, launches, limit=limits.of(name)) for name in GROWTHS}
+        signals |= {"step_time": _own_level(_step_s(launches)), "peak_memory": _own_level(_peaks_kib(launches))}
+    failures = [launch for launch in support if launch.failure is not None]
     return CellVerdict(
-        verdict=names[0],
         verdicts=names,
-        why=_why(names[0], quoted, launches=launches, support=support, steps=steps),
+        why=why,
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
-        said="" if quoted.failure is None else gist(quoted.trial.message),
-        signal=next(iter(signals), None),
+        signal=next(iter(_known(launch.trial.signal for launch in failures)), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=_layer(names, support),
-        plateau_mib=median(_known(verdict.plateau_mib for verdict in rated)) if "plateau" in names else None,
-        rate_kib_per_step=median(_known(verdict.rate_kib_per_step for verdict in rated)),
-        rate_ci=_rate_interval(rated),
-        excluded_kib_per_step=_excluded(quoted, rated),
-        step_ms=median(times),
-        step_ms_ci=log_t_interval(times),
-        step_drift=median(_known(verdict.step_drift for verdict in judged)),
-        peak_rss_mib=median(_known(_peak_mib(launch) for launch in launches)),
-        metrics=_metrics(launches),
+        drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
+        signals=signals,
     )
+
+
+def _own_level(values: Sequence[float]) -> SignalVerdict:
+    """Return the median of a version's own launches: its level unless it is compared with the other versions'."""
+    return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values), apart=True)
+
+
+def _step_s(launches: Sequence[JudgedTrial]) -> list[float]:
+    return [verdict.step_ms / 1000 for verdict in trace_verdicts(launches) if verdict.step_ms is not None]
 
 
 def _known(values: Iterable[Number | None]) -> list[Number]:
@@ -67,10 +96,13 @@ def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
     return widest([over_trials, own[len(own) // 2] if own else None])
 
 
-def _peak_mib(launch: JudgedTrial) -> float | None:
-    if launch.trial.peak_rss_kib is not None:
-        return launch.trial.peak_rss_kib / 1024
-    return None if launch.trace_verdict is None else launch.trace_verdict.peak_rss_mib
+def _peaks_kib(launches: Sequence[JudgedTrial]) -> list[float]:
+    sampled = [
+        None if launch.trace_verdict is None or launch.trace_verdict.peak_rss_mib is None
+        else launch.trace_verdict.peak_rss_mib * 1024
+        for launch in launches
+    ]  # fmt: skip
+    return _known(launch.trial.peak_rss_kib or peak for launch, peak in zip(launches, sampled, strict=True))
 
 
 def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
@@ -79,18 +111,6 @@ def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str 
         return None
     layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
     return layers.most_common(1)[0][0] if layers else None
-
-
-def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
-    """Return, for each metric of the scenario, the median over trials of the medians after the warm-up quarter."""
-    values: dict[str, list[float]] = {}
-    for launch in launches:
-        metrics = {} if launch.trial.trace is None else launch.trial.trace.metrics
-        for name in sorted(metrics):
-            settled = settled_median(metrics[name])
-            if settled is not None:
-                values.setdefault(name, []).append(settled)
-    return {name: float(np.median(medians)) for name, medians in values.items()}
 
 
 def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
@@ -163,11 +183,6 @@ def _unsure_words(
             return CellReason.OUT_OF_TIME(steps=steps, why=words)
         return CellReason.NO_WHOLE_TRIAL(steps=steps, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
-
-
-def gist(message: str) -> str:
-    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
-    return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
 def _failure_words(launch: JudgedTrial) -> str:

@@ -6,13 +6,11 @@ A bad verdict needs two launches that agree; a good one needs a launch of the wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from harness.judge.cell.agreement import AGREE, BAD_NAMES, agreeing_launches
-from harness.judge.cell.cell_summary import gist, summarized
-from harness.judge.cell.own_signals import signals_of
+from harness.judge.cell.cell_summary import summarized
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.model import BAD, FAILURES, GOOD, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, FAILURES, GOOD, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName, gist
 from harness.reasons import CellReason, RepeatReason
 
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
@@ -27,8 +25,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     if not launches:
         return _untested(trials)
     names, support = _judged(telling(launches), steps=steps)
-    cell = summarized(names, launches=launches, support=support, steps=steps)
-    return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps))
+    return summarized(names, launches=launches, support=support, limits=limits, steps=steps)
 
 
 def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
@@ -157,4 +154,4 @@ def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
     with_message = setups or [trial for trial in trials if trial.message]
     why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
-    return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)
+    return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))

@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.judge.cell.agreement import growing
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
 from harness.judge.trace.gpu_memory import undecided
-from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
+from harness.model import FAILURES, GOOD, SignalVerdict, Steps, VerdictName
 from harness.reasons import CellReason, Remedy, SignalReason
 
 MISSED = 0.05
 """Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
 
 
-def signals_of(
-    cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps
-) -> Mapping[str, SignalVerdict]:
-    """Return the verdict on each signal by name; if exit codes alone decide, only the verdict on `outcome`."""
-    signals = {"outcome": _outcome(cell, launches, steps)}
-    if all(launch.exit_only for launch in launches):
-        return signals
-    signals["memory"] = _memory(cell, launches, limits=limits, steps=steps)
-    for name in GROWTHS:
-        signals[name] = _growth(name, launches, limit=limits.of(name))
-    return signals
-
-
-def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -> SignalVerdict:
+def outcome_of(names: Sequence[VerdictName], why: str, launches: Sequence[JudgedTrial], steps: Steps) -> SignalVerdict:
+    """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
     failed = sum(launch.failure is not None for launch in launches)
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
-    if FAILURES & set(cell.verdicts):
+    if FAILURES & set(names):
         return SignalVerdict(seen="bad", value=share, visible=visible)
     if not failed and not any(launch.whole(steps) for launch in launches):
-        return SignalVerdict(seen="blind", value=share, visible=visible, why=cell.why)
+        return SignalVerdict(seen="blind", value=share, visible=visible, why=why)
     if not failed:
         return SignalVerdict(seen="good", value=share, visible=visible)
     why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
     return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=Remedy.SETTLED())
 
 
-def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps) -> SignalVerdict:
-    plain = SignalVerdict(
-        seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limits.leak_kib_per_step, why=cell.why
-    )
-    if "leak" in cell.verdicts:
+def memory_of(
+    plain: SignalVerdict, names: Sequence[VerdictName], launches: Sequence[JudgedTrial], *, steps: Steps
+) -> SignalVerdict:
+    """Return the verdict on a cell's memory; `plain` has its figures and is blind, `names` are the cell's verdicts."""
+    if "leak" in names:
         return replace(plain, seen="bad", why="")
     sampled = [
         (launch, launch.trace_verdict)
@@ -57,8 +45,8 @@ def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limit
         and launch.trial.trace.column("rss_kib") is not None
     ]
     if not sampled:
-        return SignalVerdict(seen="none", limit=plain.limit, why=CellReason.MEMORY_NOT_MEASURED())
-    if cell.verdict == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
+        return replace(plain, seen="none", why=CellReason.MEMORY_NOT_MEASURED())
+    if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
     if not quiet:
@@ -66,11 +54,11 @@ def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limit
     on_gpu = [undecided(verdict) for verdict in quiet]
     if all(on_gpu):
         return replace(plain, why=on_gpu[0])
-    excluded = [verdict.excluded_kib_per_step for verdict in quiet if verdict.excluded_kib_per_step is not None]
-    return replace(plain, seen="good", ci=None, visible=min(excluded, default=None), why="")
+    return replace(plain, seen="good", why="")
 
 
-def _growth(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
+def growth_of(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
+    """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
         why = SignalReason.LIMIT_IS_NONE() if limit is None else CellReason.NOT_COUNTED()

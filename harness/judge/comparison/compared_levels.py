@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,7 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Steps, Trial
 from harness.reasons import ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
@@ -144,36 +144,6 @@ def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
     return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
 
 
-def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """Return the cells with their compared step times and memory peaks; `searched`: a bisection has no full rounds."""
-    step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
-    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
-
-
-def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
-    levels = compared.own_levels(name) if searched else compared.levels(name)
-    return levels if len(levels) > 1 else {}
-
-
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
-
-
-def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
-    step, step_ci = _scaled(step_s, 1000.0)
-    peak, peak_ci = _scaled(peak_kib, 1 / 1024)
-    return replace(
-        cell,
-        compared_step_ms=step,
-        compared_step_ms_ci=step_ci,
-        compared_peak_mib=peak,
-        compared_peak_mib_ci=peak_ci,
-    )
-
-
-def _scaled(level: LevelEstimate | None, factor: float) -> tuple[float | None, Interval | None]:
-    if level is None:
-        return None, None
-    value, interval = level
-    return value * factor, None if interval is None else (interval[0] * factor, interval[1] * factor)

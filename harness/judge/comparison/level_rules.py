@@ -62,17 +62,20 @@ count as this many. A version that begins to use the processor is thus compared 
 class FigureRule:
     """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
+    `of_steps`: the figure shows what steps do, so that launches with too few steps are left out.
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
     of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
-    `absent` says why a launch may have no figure.
+    `absent` says why a launch may have no figure, `unusable` why no launch with one counts.
     """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
+    of_steps: bool = True
     least: Callable[[Launches], float] = lambda launches: 0.0
     absent: SignalReason = SignalReason.NOT_MEASURED
+    unusable: SignalReason = SignalReason.NO_USABLE_LAUNCH
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -83,7 +86,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
-    if rule.usable in (is_warm, is_measured):
+    if not rule.of_steps:
         return chosen
     if name in PACES:
         return at_least(LEAST_SLOW, chosen)
@@ -291,9 +294,19 @@ RULES: Mapping[str, FigureRule] = {
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
     "cpu_time": FigureRule(usable=is_timed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
     "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
-    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s")), absent=SignalReason.NO_SETUP),
+    "setup_time": FigureRule(
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(_fact("setup_s")),
+        absent=SignalReason.NO_SETUP,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    ),
     "first_step": FigureRule(
-        usable=is_warm, prepare=_of_itself(_fact("first_step_s")), absent=SignalReason.NO_STEP_TIMED
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(_fact("first_step_s")),
+        absent=SignalReason.NO_STEP_TIMED,
+        unusable=SignalReason.NO_WARM_LAUNCH,
     ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(
@@ -303,7 +316,9 @@ RULES: Mapping[str, FigureRule] = {
         usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
     ),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
-    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
+    "image_size": FigureRule(
+        usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True
+    ),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
 BEST = FigureRule(usable=is_timed, prepare=_of_steps(best_step_s))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.judge.comparison.which_launches import Launches
 from harness.judge.history.transitions import transitions
-from harness.model import Change, Metric, Trial
+from harness.model import Change, Limits, Metric, Trial
 from harness.model.measured import AGENT_COLUMNS
 
 AGREE = 2
@@ -68,3 +68,22 @@ class ReturnedNan:
             for kind, before, after in transitions(self.states)
             if before is not None
         )  # fmt: skip
+
+
+def nan_versions(launches: Launches, limits: Limits) -> Mapping[int, Sequence[str]]:
+    """Return, by position, the numbers whose NaN makes a version bad. Its steps may do other work than those of other
+    versions, so their times are not compared.
+    """
+    ignored = {limit.metric for limit in limits.metrics if limit.rule == "none"} | AGENT_COLUMNS
+    names = {name for version in launches for trial in version for name in trial.not_finite} - ignored
+    bad: dict[int, list[str]] = {}
+    for name in sorted(names):
+        for place in ReturnedNan(name=name, launches=launches).bad:
+            bad.setdefault(place, []).append(name)
+    return bad
+
+
+def without_nan(launches: Launches, limits: Limits) -> Launches:
+    """Return the launches, without those of versions that are bad because of NaN."""
+    bad = nan_versions(launches, limits)
+    return [[] if place in bad else version for place, version in enumerate(launches)]

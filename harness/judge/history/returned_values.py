@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.round_tables import RoundTable, often, table_of
+from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.comparison.slow_versions import WARM_UP
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import Levels, find_levels, least_found, noise_within
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.returned_nan import AGREE, ReturnedNan, is_returned, returned_names
 from harness.judge.history.transitions import transitions
-from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
@@ -40,21 +40,21 @@ from harness.reasons import ObservedDifference, Remedy, ValueReason
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
+HARDLY_DIFFERENT = 5e-9
+"""Share below which a change of a returned value has no size: as a percentage it would read 0."""
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
     """The judgement of one metric of a row: changes, a verdict for each version, and observations. `is_tested`:
-    its levels were searched for a change, which chance may produce. `not_finite`: the positions of the versions that
-    are bad because of NaN.
+    its levels were searched for a change, which chance may produce.
     """
 
     changes: tuple[Change, ...]
     seen: tuple[SignalVerdict, ...]
     observed: tuple[Observed, ...]
     is_tested: bool
-    not_finite: tuple[int, ...] = ()
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping[str, Values]:
@@ -119,7 +119,6 @@ class _Metric:
             seen=tuple(seen),
             observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
             is_tested=is_noisy and visible is not None,
-            not_finite=self.nan.bad,
         )
 
     def _came_and_went(self) -> Iterator[Observed]:
@@ -310,3 +309,40 @@ def _exact(rows: Sequence[Floats]) -> Floats | None:
     if len(rows) < AGREE or not all(same_values(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def same_values(first: Floats, second: Floats) -> bool:
+    """Return whether two launches returned the same values."""
+    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
+
+
+def usual_value(values: Floats) -> float:
+    """Return the median of the finite values after the warm-up quarter; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite[int(len(finite) * WARM_UP) :])) if len(finite) else math.nan
+
+
+def relative(old: float, new: float, *, scale: float = 0.0) -> float:
+    """Return the change as a share of the old value, or of `scale` if given, because old values may be near zero."""
+    if old == new:
+        return 0.0
+    size = scale or abs(old)
+    return (new - old) / size if size else math.copysign(math.inf, new - old)
+
+
+def ratio(old: float, new: float) -> Effect | None:
+    """Return the ratio of two different positive values, else None: for negative values, "20 % more" would mean the
+    opposite, and for values that hardly differ, or differ only in other steps, "0 % more" would mean nothing.
+    """
+    if min(old, new) <= 0 or not math.isfinite(new / old) or abs(new / old - 1) < HARDLY_DIFFERENT:
+        return None
+    return Effect(value=new / old, unit="ratio")
+
+
+def scale(columns: Columns) -> float:
+    """Return the median size of the values, by which differences are divided; 1 if it is zero or unknown."""
+    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
+    return float(np.median(sizes)) or 1.0 if sizes else 1.0

@@ -47,7 +47,7 @@ def usual_of(baseline: CellVerdict) -> Usual:
     rate.
     """
     shown = set(baseline.verdicts)
-    rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
+    rate = SAME_RATE * (baseline.of("memory").value or 0.0) if "leak" in shown else -1.0
     return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
 
 
@@ -80,7 +80,8 @@ def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit:
     """
     least = _usual(cells, baseline).leak_kib_per_step
     states = [
-        bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
+        bad and (cell.of("memory").value or 0.0) > least
+        for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
     ]
     worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
     return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
@@ -145,7 +146,7 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limi
     A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
     agree, is unknown: launches of a plain leak end early, before a slowdown shows.
     """
-    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.step_drift or 0.0) > limit for cell in cells]
+    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.drift or 0.0) > limit for cell in cells]
     shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
     states = [None if bad is False and doubts else bad for bad, doubts in shown]
     if _usual(cells, baseline).slowdown:
@@ -221,10 +222,11 @@ def _symptom(metric: Metric, bad: CellVerdict) -> str:
 
 
 def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
-    if metric == "memory" and bad.rate_kib_per_step is not None:
-        return Effect(value=bad.rate_kib_per_step, unit="KiB/step", ci=bad.rate_ci)
-    if metric == "step_time" and bad.step_drift is not None:
-        return Effect(value=1 + bad.step_drift, unit="ratio")
+    memory = bad.of("memory")
+    if metric == "memory" and memory.value is not None:
+        return Effect(value=memory.value, unit="KiB/step", ci=memory.ci)
+    if metric == "step_time" and bad.drift is not None:
+        return Effect(value=1 + bad.drift, unit="ratio")
     if metric == "outcome" and bad.trials:
         return Effect(value=bad.failed / bad.trials, unit="failures", ci=exact_interval(bad.failed, bad.trials))
     return None

@@ -22,6 +22,7 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.history.detectable_effect import compared_limits, least_detectable
 from harness.judge.history.level_changes import signal_share_of
+from harness.judge.history.returned_nan import without_nan
 from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
 from harness.reasons import RoundReason
 
@@ -40,11 +41,11 @@ def wants_round(
 ) -> str | None:
     """Return why one more round of all compared versions should run, or None.
 
-    `trials` are those of one row, oldest version first; `rows` is the number of rows of its scenario. Versions
-    that did not run or have no trace do not count. If a compared version has had all its launches, no round is wanted:
-    a round without it would add nothing.
+    `trials` are those of one row, oldest version first; `rows` is the number of rows of its scenario. Versions that did
+    not run, have no trace or are bad because of NaN do not count. If a compared version has had all its launches, no
+    round is wanted: a round without it would add nothing.
     """
-    alike, _ = set_apart(trials)
+    alike = without_nan(set_apart(trials)[0], limits)
     unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
     if unsure is not None:
         return unsure

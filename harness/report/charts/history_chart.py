@@ -74,7 +74,7 @@ def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval |
     if metric == "outcome" and value is not None:
         value = 100 * value
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
-    if metric == "peak_memory" and entry.verdict.compared_peak_mib is None and peaks:
+    if metric == "peak_memory" and interval is None and peaks:
         interval = min(peaks), max(peaks)
     return value, interval
 
@@ -126,7 +126,7 @@ def _point(
         "high": high,
         "tone": tone if tone != "none" else "unsure",
         "text": text,
-        "excluded": cell.result.verdict.excluded_kib_per_step if metric == "memory" else None,
+        "excluded": cell.result.verdict.of("memory").visible if metric == "memory" else None,
         "told": numbers.with_interval(value, interval),
     }
 

@@ -83,7 +83,7 @@ def _points(row: VersionRow, known: Mapping[str, CellResult], episode: Episode) 
             high=high,
             tone="none" if value is None and not state else _TONES[state],
             own=state is True and place in own,
-            most=None if entry is None or episode.finding.metric != "memory" else entry.verdict.excluded_kib_per_step,
+            most=None if entry is None or episode.finding.metric != "memory" else entry.verdict.of("memory").visible,
         )
         points.append(point)
     return points
@@ -95,21 +95,20 @@ def _is_uncompared(entry: CellResult, finding: Finding) -> bool:
 
 
 def _value(verdict: CellVerdict, finding: Finding) -> tuple[float | None, Interval | None]:
-    return (verdict.step_drift, None) if finding.verdict == "slowdown" else value_of(finding.metric, verdict)
+    return (verdict.drift, None) if finding.verdict == "slowdown" else value_of(finding.metric, verdict)
+
+
+_FACTORS = {"step_time": 1000.0, "peak_memory": 1 / 1024}
+"""What a figure in the signal's unit is multiplied by, for the units of `Figure`."""
 
 
 def value_of(metric: Metric, verdict: CellVerdict) -> tuple[float | None, Interval | None]:
     """Return a cell's figure of a signal, with its confidence interval, in the units of `Figure`."""
     if metric == "outcome":
         return (verdict.failed / verdict.trials if verdict.trials else None), None
-    if metric == "memory":
-        return verdict.rate_kib_per_step, verdict.rate_ci
-    if metric == "step_time":
-        return verdict.step_level
-    if metric == "peak_memory":
-        return verdict.peak_level
-    seen = verdict.signals.get(metric)
-    return (None, None) if seen is None else (seen.value, seen.ci)
+    seen, factor = verdict.of(metric), _FACTORS.get(metric, 1.0)
+    interval = None if seen.ci is None else (seen.ci[0] * factor, seen.ci[1] * factor)
+    return None if seen.value is None else seen.value * factor, interval
 
 
 def _unit(finding: Finding) -> str:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
+from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, gist, signal_of
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report.bad_ranges import place_of, place_of_cell, side_of
 from harness.report.content.card_figure import Figure, change_text, figure_of
@@ -150,9 +150,7 @@ class _Maker:
         found: dict[str, list[str]] = {}
         for episode in sorted(self.of.episodes, key=lambda episode: episode is not telling):
             for entry in self._entries([(episode, _sides(episode)[0])]):
-                why = shortened(
-                    ": ".join(filter(None, (entry.verdict.verdict, entry.verdict.said))), most=_REASON_LENGTH
-                )
+                why = shortened(": ".join(filter(None, (entry.verdict.verdict, _said(entry)))), most=_REASON_LENGTH)
                 found.setdefault(why, []).append(words.params_text(entry.cell.variant))
         told = [f"with {words.some_of(list(dict.fromkeys(names)), 3)}, {why}" for why, names in found.items()]
         return "; ".join(words.at_most(told, _MOST_REASONS, rest="and {} more reasons"))
@@ -233,6 +231,12 @@ class _Maker:
         if self.of.cause == "undecided" and self.of.missing:
             yield shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"])
         yield shlex.join(["harness", "issue", str(self.result.directory), str(number)])
+
+
+def _said(entry: CellResult) -> str:
+    """Return the gist of the failure message of a cell's longest failed launch; "" if none failed or said anything."""
+    failed = [trial for trial in entry.trials if trial.measured and not trial.ended_well]
+    return gist(max(failed, key=lambda trial: trial.last_step).message) if failed else ""
 
 
 def _sides(episode: Episode) -> tuple[str, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.model import CellResult, CellVerdict, Interval, SignalState
@@ -190,8 +190,7 @@ def _figure(name: str, entry: CellResult, value: float, like: float | None, digi
 
 
 def _interval(name: str, verdict: CellVerdict) -> Interval | None:
-    known = verdict.signals.get(name)
-    return verdict.rate_ci if name == "memory" else None if known is None else known.ci
+    return verdict.of(name).ci
 
 
 def _is_suspect(name: str, verdict: CellVerdict) -> bool:
@@ -215,13 +214,7 @@ def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
 
 def _compared(name: str, verdict: CellVerdict) -> bool:
     """Return whether the figure was measured in the same rounds as the figures of the other versions."""
-    taken: Mapping[str, float | None] = {
-        "step_time": verdict.compared_step_ms, "peak_memory": verdict.compared_peak_mib,
-    }  # fmt: skip
-    if taken.get(name) is not None:
-        return True
-    known = verdict.signals.get(name)
-    return known is not None and known.seen != "none" and not signal_words.is_uncompared(name, verdict)
+    return verdict.of(name).is_compared
 
 
 # ---------------------------------------------------------------- a row on one line

@@ -20,9 +20,7 @@ from harness.report.exports.summary_json import cell_json, json_ready
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain
 
-_INTERVALS = {
-    name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "compared_step_ms_ci", "compared_peak_mib_ci")
-}
+_INTERVALS = {name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "peak_rss_mib_ci")}
 _FORMULA = ("=", "+", "-", "@")
 
 

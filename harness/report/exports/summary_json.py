@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from harness.model import (
+    METRIC_PREFIX,
     Attribution,
     CellResult,
+    CellVerdict,
     Culprit,
     Finding,
     HostState,
@@ -33,10 +35,7 @@ from harness.report.text.faults.param_rule import rule_text
 
 SCHEMA = 1
 _CELL = (
-    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer", "plateau_mib", "smallest_visible",
-    "metrics", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "step_ms", "step_ms_ci", "step_drift",
-    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
-    "why", "provisional",
+    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer",
 )  # fmt: skip
 """Fields of a cell's verdict that have the same name in summary.json, in the order of that file."""
 
@@ -108,8 +107,9 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         **_where(cell.lane, cell.variant),
         "machine": entry.machine or None,
         **_fields_of(verdict, _CELL),
-        "smallest_visible": _visible(verdict.smallest_visible),
+        **_figures(verdict),
         "why": words.why(entry),
+        "provisional": verdict.provisional,
         "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
     }
 
@@ -123,9 +123,32 @@ def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     }
 
 
-def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    names = ("step_time", "peak_memory")
-    return None if known is None else {name: json_ready(known_effect(name, known.get(name))) for name in names}
+def _figures(verdict: CellVerdict) -> dict[str, Any]:
+    """Return the figures of signals that have fields of their own, in the units of the fields' names."""
+    memory, step, peak = (verdict.of(name) for name in ("memory", "step_time", "peak_memory"))
+    visible = {name: json_ready(known_effect(name, verdict.of(name).visible)) for name in ("step_time", "peak_memory")}
+    is_known = step.visible is not None or peak.visible is not None
+    figures = {
+        "smallest_visible": visible if is_known else None,
+        "metrics": {
+            name.removeprefix(METRIC_PREFIX): signal.value
+            for name, signal in verdict.signals.items()
+            if name.startswith(METRIC_PREFIX)
+        },
+        "rate_kib_per_step": memory.value,
+        "rate_ci": memory.ci,
+        "excluded_kib_per_step": memory.visible,
+        "step_ms": _scaled(step.value, 1e3),
+        "step_ms_ci": _scaled(step.ci, 1e3),
+        "step_drift": verdict.drift,
+        "peak_rss_mib": _scaled(peak.value, 1 / 1024),
+        "peak_rss_mib_ci": _scaled(peak.ci, 1 / 1024),
+    }
+    return {name: json_ready(value) for name, value in figures.items()}
+
+
+def _scaled(figure: Any, factor: float) -> Any:
+    return [factor * end for end in figure] if isinstance(figure, tuple) else figure and factor * figure
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from tabulate import tabulate
 from harness.masking import is_private, scrubbed
 from harness.model import CellResult, Install, Pull
 from harness.model.answers.evidence import Issue
+from harness.report.content.card_figure import value_of
 from harness.report.exports.markdown import escaped
 from harness.report.text import numbers, words
 
@@ -34,13 +35,13 @@ def versions(issue: Issue) -> str:
 def _row(entry: CellResult) -> list[str]:
     verdict = entry.verdict
     failed = f", {verdict.failed} failed" if verdict.failed else ""
-    peak_mib, _ = verdict.peak_level
+    peak_mib, _ = value_of("peak_memory", verdict)
     return [
         entry.cell.image.version,
         _image(entry),
         words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        numbers.with_interval(*verdict.step_level),
+        numbers.with_interval(*value_of("memory", verdict)),
+        numbers.with_interval(*value_of("step_time", verdict)),
         "" if peak_mib is None else numbers.number(peak_mib),
         f"{verdict.trials}{failed}",
     ]

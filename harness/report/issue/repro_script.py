@@ -67,9 +67,10 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
 def leak_to_see(recipe: Recipe) -> Iterator[str]:
     """Yield a sentence on how much of a leak shows in the resident memory that the script of a command prints."""
     verdict = recipe.result.verdict
-    if recipe.script is None and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
-        mib = verdict.rate_kib_per_step * verdict.steps / 1024
-        rate = numbers.rate(verdict.rate_kib_per_step)
+    leaked = verdict.of("memory").value
+    if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
+        mib = leaked * verdict.steps / 1024
+        rate = numbers.rate(leaked)
         told = f"{rate} adds up to {numbers.mebibytes(mib)} in {verdict.steps:,} steps"
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"

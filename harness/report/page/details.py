@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import facts
-from harness.model import CellResult, Finding, Metric, RunResult, Trial
+from harness.model import METRIC_PREFIX, CellResult, Finding, Metric, RunResult, Trial
 from harness.report.bad_ranges import place_of, place_of_cell
 from harness.report.charts import history_chart as history_charts
 from harness.report.charts import sparkline, traces
@@ -151,6 +151,7 @@ class _Maker:
         medians: Mapping[Metric, version_table.Row],
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
+        memory = verdict.of("memory")
         anchor, layer = self.anchors[entry.cell_id], verdict.layer and f"layer: {verdict.layer}"
         return Line(
             anchor=f"r{anchor}",
@@ -158,8 +159,8 @@ class _Maker:
             version=version(entry.cell.image.version),
             shown=cell,
             verdict=cell.text,
-            rate=numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-            excluded="" if verdict.excluded_kib_per_step is None else numbers.number(verdict.excluded_kib_per_step),
+            rate=numbers.with_interval(memory.value, memory.ci),
+            excluded="" if memory.visible is None else numbers.number(memory.visible),
             step=_level(cell, "step_time", medians),
             peak=_level(cell, "peak_memory", medians),
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
@@ -240,7 +241,11 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "memory limit", _memory_limit(seen)
     yield (
         "own metrics",
-        ", ".join(f"{name} {'not finite' if value is None else value}" for name, value in verdict.metrics.items()),
+        ", ".join(
+            f"{name.removeprefix(METRIC_PREFIX)} {signal_words.value_text(name, signal.value)}"
+            for name, signal in verdict.signals.items()
+            if name.startswith(METRIC_PREFIX) and signal.value is not None
+        ),
     )
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
     yield "measurement overhead", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""

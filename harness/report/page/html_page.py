@@ -200,7 +200,7 @@ def _heats(tables: Sequence[version_table.ReportTable]) -> dict[str, int]:
 
 
 def _rate(entry: CellResult) -> float:
-    return max(0.0, entry.verdict.rate_kib_per_step or 0.0) if entry.verdict.verdict == "leak" else 0.0
+    return max(0.0, entry.verdict.of("memory").value or 0.0) if entry.verdict.verdict == "leak" else 0.0
 
 
 def _heat(rate: float, largest: float) -> int:

@@ -248,7 +248,7 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
 
 def _is_known(cells: Iterable[CellResult]) -> bool:
     """Return whether any signal was recorded; runs of early versions of the harness recorded none."""
-    return any(entry.verdict.signals for entry in cells)
+    return any("outcome" in entry.verdict.signals for entry in cells)
 
 
 def _has_values(cells: Iterable[CellResult]) -> bool:

@@ -66,7 +66,8 @@ def _looks_bad(entry: CellResult) -> bool:
     if BAD & set(verdict.verdicts) or verdict.failed:
         return True
     if verdict.verdict == "suspect" and verdict.trials:
-        return verdict.rate_ci is None or verdict.rate_ci[0] > 0  # otherwise the growth may be zero
+        interval = verdict.of("memory").ci
+        return interval is None or interval[0] > 0  # otherwise the growth may be zero
     return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
 
 

@@ -50,9 +50,7 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
 def quiet_text(result: RunResult) -> str | None:
     """Return a sentence on the smallest leak that all flat cells rule out, and up to which step; None without any."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
-    known = [
-        (verdict.excluded_kib_per_step, verdict.steps) for verdict in flat if verdict.excluded_kib_per_step is not None
-    ]
+    known = [(bound, verdict.steps) for verdict in flat if (bound := verdict.of("memory").visible) is not None]
     if not known:
         return None
     bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
@@ -67,15 +65,16 @@ def slow_growth(result: RunResult) -> list[str]:
     groups: dict[tuple[str, str, float], list[CellResult]] = {}
     for entry in result.cells:
         limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
-        is_sure = verdict.verdict in GOOD and verdict.rate_ci is not None and verdict.rate_ci[0] > 0
-        if is_sure and verdict.rate_kib_per_step is not None and limit / 2 <= verdict.rate_kib_per_step < limit:
+        memory = verdict.of("memory")
+        is_sure = verdict.verdict in GOOD and memory.ci is not None and memory.ci[0] > 0
+        if is_sure and memory.value is not None and limit / 2 <= memory.value < limit:
             place = f"{plain(str(entry.cell.lane))}, {plain(str(entry.cell.variant))}"
             groups.setdefault((plain(entry.cell.image.series), place, limit), []).append(entry)
     return [_slow(*key, entries) for key, entries in groups.items()]
 
 
 def _slow(series: str, place: str, limit: float, entries: Sequence[CellResult]) -> str:
-    rates = [entry.verdict.rate_kib_per_step or 0.0 for entry in entries]
+    rates = [entry.verdict.of("memory").value or 0.0 for entry in entries]
     low, high = numbers.rough(min(rates)), numbers.rough(max(rates))
     return (
         f"{series} {_some([version(entry.cell.image.version) for entry in entries])} on {place}: grows "

@@ -34,7 +34,11 @@ def strip(verdict: CellVerdict) -> Strip:
     It is `none` if no signal of the group was checked, or if all checked signals are good but the leading signal was
     not checked. In a provisional cell, `unsure` replaces `good`.
     """
-    tones = _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items())) if verdict.signals else ()
+    tones = (
+        _strip(tuple((name, signal.seen) for name, signal in verdict.signals.items()))
+        if "outcome" in verdict.signals
+        else ()
+    )
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
 
 

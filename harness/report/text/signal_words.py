@@ -102,17 +102,8 @@ _SIZES: Mapping[str, _InUnit] = {
 
 
 def value_of(name: str, verdict: CellVerdict) -> float | None:
-    """Return a cell's figure of a signal, in the signal's unit; for step time and peak memory, the figure that findings
-    compare.
-    """
-    known = verdict.signals.get(name)
-    if name == "memory":
-        return verdict.rate_kib_per_step
-    if name == "step_time" and verdict.step_level[0] is not None:
-        return verdict.step_level[0] / _MS
-    if name == "peak_memory" and verdict.peak_level[0] is not None:
-        return verdict.peak_level[0] * _KIB
-    return None if known is None else known.value
+    """Return a cell's figure of a signal, in the signal's unit."""
+    return verdict.of(name).value
 
 
 def figure_text(name: str, verdict: CellVerdict) -> str:
@@ -144,12 +135,7 @@ def _least(signal: Signal) -> str:
 
 def visible_of(name: str, verdict: CellVerdict) -> float | None:
     """Return the minimum detectable effect of a signal: a relative change for levels, an amount per step for growth."""
-    known = verdict.signals.get(name)
-    if known is not None and known.visible is not None:
-        return known.visible
-    if name == "memory":
-        return verdict.excluded_kib_per_step
-    return (verdict.smallest_visible or {}).get(name)
+    return verdict.of(name).visible
 
 
 def visible_text(name: str, visible: float | None) -> str:

@@ -120,11 +120,11 @@ def cell_figure(verdict: CellVerdict) -> str:
     if name == "crash":
         return signal_name(verdict.signal) if verdict.signal else ""
     value = {
-        "flat": verdict.excluded_kib_per_step,
-        "leak": verdict.rate_kib_per_step,
-        "suspect": verdict.rate_kib_per_step,
-        "slowdown": verdict.step_drift,
-        "plateau": verdict.plateau_mib,
+        "flat": verdict.of("memory").visible,
+        "plateau": verdict.of("memory").visible,
+        "leak": verdict.of("memory").value,
+        "suspect": verdict.of("memory").value,
+        "slowdown": verdict.drift,
     }.get(name)
     return "" if value is None else _FIGURES.get(name, numbers.number)(value)
 
@@ -132,7 +132,7 @@ def cell_figure(verdict: CellVerdict) -> str:
 _FIGURES: Mapping[str, Callable[[float], str]] = {
     "flat": lambda rate: f"≤{numbers.number(rate)}",
     "slowdown": numbers.percent,
-    "plateau": numbers.mebibytes,
+    "plateau": lambda rate: f"≤{numbers.number(rate)}",
 }
 
 
@@ -147,7 +147,7 @@ def _figure_of_signal(verdict: CellVerdict) -> str:
 def cell_text(verdict: CellVerdict) -> str:
     """Return the verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
     figure = cell_figure(verdict)
-    unit = " KiB/step" if figure and verdict.verdict in ("flat", "leak", "suspect") else ""
+    unit = " KiB/step" if figure and verdict.verdict in ("flat", "plateau", "leak", "suspect") else ""
     return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
 
 
@@ -170,7 +170,7 @@ def why(result: CellResult) -> str:
     A problem that kept the cell from being measured as planned comes first.
     """
     if result.cell.excluded is not None:
-        return f"excluded: {result.cell.excluded.why}"
+        return f"excluded: {result.cell.excluded}"
     problem, reason = result.problem, result.verdict.why
     return reason if problem in ("", reason) else f"{HINDERED}: {problem}; {reason}"
 

@@ -54,7 +54,7 @@ class CellLauncher:
         if run.prepared is not None:
             return
         if cell.excluded:
-            run.problem = cell.excluded.why
+            run.problem = cell.excluded
             return
         if run.incompatible:
             return

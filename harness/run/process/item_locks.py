@@ -13,7 +13,7 @@ from harness.file_locks import try_lock
 from harness.model.watching import Say, Waiting
 from harness.run.waiting import BEAT_S
 
-REMEDY = "free some space there, or set HARNESS_CACHE (`images:` on a Slurm host) to a writable folder"
+REMEDY = "free some space there, or set HARNESS_CACHE (on a cluster, `images:`) to a writable folder"
 
 
 def reason_of(error: OSError) -> str:

@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.cli.history import VERDICTS
 from harness.cli.shared.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.indexed_runs import list_drifts, remember
+from harness.flows.index import list_drifts, remember
 from harness.index import FILE
 from harness.index.index_schema import TABLES
 from harness.model import VerdictName
@@ -79,7 +79,7 @@ def test_each_verdict_of_a_run_is_a_word_that_people_read(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("memory", ["flat", "suspect"])
 def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, memory: VerdictName) -> None:
-    slow = replace(made.good(0.030), verdict=memory, verdicts=(memory,))
+    slow = replace(made.good(0.030), verdicts=(memory,))
     signals = {**slow.signals, "step_time": replace(slow.signals["step_time"], seen="bad")}
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": replace(slow, signals=signals)})
     lines = harness(tmp_path, "history").stdout.splitlines()

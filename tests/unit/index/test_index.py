@@ -287,7 +287,8 @@ def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -
 
     def spoil(told: Any) -> None:
         verdict = next(iter(told["cells"].values()))["verdict"]
-        verdict.update(why="\ud800" + "x" * 9000, compared_step_ms=float("nan"))
+        verdict.update(why="\ud800" + "x" * 9000)
+        verdict["signals"]["step_time"]["value"] = float("nan")
         verdict["signals"]["setup_time"]["value"] = float("inf")
 
     _edited(run / "result.json", spoil)

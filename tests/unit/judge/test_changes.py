@@ -18,10 +18,13 @@ from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trace_of, trial_of
 
 
+def memory(rate: float, spread: float = 0.0) -> dict[str, SignalVerdict]:
+    ci = (rate - spread, rate + spread) if spread else None
+    return {"memory": SignalVerdict(seen="bad" if rate else "good", value=rate, ci=ci)}
+
+
 def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
-    return CellVerdict(
-        verdict=verdict, verdicts=(verdict, *more), why="", trials=trials, failed=failed, rate_kib_per_step=rate
-    )
+    return CellVerdict(verdicts=(verdict, *more), why="", trials=trials, failed=failed, signals=memory(rate))
 
 
 FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
@@ -181,16 +184,16 @@ def test_a_leak_that_slows_down_is_one_finding():
 def test_a_slowdown_that_one_launch_of_a_leak_shows_has_not_ended():
     """A busy host hid the slowdown of a leaking version in a short launch, and it was told to be fixed there."""
     both = cell("leak", "slowdown", rate=8.0)
-    doubtful = replace(cell("leak", rate=8.0), step_drift=1.46)
+    doubtful = replace(cell("leak", rate=8.0), drift=1.46)
     assert named(changes([both, doubtful])) == [("memory", "bad_from_start", None, 0)]
-    assert named(changes([both, replace(doubtful, step_drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
+    assert named(changes([both, replace(doubtful, drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
 
 
 def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
     """For TensorFlow 2.15.1 -> 2.16.2 the report only said that it leaks "in every version"."""
 
     def leak(rate, spread=0.02):
-        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+        return replace(cell("leak"), signals=memory(rate, spread))
 
     found = changes([leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT])
     assert named(found) == [
@@ -206,7 +209,7 @@ def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
 
 def test_a_leak_that_gets_a_little_worse_or_better_is_none():
     def leak(rate, spread=0.02):
-        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+        return replace(cell("leak"), signals=memory(rate, spread))
 
     start = ("memory", "bad_from_start", None, 0)
     assert named(changes([leak(1.0), leak(1.9)])) == [start], "less than twice as much"
@@ -412,7 +415,7 @@ def test_peak_memory():
     cells = [cell_of(each) for each in trials]
     (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
-    leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
+    leaking = [replace(one, verdicts=("leak",)) for one in cells]
     assert "peak_memory" not in {
         one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS)
     }

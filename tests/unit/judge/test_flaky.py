@@ -166,8 +166,8 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     stopped = Trial(cell_id="c", number=2, key="k", end="stopped", last_step=64)
     whole = Trial(cell_id="c", number=3, key="k", end="completed", last_step=128)
     cells = [
-        CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=4),
-        CellVerdict(verdict="crash", verdicts=("crash",), why="", trials=3, failed=2),
+        CellVerdict(verdicts=("flat",), why="", trials=4),
+        CellVerdict(verdicts=("crash",), why="", trials=3, failed=2),
     ]
     good, bad = outliving([False, True], cells, [[stopped, whole, whole, whole], [stopped, crashed, crashed]])
     assert (good.trials, bad.trials) == (3, 2)

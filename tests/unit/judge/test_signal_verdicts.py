@@ -16,7 +16,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.detectable_effect import visible
 from harness.judge.history.wants_round import differs_late
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_levels
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
@@ -24,7 +24,7 @@ from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_
 def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     compared = of_row(trials)
     asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
-    return with_levels(compared, compared.cells, asked)
+    return with_signals(compared, {}, asked)
 
 
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
@@ -193,7 +193,7 @@ def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> C
 )  # fmt: skip
 def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: list[int]) -> None:
     signal = SignalVerdict(seen="good", value=1.0)
-    cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
+    cells = [CellVerdict(verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
     marked = with_changes(cells, [change(*one) for one in kept], [])
     assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
     dropped = with_changes(cells, [], [change(*one) for one in kept])

@@ -58,7 +58,7 @@ def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_
     """The chart of the step time showed `leak 7.84 KiB/step`, in red, and other words of the leak."""
     result = build.quickstart()
     cells = tuple(
-        replace(entry, verdict=replace(entry.verdict, step_ms=None)) if number else entry
+        replace(entry, verdict=build.told(entry.verdict, "step_time", value=None)) if number else entry
         for number, entry in enumerate(result.cells)
     )
     _, step, _ = first_history(replace(result, cells=cells)).drawings
@@ -167,7 +167,7 @@ def test_what_was_never_sampled_is_not_drawn() -> None:
 def test_figures_that_are_not_finite_are_not_drawn() -> None:
     """JSON has no notation for them: one of them would leave the whole page without charts."""
     result = build.quickstart()
-    odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
+    odd = build.told(result.cells[0].verdict, "memory", value=float("nan"), ci=(float("-inf"), 1.0))
     page = html_page.render(
         replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;"
     )

@@ -57,7 +57,14 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
 def test_a_group_is_not_good_by_a_lesser_signal_alone() -> None:
     """After a crash following the last step, memory was not judged, but had ✓ because its peak was good."""
     good, none = SignalVerdict(seen="good"), SignalVerdict(seen="none")
-    signals = {"memory": none, "peak_memory": good, "step_time": none, "tail": good, "setup_time": good}
+    signals = {
+        "outcome": none,
+        "memory": none,
+        "peak_memory": good,
+        "step_time": none,
+        "tail": good,
+        "setup_time": good,
+    }
     assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "····✓·"
     signals |= {"peak_memory": SignalVerdict(seen="bad"), "tail": build.BLIND}
     assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "·✗·?✓·"
@@ -71,7 +78,9 @@ some_signals = st.dictionaries(
 
 @given(known=some_signals, provisional=st.booleans(), own=st.sampled_from(["flat", "plateau", "suspect", "leak"]))
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
-    verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
+    verdict = replace(
+        build.flat(), verdicts=(own,), signals={"outcome": SignalVerdict(seen="none"), **known}, provisional=provisional
+    )
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
     tone, marks = verdict.state, signal_marks.marks(signal_marks.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
@@ -314,7 +323,9 @@ EARLY_WHY = "RSS grows 7.3 KiB a step (0 to 17.4): too early to distinguish it f
 
 def _suspect_in(suspect: str) -> version_table.Row:
     """Return a row in which the growth of one version is not decided, and the others do not grow."""
-    early = replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
+    early = build.told(
+        replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30), "memory", value=7.3, ci=(0.0, 17.4)
+    )
     signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=EARLY_WHY)
     early = build.seen(early, memory=signal)
 
@@ -344,7 +355,7 @@ def test_what_is_suspected_between_the_ends_has_its_version() -> None:
 def test_the_interval_of_a_figure_has_its_unit() -> None:
     """It read `1.95 (0 to 4,000) MiB/step`."""
     signal = SignalVerdict(seen="suspect", value=2000.0, ci=(0.0, 4000.0), limit=0.5)
-    unsure = replace(build.unknown("suspect", ""), trials=1, rate_kib_per_step=2000.0, rate_ci=(0.0, 4000.0))
+    unsure = build.told(replace(build.unknown("suspect", ""), trials=1), "memory", value=2000.0, ci=(0.0, 4000.0))
     (row,) = version_table.tables(one_row(build.seen(unsure, memory=signal)))[0].verdicts
     memory = next(both for both in old_to_new.of(row) if both.name == "memory")
     assert memory.old == "1.95 (0 to 3.91) MiB/step"
@@ -408,7 +419,9 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
 
 
 def test_what_was_not_compared_says_so() -> None:
-    alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
+    alone = build.told(
+        build.told(build.flat(), "memory", visible=None), "step_time", seen="none", visible=None, apart=True
+    )
     (row,) = version_table.tables(one_row(alone))[0].verdicts
     assert "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.10 (not compared)" in old_to_new.line(row), "no arrow"
 
@@ -425,7 +438,7 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
     """Return a result in which these versions ran side by side with others, so that they have no step time."""
     cells = tuple(
         replace(
-            entry, verdict=replace(entry.verdict, step_ms=None),
+            entry, verdict=build.told(entry.verdict, "step_time", value=None, ci=None),
             trials=tuple(replace(trial, beside=3) for trial in entry.trials),
         ) if entry.cell.image.version in untimed else entry
         for entry in result.cells
@@ -435,8 +448,9 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
 
 def test_a_row_says_which_step_times_it_lacks_and_why() -> None:
     """One row had a step time and the next had none, and nothing said that the launches ran side by side."""
-    off = SignalVerdict(seen="none", why="the limit is none")
-    result = one_row(replace(build.flat(), smallest_visible=None, signals={"step_time": off}))
+    result = one_row(
+        build.told(build.flat(), "step_time", seen="none", why="the limit is none", visible=None, apart=True)
+    )
     (some,) = version_table.tables(beside(result, ["3.7.9", "3.7.10"]))[0].verdicts
     assert (
         "step time 14.3 µs in 3.7.7, 14.3 µs in 3.7.8 (not compared: the limit is none; "
@@ -461,7 +475,7 @@ def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
 
 def test_a_ratio_of_one_launch_each_is_told_as_one() -> None:
     """An interrupted sweep reported `+1.7 %` as if it were a result."""
-    once = replace(build.flat(), smallest_visible=None, trials=1, provisional=True, compared_step_ms=0.0143)
+    once = build.told(replace(build.flat(), trials=1, provisional=True), "step_time", seen="suspect", visible=None)
     (row,) = version_table.tables(one_row(once))[0].verdicts
     told = "step time 14.3 → 14.3 µs (no change; too few launches to distinguish it from noise)"
     assert told in old_to_new.line(row)
@@ -566,8 +580,8 @@ def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:
     assert (row["gpu_peak"], row["gpu_peak_seen"]) == ("", "none")
     assert float(row["step_time"]) == pytest.approx(0.0143e-3)
     assert {"metrics.loss", "metrics.loss_seen"} <= row.keys()
-    old = _rows(one_row(build.flat()))[0]
-    assert (old["step_time_seen"], old["setup_time"], old["setup_time_seen"]) == ("", "", "")
+    few = _rows(one_row(build.flat()))[0]
+    assert (few["step_time_seen"], few["setup_time"], few["setup_time_seen"]) == ("good", "", "")
 
 
 # ---------------------------------------------------------------- the page

@@ -36,9 +36,10 @@ def test_a_whole_report() -> None:
                        ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
 
         old → new
-         - multidict_pop, 6.0.5 → 6.6.4: step time 14.3 → 14.3 µs (a change of 3 % would have shown); peak
-           memory 31.2 → 31.2 MiB (a change of 2 % would have shown); memory does not grow in 6.0.5 and
-           6.6.4, but grows by 7.84 KiB/step in 6.3.1 (more than 0.017 KiB/step would have shown)
+         - multidict_pop, 6.0.5 → 6.6.4: step time 14.3 → 14.3 µs (no change; a change of 3 % would have
+           shown); peak memory 31.2 → 31.2 MiB (no change; a change of 2 % would have shown); memory does
+           not grow in 6.0.5 and 6.6.4, but grows by 7.84 KiB/step in 6.3.1 (more than 0.017 KiB/step would
+           have shown)
 
         ✗ bad  ✓ good  ▼ first bad  ▲ first good again
         figures, in KiB per step: a leak's rate; after ≤, the smallest leak that `flat` rules out

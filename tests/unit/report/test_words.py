@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, SignalVerdict, Skip, Variant
+from harness.model import CellResult, CellVerdict, Lane, Limits, SignalVerdict, Skip, Variant
 from harness.report.content import totals, version_table
 from harness.report.exports import markdown
 from harness.report.page import html_page
@@ -22,13 +22,13 @@ GOOD_END = SignalVerdict(seen="good")
         (build.leak(7.838), "leak 7.84 KiB/step"),
         (build.leak(7.838, also=["slowdown"]), "leak, slowdown 7.84 KiB/step"),
         (build.flat(0.0174), "flat ≤0.0174 KiB/step"),
-        (replace(build.flat(), excluded_kib_per_step=None, signals={"outcome": GOOD_END}), "exit 0"),
+        (replace(build.flat(), signals={"outcome": GOOD_END}), "exit 0"),
         (build.crash(), "crash SIGSEGV"),
         (build.crash(signal=None), "crash"),
         (build.crash(signal=999), "crash signal 999"),
-        (replace(build.flat(), verdict="slowdown", verdicts=("slowdown",), step_drift=0.23), "slowdown +23 %"),
-        (replace(build.flat(), verdict="plateau", verdicts=("plateau",), plateau_mib=160.0), "plateau 160 MiB"),
-        (replace(build.leak(1.5), verdict="suspect", verdicts=("suspect",)), "suspect 1.5 KiB/step"),
+        (replace(build.flat(), verdicts=("slowdown",), drift=0.23), "slowdown +23 %"),
+        (replace(build.flat(), verdicts=("plateau",)), "plateau ≤0.017 KiB/step"),
+        (replace(build.leak(1.5), verdicts=("suspect",)), "suspect 1.5 KiB/step"),
         (build.unknown("inconclusive", "trials disagree"), "inconclusive"),
         (build.unknown("untested", "no image"), "untested"),
     ],
@@ -46,7 +46,7 @@ def test_a_cell_says_how_often_and_why() -> None:
 
 def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
     entry = build.quickstart().cells[0]
-    left_out = replace(entry, cell=replace(entry.cell, excluded=Excluded(why="too long for a weekly run")),
+    left_out = replace(entry, cell=replace(entry.cell, excluded="too long for a weekly run"),
                        verdict=build.unknown("untested", ""))  # fmt: skip
     assert words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
 
@@ -80,7 +80,8 @@ def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
 
 
 def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
-    once = replace(build.leak(1.4), verdict="suspect", verdicts=("suspect",), trials=1)
+    once = replace(build.leak(1.4), verdicts=("suspect",), trials=1)
+    once = build.told(once, "memory", seen="suspect")
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: once)
     assert {cell.word for cell in version_table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
     assert gaps.lines(result)[0].startswith("suspect, launched once: ")
@@ -111,7 +112,9 @@ def test_totals_and_what_flat_is_worth() -> None:
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed"
     )
     assert sensitivity.quiet_text(replace(result, cells=())) is None
-    exited = replace(result.cells[0], verdict=replace(result.cells[0].verdict, steps=3, excluded_kib_per_step=None))
+    exited = replace(
+        result.cells[0], verdict=build.told(replace(result.cells[0].verdict, steps=3), "memory", visible=None)
+    )
     assert sensitivity.quiet_text(replace(result, cells=(*result.cells, exited))) == sensitivity.quiet_text(result)
 
 
@@ -259,9 +262,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
     def judge(version: str, *_: object) -> CellVerdict:
         if version < "6.3":
             return build.flat()
-        return replace(
-            build.flat(), verdict=verdict, verdicts=(verdict,), rate_kib_per_step=rate, rate_ci=(low, 0.4936)
-        )
+        return build.told(replace(build.flat(), verdicts=(verdict,)), "memory", value=rate, ci=(low, 0.4936))
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
     said = (

@@ -13,7 +13,7 @@ ASKED = Trials(least=3, most=8)
 
 
 def cell(verdict: VerdictName, trials: int = 1, failed: int = 0) -> CellVerdict:
-    return CellVerdict(verdict=verdict, verdicts=(verdict,), why="", trials=trials, failed=failed)
+    return CellVerdict(verdicts=(verdict,), why="", trials=trials, failed=failed)
 
 
 GOOD, ONCE, AGREED = cell("flat"), cell("suspect"), cell("leak", 2)

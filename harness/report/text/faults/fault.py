@@ -206,8 +206,9 @@ def _growths(episode: Episode, result: RunResult, order: Order, cells: Cells) ->
 def growth_of(entry: CellResult, metric: str) -> Effect | None:
     """Return the growth rate of a cell; None unless the cell is bad in `metric`."""
     verdict = entry.verdict
-    if metric == "memory" and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
-        return Effect(value=verdict.rate_kib_per_step, unit=signal_of(metric).unit, ci=verdict.rate_ci)
+    memory = verdict.of("memory")
+    if metric == "memory" and "leak" in verdict.verdicts and memory.value is not None:
+        return Effect(value=memory.value, unit=signal_of(metric).unit, ci=memory.ci)
     seen = verdict.signals.get(metric)
     if metric == "memory" or seen is None or seen.seen != "bad" or seen.value is None:
         return None

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from harness.errors import Interrupted
 from harness.model import ProgressListener, RunResult
 from harness.model.watching import Say
+from harness.registry.registry_client import Registry
 from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.store import RunDirectory
@@ -50,3 +51,16 @@ class RunContext:
             self.progress.preparing(lane=lane, image=image, text=text)
 
         return say
+
+
+# ---------------------------------------------------------------- registries
+
+
+def open_registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
+    """Return the client of all registries. Once `stopped` is set, a pause between its requests raises Interrupted."""
+
+    def pause(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise Interrupted("interrupted while asking a registry; nothing was started")
+
+    return Registry.from_environ(environ, pause=pause)

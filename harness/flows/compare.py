@@ -11,7 +11,8 @@ from harness.assess.compare.merged import put_together
 from harness.assess.compare.pairs import exit_code, pairs_of
 from harness.assess.compare.refused import row_name, same_questions
 from harness.errors import UsageError
-from harness.model import Column, Comparison, Lane, Pair, RunResult
+from harness.model import Column, Comparison, Lane, Pair, RunResult, Setting
+from harness.probes.pareto import frontier_settings
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
@@ -117,3 +118,15 @@ def _nothing(pairs: Sequence[Pair]) -> str:
         + "\n  ".join(reasons[:5])
         + more
     )
+
+
+# ---------------------------------------------------------------- frontier
+
+
+def settings_of(run: Path) -> tuple[Setting, ...]:
+    """Return the settings of the run in a directory. Raises UsageError if there is no run, or if it has no setting."""
+    stored = read_run(run, keep=lambda trial: replace(trial, trace=None))
+    settings = frontier_settings(stored.cells.values())
+    if not settings:
+        raise UsageError(f"{run}: no cell of this run has both a step time and a peak memory; run more steps")
+    return settings
