@@ -31,7 +31,7 @@ from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial

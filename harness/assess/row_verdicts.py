@@ -10,8 +10,10 @@ import numpy as np
 from packaging.utils import canonicalize_name
 
 from harness import facts
+from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
@@ -25,20 +27,20 @@ from harness.model import (
     GOOD,
     LEVELS,
     CellResult,
+    CellVerdict,
     Change,
+    Floats,
     Install,
     Limits,
     Noise,
     Observed,
-    Trace,
     Trial,
     VersionRow,
 )
-from harness.reasons import RowWarning
+from harness.reasons import RowWarning, TrialReason
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
 from harness.schedule.bisect_scheduler import BisectScheduler
-from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
 """Most rows of a trace that reports show; the journal keeps all rows."""
@@ -97,7 +99,7 @@ def judge_row(
     the scheduler that chose its launches if it was bisected, `trace_rows` the number of rows to keep of each trace, and
     `rows` the number of rows of its scenario.
     """
-    cells = [judge_run(run, least=least) for run in runs]
+    cells = [_judged_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = row.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
@@ -125,8 +127,37 @@ def judge_row(
     )
 
 
+def _judged_run(run: CellRun, *, least: int) -> CellResult:
+    """Return the verdict on a cell's run. With fewer than `least` trials, a good one is provisional or inconclusive."""
+    cell, trials = run.cell, tuple(run.trials)
+    if run.incompatible:
+        judged = CellVerdict(verdicts=("incompatible",), why=run.incompatible)
+    elif not run.measured and (why := run.problem or (run.skipped.why if run.skipped else "")):
+        judged = CellVerdict(verdicts=("untested",), why=why, trials=len(trials))
+    else:
+        judged = judge_cell_of(cell, trials)
+    problem = "" if cell.excluded else run.problem
+    if problem and judged.verdict in GOOD and len(run.measured) < least:
+        why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, why=judged.why)
+        judged = replace(judged, verdicts=("inconclusive",), why=why)
+    if not problem and len(run.measured) < least and run.measured:
+        judged = judge_so_far(cell, trials)
+    stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
+    if not problem and judged.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
+        count, why = len(run.measured), judged.why
+        if stopped:
+            why = TrialReason.SO_FAR_STOPPED(count=count, least=least, stopped=stopped, why=why)
+        else:
+            why = TrialReason.SO_FAR(count=count, least=least, why=why)
+        judged = replace(judged, provisional=True, why=why)
+    digest = run.prepared.digest if run.prepared else None
+    return CellResult(
+        cell=cell, cell_id=cell.id, verdict=judged, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
+
+
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
-    levels = [name for name in compared.tables if limits.of(name) is not None]
+    levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
 
 
@@ -154,13 +185,24 @@ def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
 
 
 def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
-    """Return the trial with at most `rows` rows in its trace."""
+    """Return the trial with at most `rows` rows in its trace, and as many of its counts."""
     trace = trial.trace
     if trace is None or len(trace.step) <= rows:
         return trial
-    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
-    columns = {name: values[kept] for name, values in trace.columns.items()}
-    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+    return replace(
+        trial,
+        trace=replace(
+            trace,
+            step=_thinned(trace.step, rows),
+            columns={name: _thinned(values, rows) for name, values in trace.columns.items()},
+            counts={name: _thinned(values, rows) for name, values in trace.counts.items()},
+        ),
+    )
+
+
+def _thinned(values: Floats, rows: int) -> Floats:
+    """Return at most `rows` evenly spaced values, the first and the last among them."""
+    return values[np.unique(np.linspace(0, len(values) - 1, rows).astype(np.intp))] if len(values) > rows else values
 
 
 def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:

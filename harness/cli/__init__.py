@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__, exit_codes
-from harness.cli.shared.common import say
+from harness.cli.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
 from harness.report.text.harmless_text import readable
 

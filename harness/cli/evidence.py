@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness import __version__
-from harness.cli.shared.common import FILE, OUT, print_json, say, show, to_stdout, write_file
+from harness.cli.common import FILE, OUT, print_json, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
 
 ASK_ENGINE = click.option(

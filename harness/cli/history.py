@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, IN, option, print_json, say, to_stdout
+from harness.cli.common import FILE, IN, option, print_json, say, to_stdout
 from harness.errors import UsageError
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")

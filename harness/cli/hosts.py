@@ -9,8 +9,19 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, HOSTS, OUT, option, print_json, say, show, shown_progress, to_stdout
-from harness.cli.shared.interrupt import STOPPING, stop_on_signals
+from harness.cli.common import (
+    FILE,
+    HOSTS,
+    OUT,
+    STOPPING,
+    option,
+    print_json,
+    say,
+    show,
+    shown_progress,
+    stop_on_signals,
+    to_stdout,
+)
 from harness.errors import EngineUnreachable
 
 
@@ -32,7 +43,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 
     Exit status: 0; 3 if a host cannot be used.
     """
-    from harness.cli.shared.terminal import Terminal
+    from harness.cli.results import Terminal
     from harness.flows import doctor as doctor_flow
     from harness.flows.context import open_registries
     from harness.report.terminal import doctor_json

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
+from harness.cli.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -45,7 +45,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     path = lookup.find_run(run, out=folder, option="--in")
-    from harness.cli.shared import results  # imported only once there is a run, because this takes half a second
+    from harness.cli import results
     from harness.flows import reread
     from harness.report.terminal import run_report
 
@@ -77,7 +77,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
-    from harness.cli.shared.terminal import Terminal
+    from harness.cli.results import Terminal
     from harness.flows.compare import compare_runs
     from harness.report.terminal import compare_output as compare_report
     from harness.store.lookup import find_run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, FRESH, OUT, SUMMARY, option, say
+from harness.cli.common import FILE, FRESH, OUT, SUMMARY, option, say
 from harness.errors import HarnessError, Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def demo(*, folder: Path, out: Path) -> None:
     Exit status: 1, because it finds the leaks; else as for sweep.
     """
     from harness import exit_codes
-    from harness.cli.shared.results import print_result, swept_file
+    from harness.cli.results import print_result, swept_file
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
 
@@ -173,8 +173,8 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
     """Write the matrix file, fit its budget and its timeout to the first launches, and sweep it. Return the exit code.
     If nothing was launched, remove all files again.
     """
-    from harness.cli.shared.interrupt import stop_on_signals
-    from harness.cli.shared.results import print_result, swept_file
+    from harness.cli.common import stop_on_signals
+    from harness.cli.results import print_result, swept_file
     from harness.flows import try_ as flow
 
     matrix = flow.write(drafted, out=options.out)
@@ -241,7 +241,7 @@ def _launched(
     matrix: Path, options: SweepOptions, stopped: threading.Event, *, place: int = 0, launches: int = 1
 ) -> RunResult:
     """Launch one version of a matrix file, 0 for the oldest and -1 for the newest, and return the result."""
-    from harness.cli.shared.results import swept
+    from harness.cli.results import swept
     from harness.flows import try_ as flow
     from harness.model import Stop, Trials
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, option, say, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.common import FILE, OUT, option, say, stop_on_signals, to_stdout
 
 if TYPE_CHECKING:
     from harness.model import RunResult
@@ -97,7 +96,7 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
 
 def _sweep(selection: Selection, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
     # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
-    from harness.cli.shared.results import print_result, swept
+    from harness.cli.results import print_result, swept
     from harness.flows.sweep import SweepOptions
 
     result = swept(selection, SweepOptions(fresh=fresh, out=out), stopped)

@@ -6,13 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.assess.compare.columns import ColumnKey, columns_of, machines_apart, partners
-from harness.assess.compare.merged import put_together
-from harness.assess.compare.pairs import exit_code, pairs_of
-from harness.assess.compare.refused import row_name, same_questions
+from harness.assess.compare import (
+    ColumnKey,
+    columns_of,
+    exit_code,
+    machines_apart,
+    pairs_of,
+    partners,
+    put_together,
+    row_name,
+    same_questions,
+)
 from harness.errors import UsageError
 from harness.model import Column, Comparison, Lane, Pair, RunResult, Setting
-from harness.probes.pareto import frontier_settings
+from harness.probes import frontier_settings
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"

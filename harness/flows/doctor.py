@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.assess.earlier_noise import measured_noise
+from harness.assess.estimate import measured_noise
 from harness.assess.image_fits import ImageFits, PresentImages
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
@@ -25,7 +25,7 @@ from harness.run.engine import LaunchRequest, Prepared
 from harness.run.images.disk_budget import name_of
 from harness.run.images.needs import RegistryAnswers, architecture_of, bases_of, wanted
 from harness.run.process import leftovers
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 

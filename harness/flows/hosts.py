@@ -16,11 +16,11 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane
 from harness.model.watching import Say
+from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
-from harness.plan.lanes import choose_lanes
 from harness.reasons import MachineReason
 from harness.run.engine import Engine, Lease
-from harness.run.hosts import other_sweeps
+from harness.run.hosts import holders
 
 
 @dataclass(kw_only=True)
@@ -263,7 +263,7 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
-    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    announced = holders.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
     with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
             progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")

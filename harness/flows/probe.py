@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness import probes
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
@@ -15,13 +16,19 @@ from harness.flows.sweep import SweepOptions
 from harness.model import Cell, Probe, Probed, SizeTry, Variant
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, make_plan
-from harness.probes import results
-from harness.probes.asked import asked_probes, nothing_asked, probes_to_run
-from harness.probes.largest import search_largest, sizes_of, with_size
-from harness.probes.looked import Looked, SentFiles
-from harness.probes.probe_files import Unreadable
+from harness.probes import (
+    Looked,
+    SentFiles,
+    Unreadable,
+    asked_probes,
+    nothing_asked,
+    probes_to_run,
+    search_largest,
+    sizes_of,
+    with_size,
+)
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes
@@ -109,7 +116,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
     """
     if blank.variant.scenario.script is None:
         looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
-        return results.probed_leaks_of_command(blank, looked)
+        return probes.probed_leaks_of_command(blank, looked)
     launches: dict[str, Looked] = {}
     with looking.control() as other:
         in_threads(
@@ -118,7 +125,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
                 lambda: launches.update(control=other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),
             ]
         )
-    return results.probed_leaks(blank, **launches)
+    return probes.probed_leaks(blank, **launches)
 
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
@@ -134,16 +141,16 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
         looked = looking.launch(with_size(blank.variant, param, size), steps=blank.probe.steps, probe=None)
         if looked.problem and not looked.trial.ran_out_of_memory:
             problems.append(f"{param}={size}: {looked.problem}")
-        return results.size_try(size, looked)
+        return probes.size_try(size, looked)
 
     tries = tuple(each for each in search_largest(attempt, sizes) if each.end != "not tried")
     return replace(blank, tries=tries, problem="; ".join(problems))
 
 
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
-    "optrace": lambda looking, blank: results.probed_ops(blank, _launch(looking, blank)),
-    "lines": lambda looking, blank: results.probed_lines(blank, _launch(looking, blank)),
-    "artifacts": lambda looking, blank: results.probed_files(blank, _launch(looking, blank)),
+    "optrace": lambda looking, blank: probes.probed_ops(blank, _launch(looking, blank)),
+    "lines": lambda looking, blank: probes.probed_lines(blank, _launch(looking, blank)),
+    "artifacts": lambda looking, blank: probes.probed_files(blank, _launch(looking, blank)),
     "valgrind": _leaks,
     "largest": _largest,
 }

@@ -20,10 +20,9 @@ from harness.model import Host, Noise, Plan, ProgressListener, Skip, Stop, Trial
 from harness.model.watching import unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
-from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.gate import Gate
 from harness.run.hosts.host_run import HostRun
+from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, compares_times, slots_of
 from harness.run.images.disk_budget import Disk
 from harness.run.images.needs import disk_of
 from harness.run.images.prefetch import HostImages

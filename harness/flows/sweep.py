@@ -19,15 +19,15 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, states_of, troubles_of, using_hosts
 from harness.flows.pool import PoolRun
 from harness.flows.running import Ending, MachineRun, RunningRows
+from harness.judge.api import run_verdict
 from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
-from harness.model import Explanation, Host, Matrix, Plan, RunResult, SearchMode, Stop, Trials
+from harness.model import Explanation, Host, Matrix, Plan, RunResult, RunVerdict, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain, most_launches, typical_launches
-from harness.run.hosts.beside import compares_times
+from harness.run.hosts.side_by_side import compares_times
 from harness.run.run_interfaces import RowRun
 from harness.run.trial.payload import payload_hash
-from harness.schedule import oracle
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
@@ -101,8 +101,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             so_far=lambda found: context.so_far(lambda: made(found()), directory),
         )  # fmt: skip
         running.run()
-    result = made(find(running.rows.judged()))
-    return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
+    return made(find(running.rows.judged()), interrupted=context.stopped.is_set()), directory
 
 
 def _result(
@@ -113,15 +112,22 @@ def _result(
     clock: float,
     opened: Sequence[OpenHost],
     directory: Path,
+    interrupted: bool | None = None,
 ) -> RunResult:
-    """Return the result of these findings, with the verdict `running`. `clock`: the start, in monotonic seconds."""
+    """Return the result of these findings. `clock`: the start, in monotonic seconds; `interrupted`: whether the run was
+    interrupted, None if it is still running.
+    """
     cells = tuple(cell for row in judged.rows for cell in row.cells)
+    hosts = states_of(opened)
+    verdict: RunVerdict = "running"
+    if interrupted is not None:
+        verdict = run_verdict(cells, judged.findings, hosts, interrupted=interrupted)
     return RunResult(
         matrix=plan.matrix.name,
-        verdict="running",
+        verdict=verdict,
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
-        hosts=states_of(opened),
+        hosts=hosts,
         plan=plan,
         cells=cells,
         findings=judged.findings,

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, Protocol
 
-from harness.assess.image_standings import limited_to_news, standings
+from harness.assess.image_fits import limited_to_news, standings
 from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
 from harness.model import EXIT_CODES, Image, Matrix, Pull, RunResult

@@ -622,15 +622,11 @@ def _tidy(value: Any) -> Any:
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: _tidy(item) for key, item in value.items() if not (key == "default" and _is_record(item))}
+    unwritten = (type(None), dict, list)  # no user would write null or a whole record as a default
+    kept = {key: _tidy(item) for key, item in value.items() if key != "default" or not isinstance(item, unwritten)}
     choices = [choice for choice in kept.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         kept = {**{key: item for key, item in kept.items() if key != "anyOf"}, **choices[0]}
     if "patternProperties" in kept:
         kept["additionalProperties"] = False
     return kept
-
-
-def _is_record(default: Any) -> bool:
-    """Return whether no user would write a default like this: null, or a whole record in the records' units."""
-    return default is None or isinstance(default, dict | list)

@@ -25,7 +25,7 @@ from harness.narrow.inventory import FILE, Inventory, changed_copy, read_invento
 from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, level_size
 from harness.narrow.question import NarrowQuestion, check_swappable, coupled, refuse_bad, refuse_equal
 from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
-from harness.probes.looked import Looked
+from harness.probes import Looked
 from harness.run.engine import Engine, Kept, Lease, Prepared
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import accumulate
 
 from harness.judge import logs
+from harness.judge.api import describe_trial
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect
 from harness.reasons import SkipReason
 from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Rules
-from harness.schedule.oracle import describe_trial
 
 SLOWER = "slower"
 """Verdict of a change of level."""

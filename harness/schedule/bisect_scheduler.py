@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.judge.api import judge_cell_of
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.flaky import Evidence
@@ -24,7 +25,7 @@ from harness.schedule.bisect.bisect_records import (
 )
 from harness.schedule.bisect.conclude import conclude, not_needed
 from harness.schedule.bisect.decide import decide
-from harness.schedule.oracle import judge_trials, row_fails_late
+from harness.schedule.oracle import row_fails_late
 
 
 @dataclass(kw_only=True)
@@ -129,7 +130,7 @@ class BisectScheduler:
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
-        return usual_of(judge_trials(run.cell, run.measured))
+        return usual_of(judge_cell_of(run.cell, run.measured))
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.cell import cell_verdict
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
@@ -16,7 +17,7 @@ from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.aa_replicate import AAReplicate
 from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import judge_so_far, judge_trials, row_fails_late
+from harness.schedule.oracle import row_fails_late
 
 
 @dataclass(kw_only=True)
@@ -173,7 +174,7 @@ class FullScheduler:
         )
 
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
-        cells = [judge_trials(run.cell, run.trials) for run in self.runs]
+        cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]
         wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
         return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
 

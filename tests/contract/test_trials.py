@@ -19,7 +19,7 @@ import pytest
 from harness.model import Steps, Variant
 from harness.run.process import leftovers
 from harness.run.slurm.container_commands import NODE_FOLDER
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet

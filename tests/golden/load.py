@@ -24,7 +24,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,12 @@ import numpy as np
 from harness.assess.findings import find
 from harness.assess.row_verdicts import to_be_continued
 from harness.assess.running_row import RunningRow, running_rows
+from harness.judge.api import run_verdict
 from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
 from harness.model import Cell, Look, RunResult, Trace, Trial
 from harness.plan.cells import make_plan, select
 from harness.run.run_interfaces import CellRun
-from harness.schedule import oracle
 from harness.schedule.full_scheduler import FullScheduler
 
 RUNS = Path(__file__).parent / "runs"
@@ -130,12 +129,12 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
         verdicts = [to_be_continued(each, "") for each in verdicts]
     found = find(verdicts)
     cells = tuple(cell for row in found.rows for cell in row.cells)
+    verdict = run_verdict(cells, found.findings, (), interrupted=golden["interrupted"])
     result = RunResult(
-        matrix=matrix.name, verdict="running", started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
+        matrix=matrix.name, verdict=verdict, started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
         findings=found.findings, attribution=attribute(plan, cells, found.findings), directory=folder,
     )  # fmt: skip
-    verdict = oracle.verdict_on_run(result, interrupted=golden["interrupted"])
-    return replace(result, verdict=verdict), launched
+    return result, launched
 
 
 def _is_of(launch: Launch, row: RunningRow) -> bool:

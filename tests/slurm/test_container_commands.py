@@ -17,7 +17,7 @@ from harness.errors import ImageUnavailable
 from harness.model import Host, Image, NodeRequest, Steps
 from harness.run import open_engine
 from harness.run.engine import Engine
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
@@ -127,7 +127,7 @@ def test_a_step_that_has_to_be_killed_leaves_no_container(node: Node, monkeypatc
 
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
-    own = owner.this_process()
+    own = holders.this_process()
     dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_00000001"
     living = leftovers.new_name()
     for name in (dead, living):

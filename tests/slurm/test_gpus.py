@@ -16,10 +16,10 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
-from harness.plan.lanes import choose_lanes
+from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import WHERE, environ, held

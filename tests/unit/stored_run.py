@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
 from harness.store import RunDirectory, inputs, trial_to_json
 from harness.store.plan_file import plan_to_json

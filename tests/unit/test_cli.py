@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command, run
+from harness.cli.common import show, write_file
 from harness.cli.probe import PROBES
-from harness.cli.shared.common import show, write_file
-from harness.cli.shared.results import FORMATS
+from harness.cli.results import FORMATS
 from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
 from harness.flows import probe as probing

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.cli import cli
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
+from harness.judge.api import describe_trial, wants_alone
 from harness.model import (
     Cell,
     End,
@@ -29,7 +30,6 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.schedule.compatibility import review
-from harness.schedule.oracle import describe_trial, wants_alone
 from tests.integration.test_flow import MATRIX, Engine, run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")

@@ -24,12 +24,11 @@ from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import choose_lanes, make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
-from harness.plan.lanes import choose_lanes
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Lease, Prepared
-from harness.run.trial.keys import trial_key
+from harness.run.trial.payload import trial_key
 from harness.store.plan_entries import PlanFile, plan_from_file
 from harness.store.plan_file import plan_to_json
 from tests.unit.test_plan import MATRIX, WHERE

@@ -63,7 +63,7 @@ ROOMS = {
         ("cell",),
         ("history",),
         ("attribution",),
-        ("changed_signals", "signal_verdicts", "unpaired"),
+        ("changed_signals", "signal_verdicts", "unpaired", "api"),
     ),
     "report": (
         ("text", "bad_ranges"),

@@ -13,9 +13,8 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
 from harness.model.matrix import Gpu
-from harness.plan.cells import make_plan, matches, select, variants
+from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
-from harness.plan.lanes import choose_lanes
 from harness.report.terminal.plan_output import dry_run
 from harness.store.plan_file import plan_to_json
 

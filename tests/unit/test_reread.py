@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import thinned_cell
-from harness.cli.shared.results import FORMATS, write_result
+from harness.assess.row_verdicts import thinned_cell, thinned_trial
+from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
 from harness.judge.attribution.cause import attribute
-from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop
+from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop, Trace
 from harness.model.matrix import Gpu
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
@@ -82,6 +83,16 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
     written(replace(result, cells=whole), tmp_path)
     trials = [trial for entry in reread.read_result(tmp_path).cells for trial in entry.trials]
     assert {trial.trace.step.size for trial in trials if trial.trace} == {240}
+
+
+def test_a_thinned_trace_keeps_its_counts() -> None:
+    """They were dropped without a word."""
+    step = np.arange(1.0, 2001.0)
+    trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::4], "threads": step[::4]})
+    thinned = thinned_trial(replace(build.trial("x", 1, build.flat()), trace=trace), rows=100).trace
+    assert thinned is not None
+    assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {100}
+    assert thinned.counts["threads"][-1] == 1997
 
 
 def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:

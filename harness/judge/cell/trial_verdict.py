@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from harness.judge.trace.counts import CountGrowth, judge_counts, unjudged
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import BAD, Limits, Steps, Trace, TraceVerdict, Trial, VerdictName
+from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
 
 
@@ -137,7 +136,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     if trial.trace is None or not len(trial.trace.step):
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
-    alone = trace_alone(trial.trace, limits, steps)
+    alone = judge_trace(trial.trace, limits=limits, steps=steps)
     verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
         time_s = trial.time_asked_s or asked.time_s
@@ -145,18 +144,6 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     if trial.buffered:
         return _without_steps(verdict, trial)
     return _without_times(verdict, trial) if trial.unsteady else verdict
-
-
-_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps], TraceVerdict]] = WeakKeyDictionary()
-"""The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
-
-
-def trace_alone(trace: Trace, limits: Limits, steps: Steps) -> TraceVerdict:
-    """Return the verdict on a trace, which is judged once for each combination of limits and steps."""
-    verdicts = _VERDICTS.setdefault(trace, {})
-    if (limits, steps) not in verdicts:
-        verdicts[limits, steps] = judge_trace(trace, limits=limits, steps=steps)
-    return verdicts[limits, steps]
 
 
 def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:

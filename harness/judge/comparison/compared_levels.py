@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,6 @@ from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
-    WANTED_ROUNDS,
     Columns,
     RoundTable,
     best_table,
@@ -68,10 +66,13 @@ class Compared:
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
-        """Return the tables of the level signals that can be compared, by name."""
+        """Return the tables of the level signals that can be compared, by name; that of an exact signal has one row."""
         by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
-        by_name |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
-        return {name: table for name, table in by_name.items() if table is not None}
+        return {name: table for name, table in by_name.items() if table is not None} | {
+            name: RoundTable(values=np.log([[level for level, _ in own.values()]]), positions=tuple(own))
+            for name in EXACT
+            if len(own := self.own_levels(name)) > 1
+        }
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
@@ -134,14 +135,6 @@ class Compared:
         figure = rule.prepare(launches)
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
-
-
-def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
-    """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
-    if len(levels) < 2:
-        return None
-    row = [math.log(level) for level, _ in levels.values()]
-    return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
 
 
 def level_of(figures: Sequence[float]) -> LevelEstimate:

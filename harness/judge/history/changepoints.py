@@ -169,6 +169,22 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
     return _in_turn(shifts, height=heights[0], versions=laid.versions)
 
 
+def exact_levels(row: Floats, *, least: float) -> Levels:
+    """Return the levels of figures that are the same in all launches of a version, shape (versions,): each difference
+    is real, and each level that counts has a first version.
+    """
+    counted, heights = _counted(row, list(range(1, len(row))), least=least)
+    edges = (0, *counted, len(row))
+    shifts = [
+        Changepoint(
+            first=first, stretch=(edges[number], edges[number + 2]), before=first - 1, after=first,
+            size=(size := heights[number + 1] - heights[number]), interval=(size, size), p=0.0,
+        )
+        for number, first in enumerate(counted)
+    ]  # fmt: skip
+    return _in_turn(shifts, height=heights[0], versions=len(row))
+
+
 def _in_turn(shifts: list[Changepoint], *, height: float, versions: int) -> Levels:
     """Return the levels between the shifts. Two neighbouring shifts may be at the same versions, but not in reverse."""
     shifts.sort(key=lambda shift: shift.first)

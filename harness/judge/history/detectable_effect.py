@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from harness.judge import logs
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import least_found, noise_within
 from harness.judge.history.level_changes import signal_share_of, strictest
@@ -49,6 +50,8 @@ def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows:
     """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
     versions, its noise is pooled with the lane's A/A noise.
     """
+    if name in EXACT:
+        return 0.0
     spread = noise_within(table.values, aa_noise.spread_of(noise, name))
     if spread is None:
         return None

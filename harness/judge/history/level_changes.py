@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness.judge import logs
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_effects import Spread, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import Changepoint, Levels, find_levels
+from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.model import LEVELS, SIGNALS, Change, Effect, FindingKind, Interval, Metric, signal_of
 
 ALPHA = 0.008
@@ -72,9 +73,15 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
 
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
     """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
-    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
-    changes = level_changes(metric, table, levels, rule=rule)
-    return [change for shift, change in changes if _step_of(metric, table, shift) > SIGNALS[metric].least]
+    if metric in EXACT:
+        levels = exact_levels(table.values[0], least=rule.least)
+    else:
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
+    return [
+        replace(change, p=None) if metric in EXACT else change
+        for shift, change in level_changes(metric, table, levels, rule=rule)
+        if _step_of(metric, table, shift) > SIGNALS[metric].least
+    ]
 
 
 def _overlap(one: Change, other: Change) -> bool:

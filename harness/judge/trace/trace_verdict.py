@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,13 +46,25 @@ class _Drift:
     unmet: str = ""
 
 
+_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None], TraceVerdict]] = WeakKeyDictionary()
+"""The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
+
+
 def judge_trace(
     trace: Trace, *, limits: Limits, steps: Steps | None = None, metrics: Mapping[str, float] | None = None
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
-    units per step.
+    units per step. A trace is judged once for each combination of limits and steps.
     """
+    known = _VERDICTS.setdefault(trace, {})
+    if (limits, steps) not in known:
+        known[limits, steps] = _judged(trace, limits=limits, steps=steps)
+    further = {name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()}
+    return replace(known[limits, steps], metrics=further) if further else known[limits, steps]
+
+
+def _judged(trace: Trace, *, limits: Limits, steps: Steps | None) -> TraceVerdict:
     last = int(sampled(trace.step).max(initial=0))
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
     memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
@@ -76,7 +89,6 @@ def judge_trace(
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
         layer=_layer(memory, trace, in_heap=in_heap),
         early=early,
-        metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
     return with_children(verdict, trace, limit=limits.leak_kib_per_step)
 

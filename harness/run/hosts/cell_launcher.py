@@ -12,13 +12,12 @@ from pathlib import Path
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
-from harness.run.hosts import doubts
+from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review
-from harness.run.trial.keys import trial_key
-from harness.run.trial.one_trial import run_trial
-from harness.run.trial.payload import pack
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
 """Number of consecutive infrastructure failures after which a cell counts as unable to run."""
@@ -136,7 +135,7 @@ class CellLauncher:
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
         """Add a trial to its run; return the trial and the earlier trials that it reclassifies."""
         doubtful = bool(trial.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
-        return doubts.add_trial(run, trial, doubtful=doubtful)
+        return side_by_side.add_trial(run, trial, doubtful=doubtful)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from harness.model.watching import unheard
 from harness.run.engine import Engine
-from harness.run.hosts.beside import NO_LOAD, compares_times, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.gate import Gate, Visit
+from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
 from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 
 

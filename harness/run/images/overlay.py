@@ -20,8 +20,8 @@ from harness.model.watching import Say
 from harness.run.docker.docker_client import ca_bundle, if_full, proxies
 from harness.run.images.find_images import Found, found_locally, pull
 from harness.run.images.held_container import Holder, committed, hold_image, why_failed
+from harness.run.interruptible import NetworkTrouble, unavailable
 from harness.run.process.interpreters import is_version
-from harness.run.retrying import NetworkTrouble, unavailable
 
 CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"

@@ -1,6 +1,6 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`docker/dead_containers.py` does the same for containers. The name of each item contains its owner; items of a living
+`docker/containers.py` does the same for containers. The name of each item contains its owner; items of a living
 owner are not touched.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InfrastructureError
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import cgroups
 from harness.run.process.cgroups import TrialCgroup
 
@@ -40,7 +40,7 @@ REMEDY = "free some space there, or set TMPDIR to another folder"
 def new_name(prefix: str = PREFIX) -> str:
     """Return a new name, for a trial's folder and cgroup or with another prefix, which names this process as the
     owner."""
-    return f"{prefix}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
+    return f"{prefix}{str(holders.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
 def temporary_folder() -> Path:
@@ -74,8 +74,8 @@ def is_dead(name: str) -> bool:
     if prefix is None:
         return False
     text, _, _ = name.removeprefix(prefix).rpartition("_")
-    maker = owner.parse(text.replace("_", ":"))
-    return maker is not None and owner.is_alive(maker) is False
+    maker = holders.parse(text.replace("_", ":"))
+    return maker is not None and holders.is_alive(maker) is False
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:

@@ -1,4 +1,4 @@
-"""Holds the conversation with the agent of one trial until the trial ends.
+"""Runs one trial: launches the agent, holds the conversation until the trial ends, and returns the result.
 
 `harness/agent/__init__.py` describes the protocol. The image is not trusted: a malformed message ends the trial as
 `infrastructure`, which is no evidence about the image.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, Protocol, cast, get_args
 
 from harness.model import End, Remedy, Shortfall, Trace, Trial
-from harness.run.engine import Exit, LaunchRequest, Session
+from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
-from harness.run.trial.collected_samples import Samples
 from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     COUNT_LIMIT,
@@ -24,6 +25,7 @@ from harness.run.trial.messages import (
     Message,
     MessageLines,
     Misunderstood,
+    Samples,
     columns_of,
     count_of,
     long_text_of,
@@ -264,3 +266,53 @@ def _oom_after(steps: int) -> str:
 
 def _reason(text: str) -> str:
     return complaint(text.splitlines()).text[:300]
+
+
+# ---------------------------------------------------------------- one trial
+
+
+def run_trial(
+    engine: Engine,
+    launch: LaunchRequest,
+    *,
+    cell_id: str,
+    number: int,
+    key: str,
+    round: int,  # noqa: A002 - the field of Trial
+    decide: Decide,
+    on_step: OnStep,
+    cancelled: Callable[[], bool],
+    on_file: OnFile = lambda name, text: None,
+    clock: Clock = time,
+) -> Trial:
+    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
+    once a second; when `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the
+    results of a wrapping probe in parts: the name of a file and the next part of its text.
+
+    Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.
+    """
+    begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
+    gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
+    begun = Trial(
+        cell_id=cell_id,
+        number=number,
+        key=key,
+        end="interrupted",
+        run=launch.labels.get("harness.run", ""),
+        round=round,
+        started=started.isoformat(timespec="microseconds"),
+        image_digest=launch.prepared.digest,
+        reference=launch.prepared.reference,
+    )
+    with engine.launch(launch) as session:
+        trial = Conversation(
+            session,
+            launch,
+            begun=begun,
+            decide=decide,
+            on_step=on_step,
+            cancelled=cancelled,
+            on_file=on_file,
+            clock=clock,
+        ).hold()
+    return replace(trial, duration_s=clock.monotonic() - begun_s, fingerprint={**engine.facts, **gpus})

@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from harness import file_locks
 from harness.cli import cli
 from harness.cli.history import VERDICTS
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.index import list_drifts, remember
 from harness.index import FILE
-from harness.index.index_schema import TABLES
+from harness.index.database import TABLES
 from harness.model import VerdictName
 from harness.report.content import fault_cards
 from harness.report.text import words

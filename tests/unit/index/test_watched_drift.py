@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness.assess import findings
 from harness.assess.row_verdicts import judge_row
 from harness.cli import cli
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.model import Finding, Look, Trace, Trial
 from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory

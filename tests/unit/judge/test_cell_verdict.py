@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.cell import trial_verdict
 from harness.judge.cell.cell_verdict import judge_cell, needs_whole_budget, wants_more
-from harness.model import Limits, Look, Trace, TraceVerdict, Trial, Trials
+from harness.judge.trace import trace_verdict
+from harness.judge.trace.growth.rule import Growth
+from harness.model import Limits, Look, Trace, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
@@ -457,13 +458,13 @@ def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
 def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     """A sweep asks for the verdict at each decision, and judging takes processor time from running launches."""
     judged: list[Trace] = []
-    judge_trace = trial_verdict.judge_trace
+    judge_memory = trace_verdict.judge_memory
 
-    def counted(trace: Trace, **settings: Any) -> TraceVerdict:
+    def counted(trace: Trace, **settings: Any) -> Growth | None:
         judged.append(trace)
-        return judge_trace(trace, **settings)
+        return judge_memory(trace, **settings)
 
-    monkeypatch.setattr(trial_verdict, "judge_trace", counted)
+    monkeypatch.setattr(trace_verdict, "judge_memory", counted)
     trials = three(rate=12.0)
     assert cell_of(trials) == cell_of([replace(trial, cold=True) for trial in trials])
     assert len(judged) == 3

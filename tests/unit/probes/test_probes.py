@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SignalVerdict, SizeTry, Variant
-from harness.probes.largest import search_largest
-from harness.probes.leaks import read_leaks
-from harness.probes.pareto import frontier_settings
-from harness.probes.probe_files import Unreadable, read_lines, read_ops
+from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
 from tests.unit.report import build
 
 

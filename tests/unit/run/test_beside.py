@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import Interrupted
 from harness.model import Cell, End, Host, Image, Install, Lane, Limits, NodeRequest, Scenario, Trial, Variant, Where
 from harness.model.matrix import Gpu
-from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
-from harness.run.hosts.doubts import add_trial
-from harness.run.hosts.gate import Gate
+from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, compares_times, fits, load_of, slots_of
 from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")

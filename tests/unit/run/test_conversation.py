@@ -15,8 +15,8 @@ import pytest
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
 from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
-from harness.run.trial.collected_samples import Samples
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.messages import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 HELLO = {"type": "hello", "protocol": 1, "python": "3.8.1"}

@@ -1,7 +1,9 @@
-"""Provides waits that can be interrupted: while nothing happens, `beat` is called every 0.2 s and may raise.
+"""Calls engines and programs so that every wait can be interrupted: `beat` is called every 0.2 s and may raise.
 
 A thread that waits in a call to the engine cannot abandon the call. A long call therefore runs in a separate thread,
-and its connection is shut down from outside; the engine then abandons the operation.
+and its connection is shut down from outside; the engine then abandons the operation. Calls that failed because of the
+network are made again: such an error is temporary, while a wrong name or a failed build is permanent. Of a program's
+output the end is kept.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -18,8 +21,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from harness.errors import ImageUnavailable
+from harness.model.watching import Say
+
 if TYPE_CHECKING:
     from docker import APIClient
+
 
 BEAT_S = 0.2
 """Seconds between two calls of `beat`."""
@@ -160,3 +167,84 @@ def _output(process: subprocess.Popen[str], *, beat: Beat, until_s: float) -> tu
             beat()
             if time.monotonic() > until_s:
                 raise TimeoutError from None
+
+
+# ---------------------------------------------------------------- retries after network errors
+
+
+WAITS_S = (5.0, 20.0)
+"""Waits before the retries, in seconds."""
+BUSY = re.compile(
+    r"too ?many ?requests|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
+    re.IGNORECASE,
+)
+"""Messages of a server that is reachable but cannot answer at the moment."""
+NETWORK = re.compile(
+    r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
+    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|dns error"
+    r"|connection closed before message|end of file before message|" + BUSY.pattern,
+    re.IGNORECASE,
+)
+
+
+class NetworkTrouble(ImageUnavailable):
+    """An image is unavailable because of a network error: a retry may help."""
+
+
+def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
+    """Return the error for an image: NetworkTrouble if `cause`, a message of the engine, pip or uv, reports a network
+    error, else ImageUnavailable."""
+    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
+
+
+class NetworkRetries:
+    """Retries calls that failed because of the network, after waits that `say` may interrupt by raising.
+
+    If the network is still down after the last wait, later calls are not retried until one has succeeded: for twenty
+    versions from an unreachable registry, the waits would take ten minutes and change nothing.
+    """
+
+    def __init__(self, waits_s: tuple[float, ...] = WAITS_S, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._waits_s = self._left_s = waits_s
+        self._sleep = sleep
+
+    def through(self, attempt: Callable[[], T], *, say: Say) -> T:
+        """Return the result of `attempt`; raise its error if it is permanent or no retry is left."""
+        while True:
+            try:
+                result = attempt()
+            except NetworkTrouble as error:
+                if not self._left_s:
+                    raise
+                wait_s, *left_s = self._left_s
+                self._left_s = tuple(left_s)
+                self._wait(wait_s, say=say, why=str(error))
+            else:
+                self._left_s = self._waits_s
+                return result
+
+    def _wait(self, wait_s: float, *, say: Say, why: str) -> None:
+        for beat in range(max(1, round(wait_s / BEAT_S))):
+            say(f"the network failed; trying again in {wait_s - beat * BEAT_S:.0f} s: {why}")
+            self._sleep(BEAT_S)
+
+
+# ---------------------------------------------------------------- the end of an output
+
+
+class BoundedTail:
+    """Keeps the last `limit_bytes` bytes of the data that is added."""
+
+    def __init__(self, limit_bytes: int = 64 << 10) -> None:
+        self._limit_bytes = limit_bytes
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._kept += data
+        # Cut only at twice the limit, so that many small additions cause no copying.
+        if len(self._kept) > 2 * self._limit_bytes:
+            del self._kept[: -self._limit_bytes]
+
+    def text(self) -> str:
+        """Return the kept bytes as text; control characters stay, invalid UTF-8 is replaced."""
+        return bytes(self._kept[-self._limit_bytes :]).decode(errors="replace")

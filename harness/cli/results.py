@@ -5,29 +5,36 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from rich.console import Console
 
-from harness.cli.shared.common import say, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
-from harness.cli.shared.so_far import SoFar
-from harness.cli.shared.terminal import Terminal
+from harness.cli.common import say, stop_on_signals, to_stdout
 from harness.errors import UNSTARTED, Interrupted
 from harness.flows.context import RunContext
 from harness.flows.index import remember
 from harness.flows.sweep import SweepOptions, selected, sweep
-from harness.model import RunResult
+from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress.plain import open_progress
+from harness.report.text import headline
 from harness.report.text.faults import blame
 from harness.store import RunDirectory, result_file
+
+
+class Terminal(Console):
+    """A console that leaves a broken pipe to `to_stdout`, so that the pipe does not change the exit code of a run."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
@@ -106,3 +113,38 @@ def swept(selection: Selection, options: SweepOptions, stopped: threading.Event)
         write_reports(result, directory)
         remember(options.out, say=say)
     return result
+
+
+# ---------------------------------------------------------------- so far
+
+
+COST = 50.0
+"""A report is made again after this many times its own duration, so that reports take at most 2 % of the time."""
+SENTENCE_S, PAGE_S = 2.0, 30.0
+
+
+@dataclass(kw_only=True)
+class SoFar:
+    """Reports what is known after each turn of a row, limited so that it costs next to nothing. Not thread-safe."""
+
+    progress: ProgressListener
+    write_page: Callable[[RunResult, RunDirectory], None]
+    clock: Callable[[], float] = time.monotonic
+    sentence_s: float = 0.0
+    page_s: float | None = None
+    """When the next sentence and the next page are due, in seconds of `clock`."""
+
+    def __call__(self, made: Callable[[], RunResult], directory: RunDirectory) -> None:
+        began_s = self.clock()
+        if self.page_s is None:
+            self.page_s = began_s + PAGE_S
+        if began_s < self.sentence_s:
+            return
+        result = made()
+        self.progress.so_far(headline.sentence(result))
+        told_s = self.clock()
+        self.sentence_s = told_s + max(SENTENCE_S, COST * (told_s - began_s))
+        if began_s >= self.page_s:
+            self.write_page(result, directory)
+            written_s = self.clock()
+            self.page_s = written_s + max(PAGE_S, COST * (written_s - told_s))

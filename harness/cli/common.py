@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import threading
 
     from harness.flows.context import RunContext
+
 
 Parsed = TypeVar("Parsed")
 FILE = click.Path(path_type=Path)
@@ -105,3 +108,21 @@ def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
         return parse(text)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
+
+
+# ---------------------------------------------------------------- interrupt
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process immediately."""
+    stopped = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
+    try:
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
