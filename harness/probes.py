@@ -81,7 +81,7 @@ class Looked:
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
         # The last line names the failure; before it come a traceback or notes on how the process ended.
         reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
-        printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
+        printed = (self.trial.output.tail.strip().splitlines() or [""])[-1]
         if not self.is_script and not reason.endswith(printed):
             reason += f": {printed}"
         return self.trial.after_end(reason)
@@ -258,7 +258,7 @@ def size_try(size: int, looked: Looked) -> SizeTry:
         end=trial.end,
         peak_rss_kib=trial.peak_rss_kib,
         message=looked.problem,
-        oom=read_oom(f"{trial.message}\n{trial.output_tail}") if looked.problem else None,
+        oom=read_oom(f"{trial.message}\n{trial.output.tail}") if looked.problem else None,
     )
 
 

@@ -154,7 +154,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         script=text,
         files=files,
         missing=missing,
-        steps=trial.steps_asked or scenario.steps.budget,
+        steps=trial.asked.steps or scenario.steps.budget,
     )
 
 
@@ -186,9 +186,9 @@ def _image_name(source: Source, trial: Trial) -> str:
     """Return the image by the registry's digest where it has one, else by the id that the engine launched; "" if
     neither is known.
     """
-    if isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference:
-        return f"{split_tag(source.reference)[0]}@{trial.image_digest}"
-    return trial.reference
+    if isinstance(source, Pull) and trial.image.digest and trial.image.digest != trial.image.reference:
+        return f"{split_tag(source.reference)[0]}@{trial.image.digest}"
+    return trial.image.reference
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
@@ -231,7 +231,7 @@ def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
 
 def _machine(cell: Cell, trial: Trial) -> Machine:
     return Machine(
-        python=trial.reference,
+        python=trial.image.reference,
         version=_text(trial.facts.get("python")),
         packages=_packages(cell.image.source, trial.facts.get("packages")),
         memory_bytes=cell.variant.scenario.memory_bytes,
@@ -281,7 +281,7 @@ def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:
 
 def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Section]:
     digests = facts.section(
-        "image", [{"digest": one.image_digest} if one and one.image_digest else None for one in trials]
+        "image", [{"digest": one.image.digest} if one and one.image.digest else None for one in trials]
     )
     try:
         asked = [_inspected(trial, inspect) for trial in trials]
@@ -293,9 +293,9 @@ def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Sect
 def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any]:
     if inspect is None:
         raise UsageError("the engine was not asked; ask it with --ask-engine")
-    if trial is None or not trial.reference:
+    if trial is None or not trial.image.reference:
         raise UsageError("the run does not record which image was launched")
-    return inspect(trial.reference)
+    return inspect(trial.image.reference)
 
 
 def _settings(image: Mapping[str, Any]) -> dict[str, str]:

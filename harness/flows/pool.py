@@ -102,7 +102,9 @@ class PoolRun:
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == batch.round:
                         whole = self.rows.journal.read_back(trial)  # in memory, its trace may be thinned
-                        run.trials[place] = replace(whole, disturbed=MachineReason.LOST_DURING_ROUND())
+                        run.trials[place] = replace(
+                            whole, conditions=replace(whole.conditions, disturbed=MachineReason.LOST_DURING_ROUND())
+                        )
                         self.rows.journal.write_trial(run.trials[place], run.cell)
 
     def _again(self, row: RowRun) -> RowRun | None:

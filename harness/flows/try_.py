@@ -187,13 +187,13 @@ def check_steps(draft: Draft, result: RunResult) -> None:
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    printed = f"{trial.output_head}\n{trial.output_tail}"
+    printed = f"{trial.output.head}\n{trial.output.tail}"
     remedies = [_by_pattern(printed)]
-    if trial.remedy == "command":
+    if trial.failure.remedy == "command":
         remedies = ["start that program", *remedies]
-    elif trial.remedy:
+    elif trial.failure.remedy:
         remedies = [_by_function(draft.job, draft.more), *remedies]
-    link = "; or " if draft.job.source and not trial.remedy else "; "
+    link = "; or " if draft.job.source and not trial.failure.remedy else "; "
     raise UsageError(f"{_named(draft.job)}: {_said(trial)}{link}{', or '.join(remedies)}")
 
 

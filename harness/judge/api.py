@@ -91,7 +91,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
-    if trial.trace is None or trial.buffered or scenario.judge_exit:
+    if trial.trace is None or trial.output.buffered or scenario.judge_exit:
         return False
     steps = judged_steps_of(trial, scenario.steps)
     slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts

@@ -271,7 +271,7 @@ class _Reader:
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:
     """Return a key that two launches share if they fail in the same way."""
-    return trial.end, trial.signal, trial.exit_code, _exception(f"{trial.output_tail}\n{trial.message}")
+    return trial.end, trial.failure.signal, trial.failure.exit_code, _exception(f"{trial.output.tail}\n{trial.message}")
 
 
 def _exception(text: str) -> str:

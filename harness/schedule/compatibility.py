@@ -35,7 +35,7 @@ def review(cell: Cell, trial: Trial) -> Review:
         return Review(trial=trial)
     held_down = compat.throttled(trial)
     if held_down is not None:
-        return Review(trial=replace(trial, disturbed=held_down), pause_s=PAUSE_S)
+        return Review(trial=replace(trial, conditions=replace(trial.conditions, disturbed=held_down)), pause_s=PAUSE_S)
     failure = compat.explain_failure(trial)
     if failure is None:
         return Review(trial=trial)

@@ -61,7 +61,7 @@ def _same_s(trial: Trial) -> float:
 def _whole_s(trial: Trial) -> float:
     """Return the seconds that the launch would have taken for all of its requested steps."""
     step_s = settled_median(trial.trace.column("step_s")) if trial.trace is not None else None
-    left = max(0, trial.steps_asked - trial.last_step) if trial.end == "stopped" else 0
+    left = max(0, trial.asked.steps - trial.last_step) if trial.end == "stopped" else 0
     return trial.duration_s + left * (step_s or 0.0)
 
 

@@ -198,8 +198,8 @@ def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
     result = swept(tried, matrix(lab, new="each", trials=2, faults="slow"))
     (cell,) = result.cells
     assert cell.verdict.verdict not in ("leak", "slowdown", "crash")
-    assert all("held down by heat" in trial.disturbed for trial in cell.trials)
-    assert all("91 °C" in trial.disturbed for trial in cell.trials)
+    assert all("held down by heat" in trial.conditions.disturbed for trial in cell.trials)
+    assert all("91 °C" in trial.conditions.disturbed for trial in cell.trials)
 
 
 def swept(harness: Harness, text: str) -> RunResult:

@@ -103,11 +103,11 @@ def test_params_files_and_environment_arrive_and_nothing_of_ours(node: Node, tmp
     (tmp_path / "data" / "inner.txt").write_text("from the file")
     value = "$(touch /tmp/x) \"ü' \\ \n{}"
     trial = node.world.trial("tell", value=value, files=(tmp_path / "data",), environment=(("TOLD", "a b"),))
-    told = trial.output_tail.splitlines()
+    told = trial.output.tail.splitlines()
     assert trial.end == "completed", trial.message
     assert {f"value {value!r}", "file data", "content from the file", "environment TOLD a b"} <= set(told)
-    assert "hunter2" not in trial.output_tail
-    assert "environment SLURM_JOB_ID" not in trial.output_tail
+    assert "hunter2" not in trial.output.tail
+    assert "environment SLURM_JOB_ID" not in trial.output.tail
 
 
 def test_an_interrupted_trial_leaves_no_container(node: Node) -> None:

@@ -86,7 +86,7 @@ def test_a_trial_gets_the_card_that_slurm_gave_and_not_that_of_another_job(
             world.engine, launch, cell_id="cell", number=1, key="key", round=0, decide=lambda trace: "go",
             on_step=lambda step, rss_kib: None, cancelled=lambda: False,
         )  # fmt: skip
-    assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output_tail.splitlines(), trial.message
+    assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output.tail.splitlines(), trial.message
     assert mismatch(lane.gpus, trial.facts) == ""
 
 

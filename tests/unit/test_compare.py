@@ -22,11 +22,13 @@ from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
+    Asked,
     CellResult,
     CellVerdict,
     Column,
     Comparison,
     Lane,
+    LaunchedImage,
     Limits,
     Measured,
     Metric,
@@ -66,10 +68,10 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
         run=run,
         round=number,
         last_step=520,
-        steps_asked=520,
+        asked=Asked(steps=520),
         started=f"{run} {entry.cell.id} {number}",
         trace=Trace(step=steps, columns=columns),
-        image_digest=f"sha256:{entry.cell.image.version}",
+        image=LaunchedImage(digest=f"sha256:{entry.cell.image.version}"),
         facts={
             "agent": "1",
             "python": "3.8",
@@ -207,7 +209,7 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
     first = runs.write("a", {OLD: "ggg"})
     newest = faults.NGC.images[-1].version
     second = runs.write(
-        "b", {OLD: "ggg"}, change=lambda one: one if one.image_digest == f"sha256:{newest}" else _taken_over(one)
+        "b", {OLD: "ggg"}, change=lambda one: one if one.image.digest == f"sha256:{newest}" else _taken_over(one)
     )
     (code, shown) = called(str(first), str(second))
     text = " ".join(shown.split())
@@ -220,8 +222,8 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
 @pytest.mark.parametrize(
     ("change", "payload", "text"),
     [
-        (lambda one: replace(one, image_digest="sha256:other"), "script", "sha256:other"),
-        (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
+        (lambda one: replace(one, image=replace(one.image, digest="sha256:other")), "script", "sha256:other"),
+        (lambda one: replace(one, asked=replace(one.asked, steps=400)), "script", "steps 520 and 400"),
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
         (lambda one: one, "edited", "script or command, its files or the agent: script and edited"),
@@ -264,7 +266,9 @@ def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, 
 
 def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:
     def rebuilt(one: Trial) -> Trial:
-        return replace(one, image_digest="sha256:new") if one.image_digest == "sha256:22.12" else one
+        return (
+            replace(one, image=replace(one.image, digest="sha256:new")) if one.image.digest == "sha256:22.12" else one
+        )
 
     found = compare_runs([runs.write("a", {OLD: "ggb"}), runs.write("b", {NEW: "ggb"}, change=rebuilt)])
     assert [bool(pair.refused) for pair in found.pairs] == [False, False, True]
@@ -448,7 +452,11 @@ def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: 
     """The limit of a setup is 50 % and 0.5 s; a row for each of twenty equal signals would hide it."""
 
     def starting(mean_s: float) -> Callable[[Trial], Trial]:
-        return lambda one: replace(one, facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)}, cold=False)
+        return lambda one: replace(
+            one,
+            facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)},
+            conditions=replace(one.conditions, cold=False),
+        )
 
     first = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(1.0))
     second = runs.write("b", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(seconds))

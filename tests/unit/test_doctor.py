@@ -19,7 +19,7 @@ from harness.errors import EngineUnreachable, Interrupted
 from harness.flows import doctor
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Host, Image, Pull, Trace, Trial, Where
+from harness.model import Asked, Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -344,6 +344,15 @@ def launched(cell_id: str, number: int, *, factor: float) -> Trial:
     rows = np.arange(1.0, 201.0)
     columns = {"rss_kib": np.full(200, 50_000.0), "step_s": np.full(200, 0.01 * factor)}
     return Trial(
-        cell_id=cell_id, number=number, key="k", end="completed", run="r", round=number, last_step=200, steps_asked=200,
-        started=f"2024-01-0{number}", peak_rss_kib=50_000.0, trace=Trace(step=rows, columns=columns),
-    )  # fmt: skip
+        cell_id=cell_id,
+        number=number,
+        key="k",
+        end="completed",
+        run="r",
+        round=number,
+        last_step=200,
+        asked=Asked(steps=200),
+        started=f"2024-01-0{number}",
+        peak_rss_kib=50_000.0,
+        trace=Trace(step=rows, columns=columns),
+    )

@@ -341,7 +341,9 @@ def rehearsed(steps: int, end: End = "stopped") -> RunResult:
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
     result = build.quickstart()
     known = replace(result.cells[0].trials[0], end=end, last_step=steps)
-    trial = replace(known, message=told, shortfall="own_end") if end == "stopped" else known
+    trial = (
+        replace(known, message=told, failure=replace(known.failure, shortfall="own_end")) if end == "stopped" else known
+    )
     return replace(result, cells=(replace(result.cells[0], trials=(trial,)),))
 
 
@@ -430,8 +432,18 @@ def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
 def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
     """Return a run whose only launch ended like this."""
     result = build.quickstart()
-    known = replace(result.cells[0].trials[0], end=end, message=message, remedy=remedy, last_step=steps)
-    launch = replace(known, output_tail=output, shortfall="no_step" if "no step was seen" in message else "")
+    known = replace(
+        result.cells[0].trials[0],
+        end=end,
+        message=message,
+        failure=replace(result.cells[0].trials[0].failure, remedy=remedy),
+        last_step=steps,
+    )
+    launch = replace(
+        known,
+        output=replace(known.output, tail=output),
+        failure=replace(known.failure, shortfall="no_step" if "no step was seen" in message else ""),
+    )
     return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
 
 
@@ -525,4 +537,7 @@ def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     (launch,) = ended("setup", NO_STEP).cells[0].trials
     run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
     assert not run_.runnable
-    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x", shortfall="")]).runnable
+    assert CellRun(
+        cell=run_.cell,
+        trials=[replace(launch, message="ImportError: x", failure=replace(launch.failure, shortfall=""))],
+    ).runnable

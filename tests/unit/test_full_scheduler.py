@@ -15,6 +15,7 @@ from harness.run.engine import Prepared
 from harness.run.run_interfaces import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
 from tests.nightly import many
+from tests.unit.trials import changed
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -122,7 +123,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
         quiet = timed(lambda run: 1e-6)(run, number)
         crashes = run.cell.image.version == "2" and number in (0, 3, 5)
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
-        return replace(quiet, **ended)  # type: ignore[arg-type]
+        return changed(quiet, **ended)
 
     play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
@@ -160,10 +161,6 @@ def test_rounds_end_whatever_happens() -> None:
 
         play(FullScheduler(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
         assert all(len(run.measured) <= 5 for run in runs)
-
-
-def changed(trial: Trial, **fields: object) -> Trial:
-    return replace(trial, **fields)  # type: ignore[arg-type]
 
 
 def test_an_interrupted_round_is_made_up_for() -> None:

@@ -216,7 +216,9 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
         machines=(), context=None, rows=world.rows(), make_queue=queue, use=None, homes={},  # type: ignore[arg-type]
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
-    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]
+    assert [(trial.end, trial.conditions.disturbed) for trial in run.trials] == [
+        ("crash", MachineReason.LOST_DURING_ROUND())
+    ]
     assert world.broken == run.trials
     assert run.trials[0].trace is world.whole, "the file keeps all rows, although the trace in memory was thinned"
 

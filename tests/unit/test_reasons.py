@@ -13,8 +13,8 @@ import pytest
 
 import harness
 from harness import reasons
-from harness.judge.cell.cell_summary import TRACEBACK
 from harness.model import Doubt
+from harness.model.measured import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent

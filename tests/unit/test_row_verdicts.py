@@ -127,11 +127,15 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     trials = [[build.trial(cell.id, number, build.flat()) for number in range(1, 5)] for cell in cells]
     runs = [
-        CellRun(cell=cell, trials=[
-            replace(one, round=place, output_bytes=size * (one.last_step or 0)) for place, one in enumerate(own)
-        ])
+        CellRun(
+            cell=cell,
+            trials=[
+                replace(one, round=place, output=replace(one.output, bytes=size * (one.last_step or 0)))
+                for place, one in enumerate(own)
+            ],
+        )
         for cell, own, size in zip(cells, trials, sizes, strict=True)
-    ]  # fmt: skip
+    ]
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     found = [change for change in judge_row(row, runs, least=3).changes if change.metric == "output"]
     assert [(one.before, one.after, one.effect is None) for one in found] == expected
@@ -151,7 +155,9 @@ def returning(nan: set[int], ms: list[float]) -> JudgedRow:
             if place in nan:
                 loss[100:] = np.nan
             trace = replace(one.trace, columns={**one.trace.columns, "loss": loss})
-            trials[number] = replace(one, cell_id=cell.id, trace=trace, not_finite=told, output_bytes=1000)
+            trials[number] = replace(
+                one, cell_id=cell.id, trace=trace, not_finite=told, output=replace(one.output, bytes=1000)
+            )
         runs.append(CellRun(cell=cell, trials=trials))
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     return judge_row(row, runs, least=3)

@@ -26,8 +26,12 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
     elif name == "growth":
         shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
     elif name == "crash":
-        signals = Counter((launch.trial.end, launch.trial.signal) for launch in shown)
-        shown = [launch for launch in shown if (launch.trial.end, launch.trial.signal) == signals.most_common(1)[0][0]]
+        signals = Counter((launch.trial.end, launch.trial.failure.signal) for launch in shown)
+        shown = [
+            launch
+            for launch in shown
+            if (launch.trial.end, launch.trial.failure.signal) == signals.most_common(1)[0][0]
+        ]
     if len(shown) < AGREE:
         return []
     denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))

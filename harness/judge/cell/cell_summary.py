@@ -62,7 +62,7 @@ def summarized(
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
-        signal=next(iter(_known(launch.trial.signal for launch in failures)), None),
+        signal=next(iter(_known(launch.trial.failure.signal for launch in failures)), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=_layer(names, support),
         drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
@@ -159,7 +159,7 @@ def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str
     """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if longest.trace_verdict is None:
-        if all(launch.trial.exit_code == 0 for launch in good):
+        if all(launch.trial.failure.exit_code == 0 for launch in good):
             return CellReason.EXITED_0(good=len(good), launches=len(launches))
         return CellReason.NOTHING_MEASURED(good=len(good), launches=len(launches))
     words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
@@ -186,6 +186,6 @@ def _unsure_words(
 
 
 def _failure_words(launch: JudgedTrial) -> str:
-    signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
+    signal = f"signal {launch.trial.failure.signal}" if launch.trial.failure.signal is not None else ""
     last_line = gist(launch.trial.message)
     return ", ".join(part for part in (signal, last_line) if part) or launch.trial.end

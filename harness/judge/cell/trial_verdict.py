@@ -83,7 +83,7 @@ def judge_launches(
 
 def _is_bad_setup(trial: Trial, *, limits: Limits, exit_only: bool) -> bool:
     """Return whether a failure before the first step counts. Exit code 125 means that the image could not be tested."""
-    return limits.setup_bad and not (exit_only and trial.exit_code == 125)
+    return limits.setup_bad and not (exit_only and trial.failure.exit_code == 125)
 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps, exit_only: bool) -> JudgedTrial:
@@ -106,7 +106,7 @@ def trace_verdicts(launches: Sequence[JudgedTrial]) -> list[TraceVerdict]:
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
     """Return the settings by which a trial is judged: if it used up its time limit, its budget is its last step."""
-    has_limit = (trial.time_asked_s or steps.time_s) is not None
+    has_limit = (trial.asked.time_s or steps.time_s) is not None
     return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
 
@@ -114,7 +114,11 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Co
     """Judge the counts of a launch of the whole budget. Return none for a shorter launch, in which a filling cache
     would look like a leak.
     """
-    if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
+    if (
+        trial.trace is None
+        or trial.output.buffered
+        or not (trial.end == "completed" or trial.last_step >= steps.budget)
+    ):
         return {}
     growths = judge_counts(trial.trace, limits=limits)
     if "shm" in growths and mixes_shm(trial):
@@ -126,7 +130,7 @@ def mixes_shm(trial: Trial) -> bool:
     """Return whether the files of a trial in /dev/shm may include files of launches at the same time: without
     containers, launches share /dev/shm. If its content did not change, this does not matter.
     """
-    if trial.trace is None or not trial.beside or trial.fingerprint.get("engine") != "process":
+    if trial.trace is None or not trial.conditions.beside or trial.fingerprint.get("engine") != "process":
         return False
     values = trial.trace.counts.get("shm", np.empty(0))
     return bool(np.unique(values[np.isfinite(values)]).size > 1)
@@ -139,9 +143,9 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
-        time_s = trial.time_asked_s or asked.time_s
+        time_s = trial.asked.time_s or asked.time_s
         verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))
-    if trial.buffered:
+    if trial.output.buffered:
         return _without_steps(verdict, trial)
     return _without_times(verdict, trial) if trial.unsteady else verdict
 
@@ -151,7 +155,7 @@ def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     return replace(
         verdict,
         verdicts=("inconclusive",),
-        why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.buffered),
+        why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.output.buffered),
         rate_kib_per_step=None,
         rate_ci=None,
         excluded_kib_per_step=None,
@@ -167,7 +171,7 @@ def _without_times(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
     during a pull may be due to the pull or to the version, so it is inconclusive until another launch.
     """
     kept = tuple(name for name in verdict.verdicts if name != "slowdown")
-    by_pull = not trial.disturbed
+    by_pull = not trial.conditions.disturbed
     if not kept or (by_pull and "slowdown" in verdict.verdicts and not BAD & set(kept)):
         kept = ("inconclusive",)
     silent = by_pull and "slowdown" not in verdict.verdicts

@@ -305,7 +305,7 @@ def _fact(name: str) -> LaunchFigure:
 
 def _output(trial: Trial) -> float | None:
     """Return the bytes printed per step."""
-    return None if trial.output_bytes is None or not trial.last_step else trial.output_bytes / trial.last_step
+    return None if trial.output.bytes is None or not trial.last_step else trial.output.bytes / trial.last_step
 
 
 RULES: Mapping[str, FigureRule] = {
@@ -337,7 +337,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
     "image_size": FigureRule(
-        usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True
+        usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""

@@ -140,7 +140,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
         return None
-    is_pulled = any(trial.pulled for version in trials for trial in version)
+    is_pulled = any(trial.conditions.pulled for version in trials for trial in version)
     if not common and not (is_pulled and metric == "step_time" and wanted >= FEWEST_ROUNDS):
         return None
     return RoundReason.INCOMPLETE_ROUNDS(signal=SIGNALS[metric].title, common=common, wanted=wanted)

@@ -145,7 +145,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
 def is_untimed(entry: CellResult) -> bool:
     """Return whether the cell has no step time because its launches ran side by side with other launches."""
     has_none = entry.verdict.trials and signal_words.value_of("step_time", entry.verdict) is None
-    return bool(has_none) and any(trial.beside for trial in entry.trials)
+    return bool(has_none) and any(trial.conditions.beside for trial in entry.trials)
 
 
 def _lacks(name: str, cells: Sequence[CellResult]) -> str:

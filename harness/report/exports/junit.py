@@ -119,4 +119,4 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
 def _tail(entry: CellResult) -> str:
     """Return the end of the output of the last failed trial; "" if no trial failed."""
     failed = [trial for trial in entry.trials if not trial.ended_well]
-    return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""
+    return "\n".join(plain_lines(failed[-1].output.tail, most=_TAIL_LINES)) if failed else ""

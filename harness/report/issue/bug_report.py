@@ -231,8 +231,8 @@ def _failure(issue: Issue) -> str:
     trial = issue.trial
     if trial is None or trial.ended_well:
         return ""
-    lines = [*plain_lines(trial.told, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
-    lines += plain_lines(trial.output_tail, most=TAIL_LINES)
+    lines = [*plain_lines(trial.told, most=TAIL_LINES), *plain_lines(trial.failure.stacks, most=TAIL_LINES)]
+    lines += plain_lines(trial.output.tail, most=TAIL_LINES)
     text = scrubbed("\n".join(filter(None, lines)))
     if machine := _machine(issue):
         text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)

@@ -44,7 +44,7 @@ def local_images(issue: Issue) -> list[str]:
     """Return the images that no registry is known to have: OUR_BASE, and an image that was launched by its id."""
     named = [name for name in _references(issue) if name.split(":")[0] == OUR_BASE.split(":", maxsplit=1)[0]]
     source, trial = issue.bad.cell.image.source, issue.trial
-    if isinstance(source, Pull) and trial is not None and trial.image_digest == trial.reference != "":
+    if isinstance(source, Pull) and trial is not None and trial.image.digest == trial.image.reference != "":
         named.append(source.reference)
     return list(dict.fromkeys(named))
 

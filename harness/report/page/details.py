@@ -264,4 +264,4 @@ def _tail(entry: CellResult) -> list[str]:
     failed = [trial for trial in entry.trials if not trial.ended_well]
     if not failed:
         return []
-    return plain_lines("\n".join(filter(None, (failed[-1].output_tail, failed[-1].told))), most=TAIL_LINES)
+    return plain_lines("\n".join(filter(None, (failed[-1].output.tail, failed[-1].told))), most=TAIL_LINES)

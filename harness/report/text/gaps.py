@@ -109,7 +109,7 @@ def _unprinted(result: RunResult) -> Iterator[str]:
 
 def _example(cells: Sequence[CellResult]) -> str:
     """Return an example of a line that a launch printed, with a number in it if any line has one."""
-    outputs = (f"{trial.output_head}\n{trial.output_tail}" for entry in cells for trial in entry.trials)
+    outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
     lines = [line for output in outputs for line in output.splitlines() if line.strip()]
     line = next((line for line in lines if any(map(str.isdigit, line))), next(iter(lines), ""))
     return f"it printed, e.g.: {shortened(line.strip(), most=words.WHY_LENGTH)}" if line else "it printed nothing"

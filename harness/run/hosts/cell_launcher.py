@@ -115,26 +115,29 @@ class CellLauncher:
         reviewed, description = self._reviewed_launch(run, run.prepared, batch, number=number)
         trial = replace(
             reviewed.trial,
-            beside=others(),
-            pulled=self.images.pulled_since(begun_s),
-            cold=run.prepared.digest in self.cold,
-            image_bytes=run.image_bytes,
+            conditions=replace(
+                reviewed.trial.conditions,
+                beside=others(),
+                pulled=self.images.pulled_since(begun_s),
+                cold=run.prepared.digest in self.cold,
+            ),
+            image=replace(reviewed.trial.image, bytes=run.image_bytes),
         )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
         for changed in self._settled(run, trial):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
-        if trial.beside:  # other launches may have changed how the trial counts
+        if trial.conditions.beside:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
         self._count_failure(run, trial)
-        self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+        self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
 
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
         """Add a trial to its run; return the trial and the earlier trials that it reclassifies."""
-        doubtful = bool(trial.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
+        doubtful = bool(trial.conditions.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
         return side_by_side.add_trial(run, trial, doubtful=doubtful)
 
     def _reviewed_launch(

@@ -180,14 +180,18 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
     alone, and then the trial itself, reclassified if necessary. `doubtful`: other launches may have caused what the
     trial shows.
     """
-    if trial.beside and trial.end in DOUBTED:
+    if trial.conditions.beside and trial.end in DOUBTED:
         run.doubted.append(trial)
         trial = replace(trial, end="infrastructure", message=_message(trial))
-    elif trial.beside and not trial.measured:
+    elif trial.conditions.beside and not trial.measured:
         run.alone = True
     run.alone = run.alone or bool(run.doubted) or doubtful
-    failure = (trial.end, trial.signal)
-    confirmed = [] if trial.beside else [doubted for doubted in run.doubted if (doubted.end, doubted.signal) == failure]
+    failure = (trial.end, trial.failure.signal)
+    confirmed = (
+        []
+        if trial.conditions.beside
+        else [doubted for doubted in run.doubted if (doubted.end, doubted.failure.signal) == failure]
+    )
     for doubted in confirmed:
         run.doubted.remove(doubted)
         run.trials[doubted.number - 1] = doubted
@@ -196,6 +200,6 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
 
 
 def _message(trial: Trial) -> str:
-    others = f"{trial.beside} other launch{'es' if trial.beside > 1 else ''}"
+    others = f"{trial.conditions.beside} other launch{'es' if trial.conditions.beside > 1 else ''}"
     doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
     return f"{trial.message}\n{doubt}".strip()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, cast, get_args
 
-from harness.model import End, Remedy, Shortfall, Trace, Trial
+from harness.model import End, Failure, LaunchedImage, Printed, Remedy, Shortfall, Trace, Trial
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.image_facts import facts_of
@@ -84,7 +84,10 @@ class Conversation:
         self._looks: tuple[int, ...] = tuple(job["looks"])
         times_s: list[float | None] = job.get("look_times_s") or [None]
         self._timed = any(time_s is not None for time_s in times_s)
-        self._begun = replace(begun, steps_asked=self._looks[-1], time_asked_s=times_s[-1])
+        self._begun = replace(
+            begun,
+            asked=replace(begun.asked, steps=self._looks[-1], time_s=times_s[-1]),
+        )
         self._samples = Samples(last_step=self._looks[-1] if job["script"] or job.get("program") else math.inf)
         self._facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
@@ -190,24 +193,28 @@ class Conversation:
             self._begun,
             end=cast(End, end),
             message=text_of(message, "message"),
-            shortfall=cast(Shortfall, shortfall),
-            remedy=cast(Remedy, remedy),
-            oom_in_setup=message.get("oom_in_setup") is True,
-            signal=whole_number_of(message, "signal"),
-            exit_code=whole_number_of(message, "exit_code"),
+            failure=Failure(
+                shortfall=cast(Shortfall, shortfall),
+                remedy=cast(Remedy, remedy),
+                oom_in_setup=message.get("oom_in_setup") is True,
+                signal=whole_number_of(message, "signal"),
+                exit_code=whole_number_of(message, "exit_code"),
+                at_exit=message.get("at_exit") is True,
+                stacks=text_of(message, "stacks"),
+            ),
             last_step=count_of(message, "last_step", most=math.inf),
             peak_rss_kib=number_of(message, "peak_rss_kib"),
             probe_cost=number_of(message, "probe_cost"),
-            output_tail=self._banner() + text_of(message, "output_tail"),
-            output_head=text_of(message, "output_head")[:HEAD_LIMIT],
-            output_bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
+            output=Printed(
+                tail=self._banner() + text_of(message, "output_tail"),
+                head=text_of(message, "output_head")[:HEAD_LIMIT],
+                bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
+                buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
+            ),
             not_finite=not_finite_of(message),
-            at_exit=message.get("at_exit") is True,
-            buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
-            stacks=text_of(message, "stacks"),
         )
         is_known = end == "oom" or message.get("starved") is True
-        return self._killed(trial) if trial.signal == SIGKILL and not is_known else trial
+        return self._killed(trial) if trial.failure.signal == SIGKILL and not is_known else trial
 
     def _banner(self) -> str:
         """Return the output of the image's entrypoint (such as a driver warning), which precedes the scenario's."""
@@ -254,9 +261,9 @@ class Conversation:
             self._begun,
             end=end,
             message=message,
-            exit_code=last.exit_code,
+            failure=replace(self._begun.failure, exit_code=last.exit_code),
             last_step=self._samples.newest_step,
-            output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
+            output=replace(self._begun.output, tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :]),
         )
 
 
@@ -301,8 +308,7 @@ def run_trial(
         run=launch.labels.get("harness.run", ""),
         round=round,
         started=started.isoformat(timespec="microseconds"),
-        image_digest=launch.prepared.digest,
-        reference=launch.prepared.reference,
+        image=LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
     )
     with engine.launch(launch) as session:
         trial = Conversation(

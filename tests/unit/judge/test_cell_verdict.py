@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.judge.cell.cell_verdict import judge_cell, needs_whole_budget, wants_more
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.growth.rule import Growth
-from harness.model import Limits, Look, Trace, Trial, Trials
+from harness.model import Failure, Limits, Look, Trace, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
@@ -205,7 +205,14 @@ def exited(number: int, code: int, end: str) -> Trial:
     trace = trace_of(np.array([34_000.0, 41_800.0]))
     message = f"exit code {code}" if code else ""
     return Trial(
-        cell_id="c", number=number, key="k", end=end, exit_code=code, message=message, last_step=2, trace=trace
+        cell_id="c",
+        number=number,
+        key="k",
+        end=end,
+        failure=Failure(exit_code=code),
+        message=message,
+        last_step=2,
+        trace=trace,
     )
 
 
@@ -280,7 +287,12 @@ def test_the_first_launch_runs_the_whole_budget():
 def test_a_time_limit_is_named():
     """Steps too slow for the budget: more launches would end in the same way."""
     told = "time limit reached after 1200 s"
-    cut = [replace(trial_of(n, steps=1300), message=told, shortfall="timeout") for n in range(3)]
+    cut = [
+        replace(
+            trial_of(n, steps=1300), message=told, failure=replace(trial_of(n, steps=1300).failure, shortfall="timeout")
+        )
+        for n in range(3)
+    ]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
     assert "raise `timeout`" not in cell_of(three(steps=500)).why, "a look ended these: no limit of time did"
@@ -466,7 +478,9 @@ def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(trace_verdict, "judge_memory", counted)
     trials = three(rate=12.0)
-    assert cell_of(trials) == cell_of([replace(trial, cold=True) for trial in trials])
+    assert cell_of(trials) == cell_of(
+        [replace(trial, conditions=replace(trial.conditions, cold=True)) for trial in trials]
+    )
     assert len(judged) == 3
     judge_cell(trials, limits=Limits(signals={"memory": 100.0}), steps=STEPS)
     assert len(judged) == 6

@@ -14,7 +14,7 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
 from harness.judge.history.transitions import transitions, wants_launches
-from harness.model import CellVerdict, Change, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
+from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trace_of, trial_of
 
 
@@ -560,7 +560,7 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
 def test_an_exact_figure_needs_no_rounds_and_has_no_p_value():
     """The size of an image is the same in each of its launches."""
     sizes = [1e9, 1e9, 1.3e9, 1.3e9]
-    trials = [[replace(trial_of(1), image_bytes=int(size))] for size in sizes]
+    trials = [[replace(trial_of(1), image=LaunchedImage(bytes=int(size)))] for size in sizes]
     compared = Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS)
     (found,) = find_changes(compared, limits=Limits(signals={"image_size": 0.1}))
     assert (found.metric, found.before, found.after, found.p) == ("image_size", 1, 2, None)

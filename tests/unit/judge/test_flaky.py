@@ -13,7 +13,7 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
-from harness.model import CellVerdict, Change, Trial, Trials
+from harness.model import CellVerdict, Change, Failure, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
@@ -86,7 +86,7 @@ def launch(number: int, *, steps: int, fails: bool = False) -> Trial:
     """Return a launch that failed after this many steps, or went well; a quiet launch stops at a look."""
     end = "crash" if fails else "completed" if steps >= STEPS.budget else "stopped"
     signal = 11 if fails else None
-    return Trial(cell_id="made", number=number, key="made", end=end, signal=signal, last_step=steps)
+    return Trial(cell_id="made", number=number, key="made", end=end, failure=Failure(signal=signal), last_step=steps)
 
 
 def bad(*after: int) -> list[Trial]:

@@ -16,7 +16,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late, visible
 from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import Resolution, with_signals
-from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
+from harness.model import LEVELS, CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
 
@@ -72,7 +72,7 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:
     """The size of its image was known, so that start-up had a tick next to `untested`."""
-    trials = [[replace(one, image_bytes=10**9) for one in version] for version in row()]
+    trials = [[replace(one, image=LaunchedImage(bytes=10**9)) for one in version] for version in row()]
     trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
     cells = told(trials)
     assert (cells[0].signals["image_size"].seen, cells[1].verdict) == ("good", "untested")
@@ -125,13 +125,15 @@ def test_start_ups_far_below_what_counts_are_good_however_they_jitter() -> None:
 
 def test_a_cold_launch_is_no_figure_of_the_start() -> None:
     trials = with_facts(row(), "setup_s", [[9.0, 1.0, 1.0]] * 4)
-    trials = [[replace(each[0], cold=True), *each[1:]] for each in trials]
+    trials = [[replace(each[0], conditions=replace(each[0].conditions, cold=True)), *each[1:]] for each in trials]
     assert told(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
 
 
 def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
     trials = with_facts(row(), "setup_s", [[1.0, 1.0, 1.0]] * 4)
-    cold = [[replace(trial, cold=True) for trial in version] for version in trials]
+    cold = [
+        [replace(trial, conditions=replace(trial.conditions, cold=True)) for trial in version] for version in trials
+    ]
     never = "no launch started with its files in the page cache while no other launch ran"
     assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
     one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
@@ -140,7 +142,10 @@ def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> No
 
 
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
-    trials = [[replace(trial, buffered="300 of 300 steps came in bursts") for trial in version] for version in row()]
+    trials = [
+        [replace(trial, output=replace(trial.output, buffered="300 of 300 steps came in bursts")) for trial in version]
+        for version in row()
+    ]
     assert told(trials)[0].signals["step_time"].seen == "none"
 
 
@@ -280,7 +285,7 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
 
 def test_what_no_version_prints_needs_no_comparison() -> None:
     """Versions that confirmed a leak in separate rounds were called blind for output that does not exist."""
-    silent = [[replace(one, output_bytes=0) for one in version] for version in row(launches=2)]
+    silent = [[replace(one, output=replace(one.output, bytes=0)) for one in version] for version in row(launches=2)]
     silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
     assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
 
@@ -288,7 +293,10 @@ def test_what_no_version_prints_needs_no_comparison() -> None:
 def test_what_hardly_prints_shows_what_was_measured() -> None:
     """Its output was shown as the smallest amount that is compared."""
     sizes = (0, 2000, 50, 9**6)
-    trials = [[replace(one, output_bytes=size) for one in own] for own, size in zip(row(), sizes, strict=True)]
+    trials = [
+        [replace(one, output=replace(one.output, bytes=size)) for one in own]
+        for own, size in zip(row(), sizes, strict=True)
+    ]
     values = [cell.signals["output"].value for cell in told(trials)]
     assert values == pytest.approx([size / 1000 for size in sizes])
     assert of_row(trials).levels("output")[0][0] == pytest.approx(HARDLY)
@@ -322,7 +330,13 @@ def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times
     """After a sweep that was interrupted before it launched a version, the output of that version stayed blind for
     ever; so did the sizes of images, if it had launched some versions once.
     """
-    trials = [[replace(trial, output_bytes=50_000, image_bytes=10**8) for trial in version] for version in row()]
+    trials = [
+        [
+            replace(trial, output=replace(trial.output, bytes=50_000), image=replace(trial.image, bytes=10**8))
+            for trial in version
+        ]
+        for version in row()
+    ]
     trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
     added = told(trials)[-1].signals
     assert [added[name].seen for name in ("output", "image_size")] == ["good", "good"]

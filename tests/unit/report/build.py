@@ -12,10 +12,12 @@ import numpy as np
 from harness.judge.attribution.cause import attribute
 from harness.model import (
     SIGNALS,
+    Asked,
     Cell,
     CellResult,
     CellVerdict,
     Effect,
+    Failure,
     Finding,
     Host,
     HostState,
@@ -188,10 +190,10 @@ def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:
         number=number,
         key="0" * 64,
         end="crash" if verdict.verdict == "crash" else "completed",
-        signal=verdict.signal,
+        failure=Failure(signal=verdict.signal),
         message=verdict.why if verdict.verdict == "crash" else "",
         last_step=verdict.steps,
-        steps_asked=4000,
+        asked=Asked(steps=4000),
         duration_s=4.25,
         trace=trace(verdict.of("memory").value or 0.0),
     )

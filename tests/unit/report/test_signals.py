@@ -287,10 +287,17 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
     variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program))
     seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
-    launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
+    launch = replace(
+        result.cells[0].trials[0],
+        last_step=500,
+        output=replace(result.cells[0].trials[0].output, head="begin\nstep 0 cost=0.500\n"),
+    )
     result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
     assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"]
-    silent = replace(launch, output_head="", output_tail="")
+    silent = replace(
+        launch,
+        output=replace(launch.output, head="", tail=""),
+    )
     result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
     assert gaps.lines(result)[0].endswith("; it printed nothing")
 
@@ -439,7 +446,7 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
     cells = tuple(
         replace(
             entry, verdict=build.told(entry.verdict, "step_time", value=None, ci=None),
-            trials=tuple(replace(trial, beside=3) for trial in entry.trials),
+            trials=tuple(replace(trial, conditions=replace(trial.conditions, beside=3)) for trial in entry.trials),
         ) if entry.cell.image.version in untimed else entry
         for entry in result.cells
     )  # fmt: skip

@@ -197,7 +197,7 @@ def test_only_first_launches_run_during_pulls_and_their_times_are_made_up_for() 
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, kept=kept)
     assert [order.count(("x", version)) for version in "012345"] == [4] * 6
     assert [version for _, version in order[:7]] == ["0", "0t", "1", "2", "3", "4", "5"]
-    pulled = [trial for trial in kept if trial.pulled]
+    pulled = [trial for trial in kept if trial.conditions.pulled]
     assert {trial.number for trial in pulled} == {1}
     assert len(pulled) == 6  # the last image is the only one that is launched after the last pull
 
@@ -244,7 +244,7 @@ def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails
 def test_no_launch_runs_during_pulls_where_all_are_needed_undisturbed() -> None:
     kept: list[Trial] = []
     launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"), kept=kept)
-    assert not any(trial.pulled for trial in kept)
+    assert not any(trial.conditions.pulled for trial in kept)
 
 
 def test_nothing_waits_for_the_last_pull_where_no_times_are_compared() -> None:
