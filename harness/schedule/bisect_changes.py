@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.api import describe_trial
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect
 from harness.reasons import SkipReason
@@ -89,20 +89,20 @@ def _from_start(steps: Sequence[Boundary], *, above: float, cells: Sequence[Cell
         before=None,
         after=oldest,
         untestable=tuple(range(oldest)),
-        effect=Effect(value=logs.ratio_of(above), unit="ratio"),
+        effect=Effect(value=intervals.ratio_of(above), unit="ratio"),
         p=max((step.p for step in steps if step.p is not None), default=None),
         verdict=SLOWER,
     )
 
 
 def _change(step: Boundary, *, worse: bool) -> Change:
-    ci = None if step.interval is None else (logs.ratio_of(step.interval[0]), logs.ratio_of(step.interval[1]))
+    ci = None if step.interval is None else (intervals.ratio_of(step.interval[0]), intervals.ratio_of(step.interval[1]))
     return Change(
         metric=LEVEL,
         kind="first_bad" if worse else "first_fixed",
         before=step.before,
         after=step.after,
-        effect=Effect(value=logs.ratio_of(step.size or 0.0), unit="ratio", ci=ci),
+        effect=Effect(value=intervals.ratio_of(step.size or 0.0), unit="ratio", ci=ci),
         p=step.p,
         verdict=SLOWER,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.judge.cell.agreement import AGREE
+from harness.judge.launches import AGREE
 from harness.model import BAD, GOOD, CellVerdict, Trials
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
@@ -37,7 +37,7 @@ def visible(
             seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
     is_late_compared = "late_step_time" in compared_limits(limits)
     if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
-        seen["late_step_time"] = logs.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+        seen["late_step_time"] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 

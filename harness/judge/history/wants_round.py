@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
@@ -114,7 +114,7 @@ def too_wide(
     width = least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
+    if intervals.ratio_of(float(table.values.mean())) * intervals.share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
     return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)
