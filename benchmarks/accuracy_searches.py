@@ -26,8 +26,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
 from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
-from harness.schedule.bisect.conclude import conclude
-from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.decide import conclude, decide
 from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 

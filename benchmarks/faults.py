@@ -135,7 +135,7 @@ class Place:
         """Return what a sweep left but should not: processes, folders, cgroups and containers."""
         names = [f"process {process.pid}" for process in self.processes()]
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
-        dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
+        dead = leftovers.leftover_names(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]

@@ -34,8 +34,7 @@ from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
-from harness.schedule.cost import round_limit_s
-from harness.schedule.priority import RowStanding
+from harness.schedule.priority import RowStanding, round_limit_s
 from harness.schedule.row_queue import RowQueue
 from tests import pools
 from tests.lab.daemon import Daemon

@@ -12,7 +12,7 @@ from harness import exit_codes
 from harness.facts import installed_otherwise
 from harness.judge.attribution.cause import attribute
 from harness.judge.comparable import Difference, conditions, differences
-from harness.judge.comparison.aa_noise import noise_of, pooled
+from harness.judge.comparison.noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell
 from harness.model import (
     BAD,

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from harness.errors import UsageError
-from harness.judge.comparison.aa_noise import Replicates, noise_of, pooled
+from harness.judge.comparison.noise import Replicates, noise_of, pooled
 from harness.model import Estimate, Host, Noise, Plan, Trial, VersionRow
 from harness.store import read_trial
 from harness.store.trial_json import trial_files

@@ -12,7 +12,7 @@ from harness.model.answers.seen import ImageRef
 from harness.model.matrix import Gpu
 from harness.run.engine import Prepared
 from harness.run.images.disk_budget import ImageName, name_of
-from harness.run.images.needs import RegistryAnswers, architecture_of, reference_of
+from harness.run.images.registry_sizes import RegistryAnswers, architecture_of, reference_of
 from harness.store.watch_state import ImageStanding, Memory
 
 

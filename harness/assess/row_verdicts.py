@@ -17,10 +17,9 @@ from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
-from harness.judge.history.returned_nan import nan_versions
-from harness.judge.history.returned_values import Values, judge_values
+from harness.judge.history.precision import visible
+from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (

@@ -26,7 +26,7 @@ from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
 from harness.store.plan_entries import PlanFile
-from harness.store.plan_file import plan_to_json
+from harness.store.plan_file import SCHEMA, plan_to_json
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:
@@ -50,7 +50,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
     Return False for a run that cannot be read.
     """
     try:
-        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)
+        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG, schema=SCHEMA)
     except UsageError:
         return False
     hosts = {host.name: host for _, _, host in selection.combinations}
@@ -70,10 +70,11 @@ def _as_written(plan: Any) -> Mapping[str, Any]:
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan without the parts that may differ between two runs of it, such as the seed and the exclusions."""
+    """Return the plan without the parts that may differ between two runs of it, such as the seed and the search."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["blocks"]]
-    return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": rows}
+    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "dockerfiles"))
+    return {**plan, **free, "scenarios": scenarios, "blocks": rows}
 
 
 # ---------------------------------------------------------------- undecided

@@ -19,7 +19,7 @@ from harness.flows.running import RunningRows
 from harness.plan.equal_machines import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
 from harness.run.run_interfaces import CellRun, RowRun
-from harness.schedule.cost import round_limit_s
+from harness.schedule.priority import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
 

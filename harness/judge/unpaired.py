@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from harness.judge import intervals
-from harness.judge.comparison import aa_noise
-from harness.judge.comparison.round_effects import NEGLIGIBLE
+from harness.judge.comparison.noise import NEGLIGIBLE, floor, spread_of
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.judge.launches import judge_launches, trace_verdicts
@@ -124,9 +123,9 @@ def _level(
 
 def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
     """Return the larger A/A noise floor of the two places, as a log ratio; None if one of them is unknown."""
-    if launches < 1 or any(aa_noise.spread_of(noise, metric) is None for noise in both):
+    if launches < 1 or any(spread_of(noise, metric) is None for noise in both):
         return None
-    return max(aa_noise.floor(noise, metric, rounds=launches) for noise in both)
+    return max(floor(noise, metric, rounds=launches) for noise in both)
 
 
 def _level_standing(

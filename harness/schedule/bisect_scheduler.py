@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness.judge.api import judge_cell_of
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.flaky import Evidence
-from harness.judge.history.returned_nan import without_nan
+from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import BAD, GOOD, Skip, Trials
@@ -23,8 +23,7 @@ from harness.schedule.bisect.bisect_records import (
     Rules,
     VersionEvidence,
 )
-from harness.schedule.bisect.conclude import conclude, not_needed
-from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.decide import conclude, decide, not_needed
 from harness.schedule.oracle import row_fails_late
 
 

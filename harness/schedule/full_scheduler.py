@@ -3,21 +3,118 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.cell import wants_more
+from harness.judge.comparison.noise import noise_of
+from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
+from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
-from harness.judge.history.wants_round import differs_late, wants_round
-from harness.model import Depth, Noise, Scenario, Skip, Trials
+from harness.judge.launches import AGREE
+from harness.judge.trace.stopping import is_brief
+from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
-from harness.schedule.aa_replicate import AAReplicate
-from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import row_fails_late
+
+MANY_VERSIONS = 4
+"""Fewest versions that show the noise themselves if their steps are brief."""
+
+
+@dataclass(kw_only=True)
+class AAReplicate:
+    """The A/A replicate of one of `runs` (the versions, oldest first). `run` is None until a version is chosen."""
+
+    runs: Sequence[CellRun]
+    run: CellRun | None = None
+    rounds: set[int] = field(default_factory=set)
+    """Rounds of this run in which the image of the replicate took part."""
+
+    @property
+    def originals(self) -> list[CellRun]:
+        """Return the runs of the image that the replicate copies."""
+        return [run for run in self.runs if self.run is not None and run.cell.image == self.run.cell.image]
+
+    def choose(self, may_go_on: Callable[[CellRun], bool]) -> None:
+        """Choose the oldest version whose step times can be compared, if there are others to compare.
+
+        The choice does not depend on the order in which images arrive, because it waits for older versions that are
+        still to be measured.
+        """
+        able = [run for run in self.runs if run.runnable]
+        if self.run is not None or len(able) < 2:
+            return
+        oldest = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
+        if oldest is not None and oldest.measured and not _shows_noise(oldest, len(able)):
+            self.run = CellRun(cell=replace(oldest.cell, twin=True))
+
+    def missing_round(self) -> int | None:
+        """Return the first round that the original ran before the replicate was chosen; None if none is missing."""
+        if self.run is None:
+            return None
+        ran = {trial.round for original in self.originals for trial in original.trials[original.adopted :]}
+        missing = (self.rounds & ran) - {trial.round for trial in self.run.measured[self.run.adopted :]}
+        return min(missing, default=None)
+
+    def noise(self) -> Noise | None:
+        """Return the A/A noise from all rounds that have both the image and its replicate, earlier runs included."""
+        if self.run is None:
+            return None
+        by_round = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
+        pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in self.run.measured]
+        both = [(original, replicate) for original, replicate in pairs if original is not None]
+        return noise_of(both, steps=self.run.cell.variant.scenario.steps)
+
+
+def is_compared(run: CellRun) -> bool:
+    """Return whether the step times of a version can be compared."""
+    return any(has_step_times(trial) for trial in run.measured)
+
+
+def _shows_noise(run: CellRun, versions: int) -> bool:
+    """Return whether the versions themselves show the noise: they are many, and their steps too brief for small changes
+    to matter.
+    """
+    return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
+
+
+def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
+    and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
+
+    For a leak, two launches of the good version are enough; for a failure, which it may have missed by luck, it needs
+    `asked.least`. If that many launches of the bad version do not agree, the rounds of all versions decide. A row that
+    is bad from the start has no good side. Return () if there is nothing to confirm.
+    """
+    good: int | None = None
+    was_bad = False
+    for place, cell in enumerate(cells):
+        if not cell.trials:
+            continue
+        is_bad = _looks_bad(cell)
+        sides = _lacking(place, good, cells, asked=asked) if is_bad and not was_bad else ()
+        if sides:
+            return sides
+        was_bad = is_bad
+        good = place if cell.verdict in GOOD else good
+    return ()
+
+
+def _looks_bad(cell: CellVerdict) -> bool:
+    """Return whether any launch of the version was bad by itself, whether others agree or not."""
+    return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
+
+
+def _lacking(bad: int, good: int | None, cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    if not BAD & set(cells[bad].verdicts):
+        sides = (bad,) if good is None else (good, bad)
+        return sides if cells[bad].trials < asked.least else ()
+    wanted = asked.least if cells[bad].failed else min(AGREE, asked.least)
+    return (good,) if good is not None and cells[good].trials < wanted else ()
 
 
 @dataclass(kw_only=True)

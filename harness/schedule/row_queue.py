@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
-from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, expected_s, gives_way, spent_s
 
 Worker = str
 """The name of a machine, or of a connection to one."""

@@ -28,7 +28,11 @@ def plan_to_json(
         "matrix": plan.matrix.name,
         "file": str(plan.matrix.path),
         "seed": plan.seed,
+        "search": plan.search,
+        "stop": asdict(plan.stop),
         "trials": {"least": plan.trials.least, "most": plan.trials.most},
+        "include": list(map(dict, plan.matrix.include)),
+        "exclude": list(map(dict, plan.matrix.exclude)),
         "hosts": [_host_json(host) for host in dict.fromkeys(row.lane.host for row in plan.rows)],
         "series": [
             {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}

@@ -102,7 +102,7 @@ def trial_files(run: Path, *, of: str = "") -> list[Path]:
 
 def read_trial(path: Path) -> Trial:
     """Return the trial in a file. Raises UsageError if the file is missing or does not hold a trial."""
-    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of the harness")
+    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of the harness", schema=SCHEMA)
 
 
 def _trial(content: Any) -> Trial:

@@ -127,10 +127,10 @@ class LocalEngine:
         return platform.processor() or None
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.names_of_dead(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
 
     def condition(self, say: Say) -> HostCondition:
         folder = leftovers.temporary_folder()

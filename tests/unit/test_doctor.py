@@ -30,7 +30,7 @@ from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.doctor_output import render
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
-from harness.run.images.needs import RegistryAnswers, disk_of
+from harness.run.images.registry_sizes import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
 

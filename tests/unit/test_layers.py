@@ -72,7 +72,7 @@ ROOMS = {
         ("site",),
     ),
     "schedule": (
-        ("bisect", "priority", "confirming", "cost", "aa_replicate"),
+        ("bisect", "priority"),
         ("oracle", "row_queue"),
         ("full_scheduler", "bisect_scheduler", "bisect_changes"),
     ),

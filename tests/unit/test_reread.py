@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
 from harness.judge.attribution.cause import attribute
-from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Trace
+from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop, Trace
 from harness.model.matrix import Gpu
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
@@ -117,6 +118,38 @@ def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(UsageError, match=r"result\.json"):
         reread.read_result(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "result.json"])
+@pytest.mark.parametrize(
+    ("schema", "wrong"),
+    [
+        ("99", "has format 99, and this version of the harness reads format"),
+        ("9" * 400, "has an unknown format, and"),
+        ("null", "schema: no whole number"),
+        ("true", "schema: no whole number"),
+    ],
+)
+def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, schema: str, wrong: str) -> None:
+    written(with_ids(build.quickstart()), tmp_path)
+    text, count = re.subn(r'"schema": ?\d+', f'"schema": {schema}', (tmp_path / name).read_text(), count=1)
+    assert count == 1
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=wrong) as raised:
+        reread.read_result(tmp_path)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> None:
+    result = with_ids(build.quickstart())
+    rules = {"include": ({"scenario": "rfft", "n": 2},), "exclude": ({"host": "here", "why": "known"},)}
+    asked = replace(
+        result.plan, search="auto", stop=Stop(quick=True, time_s=60.0), matrix=replace(result.plan.matrix, **rules)
+    )
+    written(replace(result, plan=asked), tmp_path)
+    again = reread.read_result(tmp_path).plan
+    assert (again.search, again.stop, again.trials, again.seed) == ("auto", asked.stop, asked.trials, asked.seed)
+    assert (again.matrix.include, again.matrix.exclude) == (rules["include"], rules["exclude"])
 
 
 @pytest.mark.parametrize(("old", "new"), [('"block":0', '"block":9'), ('"after":"6.3.0"', '"after":"9.9"')])

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import JudgedRow, judge_row
-from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
+from harness.assess.row_verdicts import JudgedRow, judge_row, thinned_trial
+from harness.model import LEVELS, Cell, Skip, Trace, Trial, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
 from harness.run.run_interfaces import CellRun
@@ -190,3 +190,13 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
     assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
+
+
+def test_a_thinned_trial_keeps_its_counts() -> None:
+    step = np.arange(1.0, 1001.0)
+    trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::100], "threads": step[::100]})
+    trial = Trial(cell_id="c", number=1, key="k", end="completed", trace=trace)
+    thinned = thinned_trial(trial, rows=5).trace
+    assert thinned is not None
+    assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {5}
+    assert (thinned.counts["step"][0], thinned.counts["step"][-1]) == (1.0, 901.0)

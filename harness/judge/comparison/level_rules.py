@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
-from harness.judge.comparison.trace_rows import all_rows, rows_between, settled_step_s
 from harness.judge.comparison.which_launches import (
     Launches,
     at_least,
@@ -29,8 +28,29 @@ from harness.judge.comparison.which_launches import (
 )
 from harness.judge.trace.samples import look_values
 from harness.judge.trace.trends import BLOCKS, block_levels
-from harness.model import SIGNALS, Steps, Trace, Trial
+from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 from harness.reasons import SignalReason
+
+
+def settled_step_s(trace: Trace, common: int) -> Floats:
+    """Return the step times (s) after the warm-up quarter of the first `common` steps, which all launches have."""
+    return rows_between(trace, "step_s", common * WARM_UP, common)
+
+
+def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
+    """Return the finite rows of the steps after `after`, up to `last`."""
+    values = trace.column(name)
+    if values is None:
+        return np.empty(0)
+    rows = all_rows(trace, values, after, last)
+    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+
+
+def all_rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
+    """Return the rows of the steps after `after`, up to `last`, including rows that are NaN."""
+    first, stop = np.searchsorted(trace.step, (after, last), side="right")
+    return values[int(first) : int(stop)]
+
 
 LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
-from harness.judge.comparison.round_effects import (
+from harness.judge.comparison.noise import (
     NEGLIGIBLE,
     Spread,
     laid_out,

@@ -13,6 +13,7 @@ from itertools import accumulate, groupby, pairwise
 import numpy as np
 from scipy.special import gammaln
 
+from harness.judge.launches import AGREE
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import State
 from harness.reasons import RoundReason
@@ -27,8 +28,6 @@ MISS_BETWEEN = 3e-4
 ENOUGH = 4
 """Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in
 three of three; one more launch is then likely to end well, which shows that the failure is flaky."""
-AGREE = 2
-"""Launches of one version that must fail before the version counts as failing."""
 ALWAYS = 0.9
 """Prior probability that a bad version fails in every launch; the rest is spread evenly over the lower RATES."""
 RATES: Floats = np.array([*np.arange(0.025, 1.0, 0.05), 0.999])

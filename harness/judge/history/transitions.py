@@ -271,11 +271,13 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
     """Return the p-value of Fisher's exact test of the failures on both sides of a change: each side extends over the
-    versions of the same state.
+    versions of the same state. It is corrected for the number of places at which the failures might have begun, because
+    the same failures chose the place.
     """
+    places = sum(state is not None for state in states) - 1
     old = _run_counts(states, cells, start=before, direction=-1)
     new = _run_counts(states, cells, start=after, direction=1)
-    return exact_p(old, new)
+    return min(1.0, places * exact_p(old, new))
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:

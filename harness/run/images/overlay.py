@@ -27,7 +27,7 @@ CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # version of the committed image's layout; images of another format are made again
-INSTALLED = Path(__file__).with_name("installed.py")
+INSTALLED = Path(__file__).with_name("script_installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 NOT_FOUND = "No matching distribution"  # pip's words
 UNSEEN = (

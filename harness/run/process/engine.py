@@ -100,10 +100,10 @@ class ProcessEngine(EnvironmentStore):
         return locks.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.names_of_dead(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         if holder := locks.holder(leftovers.temporary_folder()):

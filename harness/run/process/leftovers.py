@@ -78,13 +78,13 @@ def is_dead(name: str) -> bool:
     return maker is not None and holders.is_alive(maker) is False
 
 
-def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
+def remove_leftovers(folder: Path, *, cgroup_root: Path) -> int:
     """Remove the folders and cgroups of dead owners; return the number of names.
 
     All users can write to `folder`, so links and folders of other users are ignored, whatever their names. Another run
     may remove the same items at the same time. Raises InfrastructureError.
     """
-    dead = names_of_dead(folder, cgroup_root=cgroup_root)
+    dead = leftover_names(folder, cgroup_root=cgroup_root)
     for cgroup in _dead_cgroups(cgroup_root):
         kill_cgroup(cgroup)
         cgroup.remove()
@@ -93,8 +93,8 @@ def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
     return len(dead)
 
 
-def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
-    """Return the names of the folders and cgroups that `remove_folders` would remove; both of a trial have one name."""
+def leftover_names(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
+    """Return the names of the folders and cgroups that `remove_leftovers` would remove; a trial has one name."""
     paths = (*_dead_folders(folder), *(cgroup.path for cgroup in _dead_cgroups(cgroup_root)))
     return tuple(sorted({path.name for path in paths}))
 

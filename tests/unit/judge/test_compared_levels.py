@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
+from harness.judge.history.precision import visible
 from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import CellVerdict, Trial
 from tests.nightly import many

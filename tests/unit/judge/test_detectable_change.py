@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.comparison.round_effects import Spread
+from harness.judge.comparison.noise import Spread
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
 from tests.nightly import many
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.cell import needs_whole_budget
 from harness.judge.history.changes import find_changes
-from harness.judge.history.wants_round import wants_round
+from harness.judge.history.precision import wants_round
 from harness.judge.launches import judge_launches
 from harness.model import Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, of_row, trial_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.judge.comparison.round_effects import spread_within, without_rounds
+from harness.judge.comparison.noise import spread_within, without_rounds
 from harness.judge.history.changepoints import Levels, find_levels
 from harness.model import Floats
 from tests.nightly import many

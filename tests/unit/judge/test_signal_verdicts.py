@@ -12,8 +12,7 @@ import pytest
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
-from harness.judge.history.wants_round import differs_late
+from harness.judge.history.precision import differs_late, visible
 from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import Resolution, with_changes, with_signals
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.comparison.aa_noise import floor, noise_of, pooled
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.noise import floor, noise_of, pooled
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
-from harness.judge.history.wants_round import too_wide, wants_round
+from harness.judge.history.precision import too_wide, visible, wants_round
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_row, trial_of

@@ -31,7 +31,7 @@ def dead_name(mark: str = "abcd", *, prefix: str = leftovers.PREFIX) -> str:
 
 
 def removed(folder: Path) -> int:
-    return leftovers.remove_folders(folder, cgroup_root=folder)
+    return leftovers.remove_leftovers(folder, cgroup_root=folder)
 
 
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_files_of_a_killed_command_are_removed(tmp_path: Path, monkeypatch: 
     )
     subprocess.run([sys.executable, "-c", command], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     with leftovers.folder_for_files() as living:
-        [left] = leftovers.names_of_dead(tmp_path, cgroup_root=tmp_path)
+        [left] = leftovers.leftover_names(tmp_path, cgroup_root=tmp_path)
         assert removed(tmp_path) == 1
         assert list(tmp_path.iterdir()) == [living]
     assert left.startswith(leftovers.FILES_PREFIX)

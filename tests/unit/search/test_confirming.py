@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import CellVerdict, Trials, VerdictName
-from harness.schedule.confirming import to_confirm
+from harness.schedule.full_scheduler import to_confirm
 
 ASKED = Trials(least=3, most=8)
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.model import Trace, Trial
 from harness.run.run_interfaces import Batch, RowRun
-from harness.schedule.cost import expected_s, spent_s
+from harness.schedule.priority import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 
 

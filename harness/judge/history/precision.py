@@ -1,4 +1,4 @@
-"""Decides whether a comparison needs another round.
+"""How precisely a comparison knows its levels: the minimum detectable effect, and whether another round is needed.
 
 Rounds stop when the difference between two versions is known precisely enough, whatever it is: stopping at a small
 p-value would find changes where there are none.
@@ -6,12 +6,16 @@ p-value would find changes where there are none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from harness.judge import intervals
 from harness.judge.comparable import set_apart
+from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.noise import floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -20,11 +24,56 @@ from harness.judge.comparison.round_tables import (
     level_table,
     rounds_in_common,
 )
-from harness.judge.history.detectable_effect import compared_limits, least_detectable
-from harness.judge.history.level_changes import signal_share_of
-from harness.judge.history.returned_nan import without_nan
-from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
+from harness.judge.history.changepoints import least_found, noise_within
+from harness.judge.history.changes import signal_share_of, strictest
+from harness.judge.history.returned_values import without_nan
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
 from harness.reasons import RoundReason
+
+OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
+"""Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
+distribution).
+"""
+
+
+def visible(
+    compared: Compared, *, limits: Limits, noise: Noise | None = None, rows: int = 1
+) -> Mapping[str, float] | None:
+    """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
+
+    It is computed from all versions and rounds together, and is never below the lane's A/A noise. Metrics that were not
+    compared are left out; None if no metric was compared. For late step times without a table, it follows from the
+    variation within single launches.
+    """
+    seen: dict[str, float] = {}
+    for metric in compared_limits(limits):
+        table = compared.tables.get(metric)
+        least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
+        if table is not None and least is not None:
+            seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
+    is_late_compared = "late_step_time" in compared_limits(limits)
+    if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
+        seen["late_step_time"] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+    return seen or None
+
+
+def compared_limits(limits: Limits) -> Mapping[str, float]:
+    """Return the limits of all level signals that are compared between versions."""
+    return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
+
+
+def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
+    """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
+    versions, its noise is pooled with the lane's A/A noise.
+    """
+    if name in EXACT:
+        return 0.0
+    spread = noise_within(table.values, spread_of(noise, name))
+    if spread is None:
+        return None
+    rounds, versions = table.values.shape
+    return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))
+
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
 """Level signals for which rounds are added even if the matrix gives them no limit."""
