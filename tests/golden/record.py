@@ -70,7 +70,8 @@ def record(run: Path, matrix: Path, name: str, search: str) -> None:
     cells = {cell.id: cell for cell in result.plan.cells}
     launches = [(trial, cells[key], False) for key, one in stored.cells.items() for trial in one.trials]
     launches += [(trial, cells[key], True) for key, some in stored.twins.items() for trial in some]
-    scripts = {each.script for each in load_matrix(matrix, environ={}).scenarios if each.script is not None}
+    scenarios = load_matrix(matrix, environ={}).scenarios
+    scripts = {path for each in scenarios for path in (each.script, *each.files) if path is not None}
     content = {
         "matrix": matrix.read_text(),
         "files": {str(script.relative_to(matrix.parent)): script.read_text() for script in scripts},

@@ -29,7 +29,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.schedule.compatibility import review
+from harness.schedule.oracle import review
 from tests.integration.test_flow import MATRIX, Engine, run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from harness import reasons
-from harness.judge.cell.cell_summary import TRACEBACK
+from harness.judge.cell import TRACEBACK
 from harness.model import Doubt
 from tests.unit import source
 
