@@ -21,7 +21,7 @@ from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
 from harness.assess import findings
 from harness.assess.row_verdicts import JudgedRow
-from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.cell import judge_cell
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial

@@ -22,7 +22,7 @@ from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
 from harness.run.run_interfaces import CellRun
 from harness.run.trial.payload import payload_hash, trial_key
-from harness.schedule.compatibility import cannot_run
+from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
 from harness.store.plan_entries import PlanFile

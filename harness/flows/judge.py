@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UsageError
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
@@ -75,7 +75,7 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
         limit=limit,
         changes=_changes(series, versions, falls=falls),
         noise=series.noise,
-        visible=None if series.visible is None else abs(logs.share_of(sign * series.visible)),
+        visible=None if series.visible is None else abs(intervals.share_of(sign * series.visible)),
         lasting=series.lasting,
         alone=series.alone,
         odd=tuple(versions[place] for place in series.odd),
@@ -138,8 +138,8 @@ def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tu
 
 
 def _size(shift: Changepoint) -> Effect:
-    low, high = map(logs.ratio_of, shift.interval)
-    return Effect(value=logs.ratio_of(shift.size), unit="ratio", ci=(low, high))
+    low, high = map(intervals.ratio_of, shift.interval)
+    return Effect(value=intervals.ratio_of(shift.size), unit="ratio", ci=(low, high))
 
 
 def _inverse(effect: Effect) -> Effect:

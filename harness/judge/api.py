@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.judge.cell.cell_verdict import judge_cell, quiet
-from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm
+from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
+from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.trace_verdict import judge_trace

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from harness.judge import logs
-from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
+from harness.judge import intervals
 from harness.judge.comparison.noise import NEGLIGIBLE, floor, spread_of
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
+from harness.judge.launches import judge_launches, trace_verdicts
 from harness.model import (
     BAD,
     GOOD,
@@ -81,7 +81,7 @@ def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: 
     freedom = sum(squares) ** 2 / sum(s**2 / (len(side) - 1) for s, side in zip(squares, sides, strict=True))
     margin = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(squares))
     middle = float(sides[1].mean() - sides[0].mean())
-    return logs.ratio_of(middle - margin), logs.ratio_of(middle + margin)
+    return intervals.ratio_of(middle - margin), intervals.ratio_of(middle + margin)
 
 
 def _level(
@@ -116,7 +116,7 @@ def _level(
         other=new,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        floor=None if floor is None else logs.share_of(floor),
+        floor=None if floor is None else intervals.share_of(floor),
         standing=standing,
     )
 

@@ -95,7 +95,7 @@ CellState = Literal["bad", "good", "unsure", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
-    """The verdict on one cell, over its trials (`judge/cell/cell_verdict.py`); an entry of `summary.json`'s `cells`.
+    """The verdict on one cell, over its trials (`judge/cell.py`); an entry of `summary.json`'s `cells`.
 
     `verdicts` lists all that apply, strongest first. All figures are in `signals`, in the signals' units.
     `agreeing` is the number of launches on which the verdict rests, `failed` the number that failed, and `signal` the

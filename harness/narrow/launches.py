@@ -13,8 +13,8 @@ from statistics import median
 
 import numpy as np
 
-from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
+from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
 from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.model.measured import TRACEBACK

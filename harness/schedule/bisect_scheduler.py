@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.api import judge_cell_of
-from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
+from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.judge.api import judge_cell_of, judge_so_far
-from harness.judge.cell import cell_verdict
-from harness.judge.cell.agreement import AGREE
+from harness.judge.cell import wants_more
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
+from harness.judge.launches import AGREE
 from harness.judge.trace.stopping import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
@@ -266,9 +266,7 @@ class FullScheduler:
         if run.doubted:
             return LaunchReason.FAILED_ALONGSIDE()
         limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
-        return cell_verdict.wants_more(
-            run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
-        )
+        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only)
 
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
         cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from harness import compat
 from harness.judge.api import decide_at_look, describe_trial, wants_alone
-from harness.judge.cell import cell_verdict
+from harness.judge.cell import fails_late, needs_whole_budget
 from harness.judge.comparison import slow_versions
-from harness.model import Steps
-from harness.run.run_interfaces import Batch, CellRun, Length, Oracle
-from harness.schedule.compatibility import cannot_run, review
+from harness.model import Cell, Pull, Steps, Trial
+from harness.run.engine import Prepared
+from harness.run.run_interfaces import Batch, CellRun, Length, Oracle, Review
 
 LEAST_MEMORY_S = 30.0
 """Least seconds in steps of the launch that examines the memory of a slow version."""
@@ -41,7 +43,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
-    whole = batch.whole or cell_verdict.needs_whole_budget(
+    whole = batch.whole or needs_whole_budget(
         trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
     usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs])
@@ -75,4 +77,44 @@ def row_fails_late(runs: Sequence[CellRun]) -> bool:
     if any(trial.not_finite for run in runs for trial in run.measured):
         return True
     steps = runs[0].cell.variant.scenario.steps
-    return any(cell_verdict.fails_late(run.measured, steps=steps) for run in runs)
+    return any(fails_late(run.measured, steps=steps) for run in runs)
+
+
+# ---------------------------------------------------------------- what the machine decides
+
+
+PAUSE_S = 30.0
+"""Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
+
+
+def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
+    """Return why the cell's image cannot run on its lane's GPUs; None if it can, or if this is unknown.
+
+    `prepared` is the image itself, once it is prepared; before that, only its name is known.
+    """
+    source = cell.image.source
+    facts = compat.DescribedImage(
+        reference=source.reference if isinstance(source, Pull) else "",
+        version=cell.image.version,
+        environment={} if prepared is None else prepared.environment,
+        labels={} if prepared is None else prepared.labels,
+    )
+    reasons = (compat.can_run(facts, gpu) for gpu in cell.lane.gpus)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def review(cell: Cell, trial: Trial) -> Review:
+    """Review a trial on a GPU: reclassify a failure that is not the image's own, and mark throttled step times."""
+    if cell.lane.gpu is None:
+        return Review(trial=trial)
+    held_down = compat.throttled(trial)
+    if held_down is not None:
+        return Review(trial=replace(trial, conditions=replace(trial.conditions, disturbed=held_down)), pause_s=PAUSE_S)
+    failure = compat.explain_failure(trial)
+    if failure is None:
+        return Review(trial=trial)
+    message = f"{failure.why}: {trial.message}" if trial.message else failure.why
+    if failure.kind == "oom":
+        return Review(trial=replace(trial, end="oom", message=message))
+    incompatible = failure.why if failure.kind == "incompatible" else ""
+    return Review(trial=replace(trial, end="infrastructure", message=message), incompatible=incompatible)

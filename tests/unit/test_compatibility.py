@@ -30,7 +30,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.schedule.compatibility import review
+from harness.schedule.oracle import review
 from tests.integration.test_flow import MATRIX, Engine, run
 from tests.unit.trials import made_trial
 

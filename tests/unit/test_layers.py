@@ -55,15 +55,13 @@ ALLOWED = {
 # Each subpackage may import those before it, and none after it. "" stands for the files in the part's own folder.
 ROOMS = {
     "judge": (
-        ("logs",),
         ("intervals", "comparable", "remedies"),
-        ("trace.growth",),
         ("trace",),
         ("comparison",),
-        ("cell",),
+        ("launches", "cell"),
         ("history",),
         ("attribution",),
-        ("changed_signals", "signal_verdicts", "unpaired", "api"),
+        ("signal_verdicts", "unpaired", "api"),
     ),
     "report": (
         ("text", "bad_ranges"),
@@ -75,7 +73,7 @@ ROOMS = {
     ),
     "schedule": (
         ("bisect", "priority"),
-        ("compatibility", "oracle", "row_queue"),
+        ("oracle", "row_queue"),
         ("full_scheduler", "bisect_scheduler", "bisect_changes"),
     ),
     "narrow": (

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
@@ -139,4 +139,4 @@ class Compared:
 
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
-    return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
+    return intervals.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)

@@ -26,8 +26,8 @@ from harness.judge.comparison.which_launches import (
     longest_steps,
     paced_steps,
 )
-from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
-from harness.judge.trace.look_rates import look_values
+from harness.judge.trace.samples import look_values
+from harness.judge.trace.trends import BLOCKS, block_levels
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 from harness.reasons import SignalReason
 

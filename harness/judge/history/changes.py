@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import Spread, floor, spread_of, without_rounds
@@ -43,7 +43,7 @@ _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more m
 
 def signal_share_of(name: str, log: float) -> float:
     """Convert a log to a relative change: the inverse of `log_of`."""
-    return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
+    return -intervals.share_of(-log) if SIGNALS[name].falls else intervals.share_of(log)
 
 
 def strictest(name: str, *, rows: int) -> float:
@@ -200,8 +200,8 @@ def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: C
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
     """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
-    ci = None if interval is None else sorted(logs.ratio_of(sign * bound) for bound in interval)
-    return Effect(value=logs.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
+    ci = None if interval is None else sorted(intervals.ratio_of(sign * bound) for bound in interval)
+    return Effect(value=intervals.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
 def uncompared_between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:

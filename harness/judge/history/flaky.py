@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise
 import numpy as np
 from scipy.special import gammaln
 
-from harness.judge.cell.agreement import AGREE
+from harness.judge.launches import AGREE
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import State
 from harness.reasons import RoundReason

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
@@ -53,7 +53,7 @@ def visible(
             seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
     is_late_compared = "late_step_time" in compared_limits(limits)
     if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
-        seen["late_step_time"] = logs.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+        seen["late_step_time"] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 
@@ -163,7 +163,7 @@ def too_wide(
     width = least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
+    if intervals.ratio_of(float(table.values.mean())) * intervals.share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
     return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)

@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.cell.agreement import AGREE
 from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
 from harness.judge.comparison.slow_versions import WARM_UP
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import Levels, find_levels, least_found, noise_within
 from harness.judge.history.changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
+from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,

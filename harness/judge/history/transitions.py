@@ -9,8 +9,8 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.cell.agreement import SAME_RATE
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
+from harness.judge.launches import SAME_RATE
 from harness.model import (
     BAD,
     FAILURES,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.cell import judge_cell
 from harness.judge.comparison.compared_levels import Compared
 from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
 from tests.unit.trials import made_trial

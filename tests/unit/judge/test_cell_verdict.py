@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.cell.cell_verdict import judge_cell, needs_whole_budget, wants_more
+from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
 from harness.judge.trace import trace_verdict
-from harness.judge.trace.growth.rule import Growth
+from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of

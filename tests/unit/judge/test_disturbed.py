@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judge.cell.trial_verdict import judge_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
+from harness.judge.launches import judge_launches
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
 

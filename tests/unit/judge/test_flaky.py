@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.cell.cell_verdict import fails_late, judge_cell, wants_more
+from harness.judge.cell import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.judge.cell.cell_verdict import needs_whole_budget
-from harness.judge.cell.trial_verdict import judge_launches
+from harness.judge.cell import needs_whole_budget
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
+from harness.judge.launches import judge_launches
 from harness.model import Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, of_row, trial_of
 

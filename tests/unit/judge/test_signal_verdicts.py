@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.changed_signals import with_changes
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late, visible
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_signals
-from harness.model import LEVELS, CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
+from harness.judge.signal_verdicts import Resolution, with_changes, with_signals
+from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
 
@@ -72,7 +71,7 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
 
 def test_a_version_whose_program_never_trained_has_no_tick() -> None:
     """The size of its image was known, so that start-up had a tick next to `untested`."""
-    trials = [[replace(one, image=LaunchedImage(bytes=10**9)) for one in version] for version in row()]
+    trials = [[replace(one, image=replace(one.image, bytes=10**9)) for one in version] for version in row()]
     trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
     cells = told(trials)
     assert (cells[0].signals["image_size"].seen, cells[1].verdict) == ("good", "untested")

@@ -34,8 +34,8 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review, RowRun
-from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.oracle import cannot_run
 from harness.schedule.oracle import oracle as judging_oracle
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue

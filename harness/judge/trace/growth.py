@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.judge.trace.growth.leak_patterns import SampledSeries
-from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, observed_quantum
+from harness.judge.trace.leak_patterns import SampledSeries
+from harness.judge.trace.trends import BLOCKS, FLOOR, observed_quantum
 from harness.model import Floats, Interval, Look, VerdictName
 from harness.reasons import GrowthReason
 
@@ -21,7 +21,7 @@ HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
 """Shortest series that is judged: four rows in each block of the whole series."""
 STILL_GROWS = 0.05
-"""Maximum share of the whole rise that may fall in B if memory has reached a plateau."""
+"""Maximum share of the whole rise that may be late if memory has reached a plateau."""
 GIVEN_BACK = 0.5
 """Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
 ALPHA_COUNT = 0.005
@@ -33,11 +33,11 @@ class Growth:
     """The growth of one series. `how` is the pattern of the leak as text, `unmet` the first condition of a leak that is
     not met.
 
-    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `excluded` is the rate above
-    which growth is ruled out. `rise` is the rise of the floor since the first 2 % of the rows. `cycles`: gc.collect
-    frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that. `due` is the
-    size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the minimum detectable
-    leak rate at this noise. All rates are in units per step.
+    `rate` and `interval` are those of the leak, else of the late window; None if there are too few rows. `excluded` is
+    the rate above which growth is ruled out. `rise` is the rise of the floor since the first 2 % of the rows. `cycles`:
+    gc.collect frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that.
+    `due` is the size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the
+    minimum detectable leak rate at this noise. All rates are in units per step.
     """
 
     verdict: VerdictName
@@ -100,7 +100,7 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
         unmet = "" if series.unmet is None else series.unmet()
         return replace(flat, verdict=verdict, excluded=fastest, unmet=unmet, due=due)
     if later.rate > excluded:
-        # The trend of B is that of a wave whose floor does not rise: this is not growth.
+        # The late trend is that of a wave whose floor does not rise: this is not growth.
         flat = replace(flat, rate=0.0, interval=(0.0, excluded))
     elif later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
         return replace(flat, excluded=excluded, below=series.limit)
@@ -119,7 +119,7 @@ def _excluded(series: SampledSeries) -> float:
 
 
 def _due(series: SampledSeries) -> float:
-    """Return the rate over B of one more allocation, which may be due."""
+    """Return the late rate of one more allocation, which may be due."""
     return series.quantum / series.windows.later.span
 
 

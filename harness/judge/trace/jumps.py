@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, chdtri, kolmogorov, ndtri
 
-from harness.judge.trace.growth.trend_fit import FLOOR, block_levels
+from harness.judge.trace.trends import FLOOR, block_levels
 from harness.model import Floats
 
 START = 0.02

@@ -1,9 +1,9 @@
 """Tests one series for the five patterns of a leak.
 
-Window A is the second quarter of the rows, B the second half. The patterns are growth at one rate over A and B; growth
-that began late and has been steady since; growth that a warm-up covered at first; a rising floor under saw-teeth; and
-losses that are rare, large and evenly spread. Random walks, buffers that fill, and growth that slows down by a law
-match none of them.
+The early window is the second quarter of the rows, the late one the second half. The patterns are growth at one rate
+over both; growth that began late and has been steady since; growth that a warm-up covered at first; a rising floor
+under saw-teeth; and losses that are rare, large and evenly spread. Random walks, buffers that fill, and growth that
+slows down by a law match none of them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
-from harness.judge.trace.growth.jumps import Losses, find_losses
-from harness.judge.trace.growth.sawtooth import FEWEST_TEETH, Floor, teeth_floor, wave_floor
-from harness.judge.trace.growth.trend_fit import Trend, fit_trend, highest_walk
-from harness.judge.trace.growth.window_rates import KEEPS, START, Windows
+from harness.judge.trace.jumps import Losses, find_losses
+from harness.judge.trace.trends import (
+    BLOCKS,
+    FLOOR,
+    KEEPS,
+    START,
+    Trend,
+    Windows,
+    block_levels,
+    fit_trend,
+    highest_walk,
+)
 from harness.model import Floats, Interval
 from harness.reasons import GrowthReason
 
 LARGEST_SHARE = 0.34
-"""Maximum share of the rise of B that one step may make: more is a jump, not a leak."""
+"""Maximum share of the late rise that one step may make: more is a jump, not a leak."""
 LARGEST_SHARE_LATE = 0.20
 """The same for growth that began late, about which less is known."""
 LARGEST_SHARE_TEETH = 0.5
@@ -35,7 +45,8 @@ ALPHA_WALK = 0.0025
 because the AR(1) coefficient is biased in short series.
 """
 CLEAR_OVER_ALL = 6.0
-"""Minimum drift over all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it.
+"""Minimum drift over all the rows, in standard errors, if the early window alone does not grow; 1 in 60,000 random
+walks exceeds it.
 """
 
 
@@ -139,14 +150,16 @@ class SampledSeries:
 
     @property
     def _clear_over_all(self) -> bool:
-        """Return whether all the rows together grow more than a random walk would, although A is too short for its
-        noise.
+        """Return whether all the rows together grow more than a random walk would, although the early window is too
+        short for its noise.
         """
         whole = self.windows.between(START, 1.0)
         return self.windows.earlier.rate > 0 and whole.low > 0 and whole.drift >= CLEAR_OVER_ALL
 
     def _late(self) -> bool:
-        """Return whether a leak began after A: B grows faster than A, and steadily in both of its halves."""
+        """Return whether a leak began after the early window: the late one grows faster, and steadily in both of its
+        halves.
+        """
         seen = self.windows
         return (
             self._steady_in_later(LARGEST_SHARE_LATE)
@@ -155,7 +168,7 @@ class SampledSeries:
         )
 
     def _settled(self) -> bool:
-        """Return whether B shows a leak that a warm-up covered in A."""
+        """Return whether the late window shows a leak that a warm-up covered in the early one."""
         return self._steady_in_later(LARGEST_SHARE) and self.windows.settled and not self.losses.become_rarer(since=0.5)
 
     def _steady_in_later(self, largest_share: float) -> bool:
@@ -209,3 +222,71 @@ def _no_walk(trend: Trend) -> bool:
 
 def _walk_quantile(trend: Trend) -> float:
     return -float(stdtrit(trend.count - 2, ALPHA_WALK))
+
+
+# ---------------------------------------------------------------- floors under saw-teeth and waves
+#
+# Memory that is never freed shows only in the troughs. If teeth are wider than the blocks of a trend, the block levels
+# follow the teeth, but the troughs still follow the floor.
+
+
+FEWEST = 3
+"""Minimum number of troughs for an upper bound of a leak's rate."""
+FEWEST_TEETH = 5
+"""Minimum number of troughs that prove a leak."""
+DEEP = 0.5
+"""Minimum depth of a fall, as a share of the deepest fall: collections of the young generation are shallower."""
+PIECES = 64
+"""Number of blocks in which waves are searched for."""
+RECENT = 0.75
+"""Share of the rows after which the last trough must lie, because it cannot show a leak that began later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """`levels` of the floor, shape (n,), at positions `rows` apart, computed from a number of `troughs`."""
+
+    levels: Floats
+    rows: float
+    troughs: int
+
+
+def teeth_floor(values: Floats) -> Floor | None:
+    """Return the floor under saw-teeth; None if there are none. Unlike a random walk, saw-teeth fall within one row and
+    never rise as fast. The trough of a tooth is its lowest row.
+    """
+    changes = np.diff(values)
+    depth = -float(changes.min(initial=0.0)) * DEEP
+    if depth <= 0 or float(changes.max()) >= depth:
+        return None
+    falls = np.flatnonzero(changes <= -depth) + 1
+    # Falls without a climb as high between them are one fall over several rows: the end of a program is no saw-tooth.
+    climbs = np.maximum.reduceat(values, falls) - np.minimum.reduceat(values, falls)
+    teeth = falls[np.append(climbs[:-1] >= depth, True)]
+    return _floor(teeth, np.minimum.reduceat(values, teeth), rows=len(values))
+
+
+def wave_floor(values: Floats) -> Floor | None:
+    """Return the floor under waves; None if there are fewer than FEWEST. The trough of a wave is the lowest block of a
+    stretch below mid-height that the series both enters and leaves.
+    """
+    if len(values) < PIECES:
+        return None
+    floors = block_levels(values, share=FLOOR, blocks=PIECES)
+    below = floors < (float(floors.min()) + float(floors.max())) / 2
+    edges = np.flatnonzero(np.diff(below)) + 1
+    begins = edges[below[edges]]
+    ends = edges[~below[edges]]
+    pairs = [(begin, int(ends[ends > begin][0])) for begin in begins if (ends > begin).any()]
+    places = np.array([begin + int(floors[begin:end].argmin()) for begin, end in pairs], dtype=np.intp)
+    return _floor(places * (len(values) // PIECES), floors[places], rows=len(values))
+
+
+def _floor(places: npt.NDArray[np.intp], troughs: Floats, *, rows: int) -> Floor | None:
+    """Interpolate the floor between the troughs, at as many evenly spaced positions as troughs, but at most BLOCKS.
+    Return None if the troughs are too few or none is recent.
+    """
+    if len(places) < FEWEST or places[-1] < RECENT * rows:
+        return None
+    even = np.linspace(places[0], places[-1], min(len(places), BLOCKS))
+    return Floor(levels=np.interp(even, places, troughs), rows=float(even[1] - even[0]), troughs=len(places))
