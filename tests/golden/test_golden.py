@@ -52,15 +52,7 @@ def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]
     }  # fmt: skip
 
 
-UNDER_REPAIR = {"exit_code"}
-"""Since ad6df1dd (one posterior of flaky failures), 3 good launches after 3 of 3 crashes no longer prove that the crash
-is fixed: MISS of judge/history/flaky.py is exceeded. Mend the posterior, then empty and remove this set; the same fails
-tests/integration/test_sweep.py::test_an_exit_code_alone_can_decide."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xfail) if name in UNDER_REPAIR else name for name in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_run_keeps_its_answers(name: str, tmp_path: Path) -> None:
     found = json.loads(json.dumps(answers(*judged(read(name), tmp_path))))
     assert found == json.loads((RUNS / f"{name}.answers.json").read_text())

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from harness.judge.launches import AGREE
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
-from harness.model.judged import State
+from harness.model.judged import BAD, GOOD, UNSURE, State
 from harness.reasons import RoundReason
 
 MISS = 1e-3
@@ -254,10 +254,15 @@ def wanted_launches(
 
 
 def _seen(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidence | None]:
-    """Return the evidence for each version that ran. Failures of a good version are those of the baseline, too."""
+    """Return the evidence for each version that ran: launches of an untested or incompatible version show nothing.
+    Failures of a good version are those of the baseline, too.
+    """
     failed = [0 if state is False else cell.failed for state, cell in zip(states, cells, strict=True)]
     counts = zip(cells, failed, strict=True)
-    return [Evidence(good=cell.trials - bad, bad=bad) if cell.trials else None for cell, bad in counts]
+    return [
+        Evidence(good=cell.trials - bad, bad=bad) if cell.trials and cell.verdict in BAD | GOOD | UNSURE else None
+        for cell, bad in counts
+    ]
 
 
 def outliving(

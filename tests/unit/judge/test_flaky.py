@@ -36,6 +36,13 @@ def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
     assert (found.before, found.after, found.untestable) == (0, 2, (1,))
 
 
+def test_launches_of_an_untested_version_are_not_good_launches():
+    """A bad version with such good launches would seem flaky, and the fix would not be proven."""
+    few, untested = cell("flat", trials=3), cell("untested", trials=3)
+    found = changes([few, untested, cell("crash", failed=3), few])
+    assert named(found) == [("outcome", "first_bad", 0, 2), ("outcome", "first_fixed", 2, 3)]
+
+
 def test_a_version_of_which_three_launches_failed_is_launched_once_more():
     """If every fifth launch fails, one version in 125 fails three of three: the next version would
     be called its fix.
