@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness import amounts
 from harness.judge.cell import cell_verdict
 from harness.judge.cell.trial_verdict import growths_of, judged_steps_of, mixes_shm, trace_alone
 from harness.judge.comparison import slow_versions
@@ -132,8 +133,9 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     steps = judged_steps_of(trial, scenario.steps)
     alone = trace_alone(trial.trace, scenario.limits, steps)
     whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
-    rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
-    shown = f"{whole.verdict}{rate}"
+    shown: str = whole.verdict
+    if whole.verdict == "leak" and whole.rate_kib_per_step:
+        shown = f"leak {amounts.in_unit(whole.rate_kib_per_step, 'KiB/step')}"
     if whole.verdict == "leak" and "leak" not in alone.verdicts:
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()

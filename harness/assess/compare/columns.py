@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness import amounts
 from harness.judge.comparable import Difference, conditions, differences
 from harness.model import Column, Lane, Trial
 from harness.store.saved_run import StoredRun
@@ -61,7 +62,7 @@ def machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column
 
 
 def _value(found: Difference, value: Any) -> str:
-    return f"{value / 2**30:.3g} GiB" if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
+    return amounts.size(value) if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
 
 
 def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:

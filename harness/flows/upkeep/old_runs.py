@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from harness import amounts
 from harness.errors import InfrastructureError, UsageError
 from harness.store import began_at, in_use
 
@@ -54,7 +55,7 @@ def clean(
 
 def _clean(run: Path, *, is_newest: bool, dry_run: bool) -> str:
     """Remove a run unless it must stay, and return a line. Its size excludes files that it shares with other runs."""
-    named = f"{run} ({_alone_bytes(run) / (1 << 20):.3g} MiB)"
+    named = f"{run} ({amounts.size(_alone_bytes(run))})"
     if is_newest or in_use(run):
         return f"left alone: {named}: {'the newest of its matrix' if is_newest else 'in use'}"
     if not dry_run:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from harness import amounts
 from harness.model import LineRow, LineTable, OomReport, Probed, SizeTry
-from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, shortened, version
 
 MOST_ROWS = 20
@@ -95,7 +95,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
                     _text(row.op),
                     _text(row.kind),
                     *("" if value is None else f"{value:.3f}" for value in row.ms),
-                    "" if row.ratio is None else f"{numbers.number(row.ratio)}×",
+                    "" if row.ratio is None else f"{amounts.number(row.ratio)}×",
                 )
                 for row in probed.ops[:MOST_ROWS]
             ),

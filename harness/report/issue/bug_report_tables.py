@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
+from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import CellResult, Install, Pull
 from harness.model.answers.evidence import Issue
 from harness.report.exports.markdown import escaped
-from harness.report.text import numbers, words
+from harness.report.text import cell_words
 
 MOST_VERSIONS = 60
 SYSTEM = {
@@ -38,10 +39,10 @@ def _row(entry: CellResult) -> list[str]:
     return [
         entry.cell.image.version,
         _image(entry),
-        words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        numbers.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        numbers.with_interval(*verdict.step_level),
-        "" if peak_mib is None else numbers.number(peak_mib),
+        cell_words.verdict_word(verdict) + (f" {cell_words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        amounts.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+        amounts.with_interval(*verdict.step_level),
+        "" if peak_mib is None else amounts.number(peak_mib),
         f"{verdict.trials}{failed}",
     ]
 

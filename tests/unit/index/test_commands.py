@@ -22,8 +22,7 @@ from harness.flows.runs.indexed_runs import list_drifts, remember
 from harness.index import FILE
 from harness.index.index_schema import TABLES
 from harness.model import VerdictName
-from harness.report.content import fault_cards
-from harness.report.text import words
+from harness.report.content import finding_boxes
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from tests.unit.index import made
@@ -95,7 +94,7 @@ def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
         build.finding(of, lane, variant, before="1.0", after="1.1") for lane in lanes for variant in build.SIGNAL
     ]
     judged = build.run([(of, lanes, build.SIGNAL)], lambda version, *_: versions[version], findings=findings)
-    shown = len(fault_cards.cards(judged))
+    shown = len(finding_boxes.cards(judged))
     assert shown < len(findings), "or there would be nothing to merge"
     path = tmp_path / "nightly" / "20260301T040000Z-0001"
     (path / "trials").mkdir(parents=True)

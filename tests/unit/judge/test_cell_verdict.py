@@ -114,7 +114,7 @@ def test_a_cell_rules_out_what_its_reason_says(noises):
     cell = cell_of(trials)
     assert cell.excluded_kib_per_step is not None
     figure = f"{cell.excluded_kib_per_step:{'.0f' if cell.excluded_kib_per_step >= 100 else '.2g'}}"
-    assert f"a leak of more than {figure} KiB a step is ruled out" in cell.why
+    assert f"a leak of more than {figure} KiB/step is ruled out" in cell.why
 
 
 def test_a_leak_beside_a_slowdown():
@@ -399,7 +399,7 @@ def short(number: int, *, rate: float) -> Trial:
 
 
 def test_a_clear_leak_takes_one_whole_launch_and_a_short_one():
-    """Three launches of 4,000 steps said no more about 60 KiB a step than one such launch and two of 500 steps."""
+    """Three launches of 4,000 steps said no more about 60 KiB/step than one such launch and two of 500 steps."""
     found = cell_of([short(0, rate=60.0), trial_of(1, rate=60.0)])
     assert found.verdicts == ("leak",)
     assert not needs_whole_budget([short(0, rate=60.0), trial_of(1, rate=60.0)], limits=LIMITS, steps=STEPS)

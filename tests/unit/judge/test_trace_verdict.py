@@ -131,7 +131,7 @@ def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
 @pytest.mark.parametrize("missing", [0, 3])
 @pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
 def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
-    """Its single jump would always rule out "flat": no leak below 1 KiB a step could be excluded."""
+    """Its single jump would always rule out "flat": no leak below 1 KiB/step could be excluded."""
     rss = np.where(np.arange(4000) < row, 34_000.0, 41_800.0)
     rss[4000 - missing :] = np.nan
     found = judge(trace_of(rss))

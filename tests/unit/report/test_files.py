@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from harness import amounts
 from harness.model import Excluded, RunResult, Skip, Trace
 from harness.report.charts import sparkline
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import finding_words, headline, numbers
+from harness.report.text import finding_words, headline
 from tests.unit.report import build
 
 
@@ -139,7 +140,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     result = build.varied()
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     assert slower.effect is not None
-    told, size = finding_words.text(slower), numbers.change(slower.effect)
+    told, size = finding_words.text(slower), amounts.change(slower.effect)
     assert (size, told.count(size)) == ("5.62×", 1)
     assert f"▼ 2.30 ms {size}" in markdown.render(result)
     page = html_page.render(result)
@@ -254,7 +255,7 @@ def test_a_page_shows_no_backticks() -> None:
 def test_markdown_counts_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown, "MOST_ITEMS", 1)
     text = markdown.render(build.quickstart())
-    assert "leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).**" in text
+    assert "leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).**" in text
     assert "- and 1 more: see report.html" in text
 
 
@@ -262,8 +263,8 @@ def test_markdown_begins_with_what_matters() -> None:
     assert markdown.render(build.quickstart()).splitlines()[:3] == [
         "## quickstart",
         "",
-        "**multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
+        "**multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
     ]
 
 

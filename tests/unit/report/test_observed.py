@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Observation, RunResult
-from harness.report.content import observed
 from harness.report.exports import markdown
 from harness.report.terminal import run_report
 from tests.unit.report import build

@@ -18,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict, Variant
-from harness.report.content import old_to_new, totals, version_table
+from harness.report.content import version_table
+from harness.report.document import document
 from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import gaps, headline, signal_marks, signal_words, words
+from harness.report.text import cell_words, headline, not_decided, signal_words
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -45,22 +46,22 @@ def first_cell(verdict: CellVerdict) -> version_table.Shown:
 def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     bad = {name: SignalVerdict(seen="bad") for name in ("outcome", "shm", "first_step")}
     blind = {"tail": build.BLIND}
-    strip = signal_marks.strip(build.seen(build.flat(), **bad, **blind))
-    assert signal_marks.marks(strip) == "✗✓✗?✗·"
-    assert signal_marks.strip_text(strip) == (
+    strip = signal_words.strip(build.seen(build.flat(), **bad, **blind))
+    assert signal_words.marks(strip) == "✗✓✗?✗·"
+    assert signal_words.strip_text(strip) == (
         "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results not checked"
     )
-    assert len(signal_marks.GROUP_NAMES) == len(GROUPS) == len(strip)
-    assert signal_marks.strip(build.flat()) == ()
+    assert len(signal_words.GROUP_NAMES) == len(GROUPS) == len(strip)
+    assert signal_words.strip(build.flat()) == ()
 
 
 def test_a_group_is_not_good_by_a_lesser_signal_alone() -> None:
     """After a crash following the last step, memory was not judged, but had ✓ because its peak was good."""
     good, none = SignalVerdict(seen="good"), SignalVerdict(seen="none")
     signals = {"memory": none, "peak_memory": good, "step_time": none, "tail": good, "setup_time": good}
-    assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "····✓·"
+    assert signal_words.marks(signal_words.strip(replace(build.flat(), signals=signals))) == "····✓·"
     signals |= {"peak_memory": SignalVerdict(seen="bad"), "tail": build.BLIND}
-    assert signal_marks.marks(signal_marks.strip(replace(build.flat(), signals=signals))) == "·✗·?✓·"
+    assert signal_words.marks(signal_words.strip(replace(build.flat(), signals=signals))) == "·✗·?✓·"
 
 
 seen = st.sampled_from(["good", "bad", "suspect", "blind", "none"])
@@ -73,12 +74,12 @@ some_signals = st.dictionaries(
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
     verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
-    tone, marks = verdict.state, signal_marks.marks(signal_marks.strip(verdict))
+    tone, marks = verdict.state, signal_words.marks(signal_words.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)
     assert ("✗" in marks) == ("bad" in open_)
-    assert all(words.cell_words(verdict, least=3)[0:1])
+    assert all(cell_words.cell_words(verdict, least=3)[0:1])
 
 
 def test_of_several_bad_signals_the_cause_is_shown() -> None:
@@ -114,8 +115,8 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     assert ("open files", "1 file/step") in words_of
     assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
-    assert words.cell_text(growing) == "open files 1 file/step"
-    assert words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
+    assert cell_words.cell_text(growing) == "open files 1 file/step"
+    assert cell_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
 
 
 def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:
@@ -175,10 +176,10 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     assert signal_words.sentence("step_time", judged) == f"{told}; more launches"
     assert signal_words.whole_reason("step_time", judged) == "only ±36 % would have shown; more launches"
     result = one_row(build.seen(build.flat(), step_time=build.BLIND))
-    assert gaps.lines(result) == [
+    assert not_decided.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, orjson_deleted): {build.BLIND.why}"
     ]
-    assert totals.line(result).startswith("4 cells: 4 good in part; ")
+    assert document(result).totals.startswith("4 cells: 4 good in part; ")
     for page in (
         run_report.text(result, width=300),
         markdown.render(result).replace("\\", ""),
@@ -205,7 +206,7 @@ def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
             build.flat(), step_time=replace(build.BLIND, visible=verdicts[str(of.params[0][1])])
         ),
     )
-    (line,) = gaps.lines(result)
+    (line,) = not_decided.lines(result)
     assert line.startswith(
         "step time: at worst, only ±50 % would have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
     )
@@ -219,16 +220,18 @@ def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> 
         [(build.ORJSON, [build.HERE], build.SIGNAL[::2])],
         lambda version, _lane, of: replace(build.flat(), provisional=(version, of.params[0][1]) in early),
     )
-    assert gaps.lines(result)[0].startswith("flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): ")
-    assert "its verdict" not in gaps.lines(result)[0], "there are two verdicts"
+    assert not_decided.lines(result)[0].startswith(
+        "flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): "
+    )
+    assert "its verdict" not in not_decided.lines(result)[0], "there are two verdicts"
 
 
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(version_table.tables(result)[0].shown)
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
-    assert totals.line(result).startswith("4 cells: 4 good so far; ")
-    assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local")
+    assert document(result).totals.startswith("4 cells: 4 good so far; ")
+    assert not_decided.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local")
     for page in (run_report.text(result), markdown.render(result), html_page.render(result)):
         assert "1 of 3 launches" in page
         assert not re.search(r"✓(?! good)", re.sub(r'<span class="key.*', "", page))
@@ -280,10 +283,12 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
     launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
     result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
-    assert gaps.lines(result) == ["printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"]
+    assert not_decided.lines(result) == [
+        "printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"
+    ]
     silent = replace(launch, output_head="", output_tail="")
     result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
-    assert gaps.lines(result)[0].endswith("; it printed nothing")
+    assert not_decided.lines(result)[0].endswith("; it printed nothing")
 
 
 # ---------------------------------------------------------------- old → new
@@ -309,7 +314,7 @@ def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
     assert "(no change; only a change of 36 % would have shown, the limit is 10 %)" in lines[1]
 
 
-EARLY_WHY = "RSS grows 7.3 KiB a step (0 to 17.4): too early to distinguish it from a buffer that fills"
+EARLY_WHY = "RSS grows 7.3 KiB/step (0 to 17.4): too early to distinguish it from a buffer that fills"
 
 
 def _suspect_in(suspect: str) -> version_table.Row:
@@ -326,7 +331,7 @@ def _suspect_in(suspect: str) -> version_table.Row:
 
 
 def test_a_growth_that_is_not_decided_is_neither_denied_nor_given_a_resolution() -> None:
-    """It read "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB a step, with "0.017
+    """It read "memory does not grow in 6.0.5", where it grows by 0 to 17.4 KiB/step, with "0.017
     would have shown".
     """
     row = _suspect_in("6.0.5")
@@ -385,7 +390,7 @@ def test_a_value_that_no_step_returned_has_one_line_and_one_clause() -> None:
         return build.seen(build.flat(), **lacking, **own)
 
     result = build.run([(build.ORJSON, [build.HERE], build.SIGNAL[::2])], judge, verdict="inconclusive")
-    typo, *others = sorted(gaps.lines(result), key=lambda line: not line.startswith("typo"))
+    typo, *others = sorted(not_decided.lines(result), key=lambda line: not line.startswith("typo"))
     assert typo.startswith("typo: cannot be judged: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, 2 variants): ")
     assert typo.endswith("no step returned `typo`; other values returned: b, fft and rfft")
     assert len(others) == 1

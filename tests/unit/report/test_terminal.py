@@ -26,7 +26,7 @@ def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color
 
 def test_a_whole_report() -> None:
     assert shown(build.quickstart()) == dedent("""\
-        multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0 (fixed
+        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB/step since 6.5.0 (fixed
         in 6.6.4). Layer: native heap.
         10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
@@ -44,13 +44,13 @@ def test_a_whole_report() -> None:
         figures, in KiB per step: a leak's rate; after ≤, the smallest leak that `flat` rules out
 
         Findings
-         - multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).
+         - multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).
            figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)
            evidence: 3 launches of 6.3.0, which agree, against 3 of 6.2.0; confirmed
            whose fault: the package's
            layer: native heap
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
-         - multidict leaks 2.8 KiB a step since 6.5.0 (fixed in 6.6.4).
+         - multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4).
            figures: memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82)
            evidence: 3 launches of 6.5.0, which agree, against 3 of 6.4.4; confirmed
            whose fault: the package's

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import LARGEST, Observation
-from harness.report.charts import card
-from harness.report.content import observed
-from harness.report.content.card_figure import Figure, Point
+from harness.report.charts import finding_chart
+from harness.report.content.finding_boxes import Figure, Point
 from harness.report.page import html_page
 from tests.unit.report import build
 from tests.unit.report.test_access import Elements
@@ -46,17 +45,17 @@ def figure(*values: float | None, unit: str = "KiB/step", bad: int = 2) -> Figur
 
 @given(points=points, unit=st.sampled_from(["KiB/step", "ms", "failures", "s", "loss"]))
 def test_whatever_was_measured_is_drawn_within_the_picture(points: list[Point], unit: str) -> None:
-    drawn = card.chart(Figure(title="memory", unit=unit, points=tuple(points)))
+    drawn = finding_chart.chart(Figure(title="memory", unit=unit, points=tuple(points)))
     if drawn is None:
         return
     for mark in drawn.marks:
-        assert 0 <= mark.x <= card.WIDTH
-        assert all(-1 <= y <= card.HEIGHT for y in (mark.y or 0.0, mark.low, mark.high))
-    assert all(0 <= label.x <= card.WIDTH and 0 <= label.y <= card.HEIGHT for label in drawn.labels)
+        assert 0 <= mark.x <= finding_chart.WIDTH
+        assert all(-1 <= y <= finding_chart.HEIGHT for y in (mark.y or 0.0, mark.low, mark.high))
+    assert all(0 <= label.x <= finding_chart.WIDTH and 0 <= label.y <= finding_chart.HEIGHT for label in drawn.labels)
 
 
 def test_a_change_is_seen_where_it_is_and_named() -> None:
-    drawn = card.chart(figure(0.0002, -0.0001, 7.8, 7.8, 7.9))
+    drawn = finding_chart.chart(figure(0.0002, -0.0001, 7.8, 7.8, 7.9))
     assert drawn is not None
     heights = [mark.y for mark in drawn.marks if mark.y is not None]
     assert heights[0] > 100
@@ -67,7 +66,7 @@ def test_a_change_is_seen_where_it_is_and_named() -> None:
 
 
 def test_names_of_versions_do_not_lie_on_each_other() -> None:
-    drawn = card.chart(figure(*[float(place % 2) for place in range(40)]))
+    drawn = finding_chart.chart(figure(*[float(place % 2) for place in range(40)]))
     assert drawn is not None
     names = [label for label in drawn.labels if label.text.endswith(".0")]
     assert names[0].text == "1.0.0"
@@ -77,11 +76,11 @@ def test_names_of_versions_do_not_lie_on_each_other() -> None:
 
 @pytest.mark.parametrize("values", [(), (1.0,), (None, 1.0), (float("nan"), 1.0)])
 def test_a_single_figure_is_no_chart(values: tuple[float | None, ...]) -> None:
-    assert card.chart(figure(*values)) is None
+    assert finding_chart.chart(figure(*values)) is None
 
 
 def test_a_version_without_a_figure_leaves_a_gap_in_the_line() -> None:
-    drawn = card.chart(figure(1.0, 1.1, None, 2.0, 2.1))
+    drawn = finding_chart.chart(figure(1.0, 1.1, None, 2.0, 2.1))
     assert drawn is not None
     assert len(drawn.lines) == 2
     assert drawn.marks[2].y is None
@@ -90,7 +89,7 @@ def test_a_version_without_a_figure_leaves_a_gap_in_the_line() -> None:
 
 def test_seconds_and_bytes_have_short_labels() -> None:
     for unit, title in (("s", "memory, ms"), ("KiB", "memory, MiB"), ("failures", "memory, % of launches")):
-        drawn = card.chart(figure(0.01, 0.02, unit=unit))
+        drawn = finding_chart.chart(figure(0.01, 0.02, unit=unit))
         assert drawn is not None
         assert drawn.title == title
 
